@@ -63,7 +63,6 @@ class FanOut:
                 raise ConfigError(field, "must be at least 1")
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
-        link_traces(destinations)
         self._destinations = destinations
         self._queues = [
             DeliveryQueue(
@@ -80,6 +79,8 @@ class FanOut:
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
+        by_destination = dict(zip(map(id, destinations), self._queues, strict=True))
+        link_traces(destinations, lambda each: by_destination[id(each)].failing)
 
     def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names.
@@ -170,9 +171,13 @@ async def _keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
     return False
 
 
-def link_traces(destinations: Sequence[Any]) -> None:
-    """Have destinations that show runs link to their traces at the others."""
-    links = [each.trace_url for each in destinations if hasattr(each, "trace_url")]
+def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] = lambda _: False) -> None:
+    """Have destinations that show runs link to their traces at the others, unless these are failing."""
+
+    def link(place: Any) -> Callable[[str, str], str | None]:
+        return lambda *ids: None if is_failing(place) else place.trace_url(*ids)
+
+    links = [link(each) for each in destinations if hasattr(each, "trace_url")]
     for each in destinations:
         if (link_to := getattr(each, "link_to", None)) is not None:
             link_to(links)

@@ -134,4 +134,4 @@ def test_a_wrong_phoenix_address_names_the_field(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv(name, "")  # the demo sets them; this takes them back
     done = CliRunner().invoke(app, ["demo", "--phoenix", "nowhere", "--out", str(tmp_path)])
     assert done.exit_code == 1
-    assert "phoenix.endpoint" in done.output
+    assert "phoenix.url" in done.output

@@ -58,6 +58,18 @@ def judged(**given: Any) -> Callable[[], Any]:
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     # what is wrong: how it is made, the field, the mistake, the fix
+    "rule in code": (
+        lambda: build_config(rule=[answered()]),
+        "rule",
+        "unknown option",
+        "did you mean 'rules'?",
+    ),
+    "endpoint for url": (
+        lambda: build_config(destinations=[{"phoenix": {"endpoint": "http://localhost:6006"}}]),
+        "destinations[0].phoenix.endpoint",
+        "unknown option",
+        "did you mean 'url'?",
+    ),
     "undecorated": (
         lambda: Rule(is_polite),
         "scorer",
@@ -335,6 +347,12 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_line_and_column(tmp_path: 
         ("rules: [answered]\nhold: ${file:x}\n", "2:7", "${file:x}", "must name an environment variable"),
     ],
 )
+def test_a_file_with_rule_for_rules_is_told_the_name(tmp_path: Path) -> None:
+    (path := tmp_path / "evals.yaml").write_text("destinations: [console]\nrule: [answered]\n")
+    with pytest.raises(ConfigError, match=r"evals.yaml:2:1: rule: unknown option; did you mean 'rules'"):
+        load_config(path)
+
+
 def test_a_mistake_of_the_file_itself_has_its_place(
     tmp_path: Path, text: str, place: str, field: str, says: str
 ) -> None:
