@@ -343,16 +343,11 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_line_and_column(tmp_path: 
         ("", "", "the file", "must be a mapping"),
         ("destinations: [console]\n", "1:1", "rules", "nothing would be scored: name at least one"),
         ("rules: []\n", "1:1", "rules", "nothing would be scored"),
+        ("hold: 1\nrule: [answered]\n", "2:1", "rule", "unknown option; did you mean 'rules'?"),
         ("rules: [answered]\nhold: 1\nhold: 2\n", "3:1", "hold", "appears twice"),
         ("rules: [answered]\nhold: ${file:x}\n", "2:7", "${file:x}", "must name an environment variable"),
     ],
 )
-def test_a_file_with_rule_for_rules_is_told_the_name(tmp_path: Path) -> None:
-    (path := tmp_path / "evals.yaml").write_text("destinations: [console]\nrule: [answered]\n")
-    with pytest.raises(ConfigError, match=r"evals.yaml:2:1: rule: unknown option; did you mean 'rules'"):
-        load_config(path)
-
-
 def test_a_mistake_of_the_file_itself_has_its_place(
     tmp_path: Path, text: str, place: str, field: str, says: str
 ) -> None:
