@@ -49,7 +49,6 @@ class OpenAICompatibleJudge(ModelJudge):
             raise ConfigError("judge", f"needs httpx: {install_hint('judge')}")
         super().__post_init__()
 
-    @property
     def _kind(self) -> str:
         return f"openai-compatible {self._base}"
 
