@@ -1,9 +1,10 @@
 #!/bin/sh
 # Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
-# each tracing library that otel-evals stands beside, and chromium, Prometheus, Alertmanager, PostgreSQL and Redis
-# where they are missing and can be installed; then, by components.sh, what stands around the gateway, and by
-# recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks,
-# -components and -already-LIBRARY; nothing is done again while a lock stays.
+# each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks, and chromium,
+# Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
+# what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
+# and the same with -mlflow, -sdks, -components, -site, -already-LIBRARY, -frameworks,
+# -frameworks-crewai and -frameworks-node; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -24,26 +25,41 @@ install() {  # a lock, and the folder of the environment that it is for
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
-for page in "$root"/docs/already/*.md; do  # each tracing library, with this project
-    page=$(basename "$page" .md)
-    [ -f "$root/requirements/already-$page.lock" ] || continue
-    install "$root/requirements/already-$page.lock" "$interop-already-$page"
-    (cd / && "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null) ||
-        (cd / && "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root")
+install "$root/requirements/docs.lock" "$interop-site"
+for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock; do  # with this project
+    name=$(basename "$lock" .lock)
+    install "$lock" "$interop-$name"
+    (cd / && "$interop-$name/bin/python" -c "import otel_evals" 2>/dev/null) ||
+        (cd / && "$uv" pip install --quiet --python "$interop-$name/bin/python" --no-deps --editable "$root")
 done
-provide() {  # whether it is there, by a command; and the package that has it
-    sh -c "$1" >/dev/null 2>&1 && return
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$2" >/dev/null || true
-    fi
-    sh -c "$1" >/dev/null 2>&1 || echo "no $2: the tests that need it will be skipped" >&2
+modules() {  # the frameworks in JavaScript
+    cmp -s "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed" && return
+    mkdir -p "$interop-frameworks-node"
+    cp "$root"/examples/frameworks/package*.json "$interop-frameworks-node"
+    npm ci --prefix "$interop-frameworks-node" --no-audit --no-fund --silent
+    cp "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed"
 }
+if command -v npm >/dev/null; then modules; else echo "no npm: tests that need it will be skipped" >&2; fi
+# Packages, and the commands that show that they are there.
+programs='chromium|command -v chromium
+prometheus|command -v prometheus
+prometheus-alertmanager|command -v prometheus-alertmanager
+postgresql|ls /usr/lib/postgresql/*/bin/initdb
+redis-server|command -v redis-server || command -v valkey-server'
+missing() {
+    echo "$programs" | while IFS='|' read -r package check; do
+        sh -c "$check" >/dev/null 2>&1 || echo "$package"
+    done
+}
+if [ -n "$(missing)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    for package in $(missing); do
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package" >/dev/null || true
+    done
+fi
+for package in $(missing); do
+    echo "no $package: the tests that need it will be skipped" >&2
+done
 
-provide "command -v chromium" chromium
-provide "command -v prometheus" prometheus
-provide "command -v prometheus-alertmanager" prometheus-alertmanager
-provide "ls /usr/lib/postgresql/*/bin/initdb" postgresql
-provide "command -v redis-server || command -v valkey-server" redis-server
 sh "$root/tests/interop/components.sh"
 sh "$root/tests/interop/recipes.sh"

@@ -152,15 +152,16 @@ def test_a_lock_holds_names_versions_and_hashes_only(lock: Path) -> None:
     assert wrong == []
 
 
-def test_the_lock_of_the_javascript_agent_holds_no_address() -> None:
-    lock = ROOT / "tests" / "interop" / "components" / "package-lock.json"
-    assert "://" not in lock.read_text(encoding="utf-8")
+@pytest.mark.parametrize("folder", ["tests/interop/components", "examples/frameworks"])
+def test_a_lock_of_javascript_holds_no_address(folder: str) -> None:
+    assert "://" not in (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
 
 
-def test_the_demo_is_locked_to_versions_of_the_development_environment() -> None:
-    demo, dev = (set(pins(ROOT / "requirements" / f"{name}.lock")) for name in ("demo", "dev"))
-    assert demo
-    assert demo <= dev
+@pytest.mark.parametrize("name", ["demo", "gateway"])
+def test_what_is_started_has_the_versions_of_the_development_environment(name: str) -> None:
+    locked, dev = (set(pins(ROOT / "requirements" / f"{lock}.lock")) for lock in (name, "dev"))
+    assert locked
+    assert locked <= dev
 
 
 def test_every_requirement_of_the_project_is_locked() -> None:
@@ -171,8 +172,11 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     assert wanted <= {name for name, _ in pins(ROOT / "requirements" / "dev.lock")}
 
 
-@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("already-*.lock")), ids=lambda p: p.stem)
-def test_an_environment_beside_another_tracing_library_has_what_the_core_needs(lock: Path) -> None:
+SHARED = [lock for lock in LOCKS if lock.stem.startswith(("already-", "frameworks"))]
+
+
+@pytest.mark.parametrize("lock", SHARED, ids=lambda lock: lock.stem)
+def test_an_environment_of_another_library_has_what_the_core_needs(lock: Path) -> None:
     """The project is installed there without its requirements, so that the library's own versions stay."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[<>=]", name)[0] for name in project["dependencies"]}

@@ -22,6 +22,7 @@ REASONS: Mapping[str, str] = {
     "intake_full": "the engine could not keep up, or was shut down; sample fewer runs",
     "span_late": "spans ended more than `grace` after the root of their run, or after its eviction; raise `grace`",
     "span_limit_per_trace": "the trace had more than `max_spans_per_trace` spans, so its run is not scored; raise the limit",
+    "agent_too_deep": "rules of scope `agent` do not judge agents more than 100 levels deep",
     "span_unreadable": "spans could not be decoded",
     "log_unreadable": "log records could not be decoded",
     "span_repeated": "spans of closed runs were sent again",

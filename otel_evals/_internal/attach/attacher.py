@@ -21,6 +21,7 @@ from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.recursion import ScorerSpan
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.plain import type_name
 
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Attacher:
     """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
     Evaluation spans, events, metrics and attributes of held spans are each None if disabled. Presets add
-    attributes for their backends to evaluation events.
+    attributes for their backends to evaluation events, and `proposed` those proposed for the conventions.
     """
 
     def __init__(
@@ -60,12 +61,15 @@ class Attacher:
         metrics: Metrics | None,
         scores: SpanScores | None,
         presets: Iterable[EventPreset] = (),
+        *,
+        proposed: bool = False,
     ) -> None:
         self._spans = spans
         self._logger = logger
         self._metrics = metrics
         self.scores = scores
         """Attributes of judged spans that are held back until they are released; None if disabled."""
+        self._proposed = proposed
         self._presets = tuple(reversed(list(presets)))  # the first that names an attribute counts
         self._choose_ways()
 
@@ -86,6 +90,16 @@ class Attacher:
             except BaseException as error:  # a meter of the application
                 message = "metrics of rule %s could not be begun"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
+
+    def measure_with(self, metrics: Metrics) -> None:
+        """Record evaluations as metrics."""
+        self._metrics = metrics
+        self._choose_ways()
+
+    def release_metrics(self) -> None:
+        """Count everything that waits for a collection."""
+        if self._metrics is not None:
+            self._metrics.estimates.release()
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
@@ -135,9 +149,12 @@ class Attacher:
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
-            more: dict[str, Any] = {}
+            more: dict[str, Any] = records.proposed_attributes(evaluation) if self._proposed else {}
             for preset in self._presets:
-                more.update(preset.event_attributes(run, evaluation))
+                try:
+                    more.update(preset.event_attributes(run, evaluation))
+                except BaseException as error:  # the event leaves without this preset's attributes
+                    log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
             emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 
 from otel_evals import semconv
-from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, Stats
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
@@ -36,8 +37,6 @@ _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
     "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
 }
 _LONGEST = 200
-_OTHER = "_OTHER"  # OpenTelemetry's word for values beyond a limit
-_MAX_NAMES = 100
 _SCORED = ("scored", "", "")
 _Read = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -46,13 +45,13 @@ class BoundedNames:
     """Bounds the number of an attribute's values: the first hundred stay, the others become `_OTHER`."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self.known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        if name not in self._known:
-            if len(self._known) >= _MAX_NAMES:
-                return _OTHER
-            self._known.add(name)
+        if name not in self.known:
+            if len(self.known) >= MOST_NAMES:
+                return OTHER
+            self.known.add(name)
         return name
 
 
@@ -62,7 +61,8 @@ class _Series:
 
     attributes: dict[str, str]
     scale: float | None
-    begun: bool = False
+    begun: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """By outcome: how many collections there had been when its zero was counted."""
     runs: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Sums of w, by outcome and the attribute with its reason."""
     squares: float = 0.0
@@ -79,9 +79,14 @@ class _Series:
             self.cross += weight * weighed
             self.score_squares += weighed * weighed
 
-    def clear(self) -> None:
-        self.runs = {}
+    def take(self, ended: tuple[str, str, str]) -> tuple[float, ...]:
+        """Remove and return the sums of an outcome."""
+        runs = self.runs.pop(ended)
+        if ended != _SCORED:
+            return (runs,)
+        taken = runs, self.squares, self.scores, self.cross, self.score_squares
         self.squares = self.scores = self.cross = self.score_squares = 0.0
+        return taken
 
 
 class Estimates:
@@ -89,6 +94,9 @@ class Estimates:
 
     Evaluations without a recorded probability are not counted, nor are later revisions. Five counters per run
     cost as much as reading it: on a running event loop, they are updated once per turn of the loop.
+
+    Backends that compute increases do not see a series' first value. If `collecting` is called at the start
+    of each collection, a series' weights therefore wait until its zeros have been collected.
 
     Args:
         meter: creates the instruments.
@@ -110,6 +118,9 @@ class Estimates:
         self._reasons = BoundedNames()
         self._series: dict[tuple[str, ...], _Series] = {}
         self._changed: list[_Series] = []
+        self._collections: int | None = None
+        """None if nothing waits for a collection."""
+        self._lock = threading.Lock()  # `collecting` runs on a reader's thread
 
         def counter(name: str, description: str, unit: str = "1") -> Counter:
             return meter.create_counter(name, unit=unit, description=description)
@@ -131,10 +142,10 @@ class Estimates:
     def expect(self, rule: str, run: Run) -> None:
         """Start the series of a rule and a run at zero: backends need that to see the first increase."""
         series = self._of(self._key(rule, run))
-        if not series.begun:
-            series.begun = True
-            series.runs.setdefault(_SCORED, 0.0)
-            self._update_soon(series)
+        if _SCORED not in series.begun:
+            series.begun[_SCORED] = self._collections or 0
+            with self._lock:
+                self._count(series, _SCORED, (0.0,) * 5)
 
     def record(self, run: Run, evaluation: Evaluation) -> str | None:
         """Count an evaluation; returns its agent's name, bounded in number."""
@@ -143,12 +154,13 @@ class Estimates:
         weight = 1.0 if sampled.probability == 1.0 else sampled.weight
         if weight is not None and evaluation.revision == 1:
             series = self._of(key)
-            if isinstance(outcome, Score):
-                series.add(weight, outcome.value)
-            else:
-                why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
-                ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
-                series.runs[ended] = series.runs.get(ended, 0.0) + weight
+            with self._lock:
+                if isinstance(outcome, Score):
+                    series.add(weight, outcome.value)
+                else:
+                    why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
+                    ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
+                    series.runs[ended] = series.runs.get(ended, 0.0) + weight
             self._update_soon(series)
         return key[1] or None
 
@@ -175,24 +187,52 @@ class Estimates:
             except RuntimeError:
                 self._update_all()
 
+    def collecting(self) -> None:
+        """Count what waited for the previous collection; to be called at the start of each collection."""
+        with self._lock:
+            self._collections = (self._collections or 0) + 1
+            self._update(list(self._series.values()))
+
+    def wait_for_collections(self) -> None:
+        """Let the weights of new series wait until a collection has seen their zeros."""
+        self._collections = self._collections or 0
+
+    def release(self) -> None:
+        """Count everything now: the next collection may be the last."""
+        with self._lock:
+            self._changed = []
+            self._update(list(self._series.values()), at_once=True)
+
     def _update_all(self) -> None:
         changed, self._changed = self._changed, []
-        for series in dict.fromkeys(changed):
-            try:
-                self._update(series)
-            except BaseException as error:  # a meter of the application
-                log_error(_logger, "estimates could not be counted", error=error)
-            series.clear()
+        with self._lock:
+            self._update(dict.fromkeys(changed))
 
-    def _update(self, series: _Series) -> None:
-        for (outcome, why, reason), weight in series.runs.items():
-            ended = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
-            self._runs.add(weight, {**series.attributes, **ended})
-        if series.scale and _SCORED in series.runs:
-            self._squares.add(series.squares, series.attributes)
-            self._scores.add(series.scores, series.attributes)
-            self._cross.add(series.cross, series.attributes)
-            self._score_squares.add(series.score_squares, series.attributes)
+    def _update(self, changed: Iterable[_Series], *, at_once: bool = False) -> None:
+        """Count the sums of series that need not wait."""
+        at_once = at_once or self._collections is None
+        for series in changed:
+            for ended in list(series.runs):
+                begun = series.begun.get(ended)
+                if not at_once and begun is None:
+                    series.begun[ended] = self._collections or 0
+                    self._count(series, ended, (0.0,) * 5)
+                # The zeros counted after n collections are in the next one, which has begun if n is one more.
+                elif at_once or (self._collections or 0) >= (begun or 0) + 2:
+                    self._count(series, ended, series.take(ended))
+
+    def _count(self, series: _Series, ended: tuple[str, str, str], sums: tuple[float, ...]) -> None:
+        outcome, why, reason = ended
+        attributes = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
+        try:
+            self._runs.add(sums[0], {**series.attributes, **attributes})
+            if series.scale and ended == _SCORED:
+                self._squares.add(sums[1], series.attributes)
+                self._scores.add(sums[2], series.attributes)
+                self._cross.add(sums[3], series.attributes)
+                self._score_squares.add(sums[4], series.attributes)
+        except BaseException as error:  # a meter of the application
+            log_error(_logger, "estimates could not be counted", error=error)
 
 
 class Metrics:
@@ -215,7 +255,9 @@ class Metrics:
         self._stats = stats
         self._failing = failing
         self._exports = exports
+        self._models = BoundedNames()
         self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
+        self.estimates.wait_for_collections()
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
@@ -294,17 +336,21 @@ class Metrics:
             if step.model is not None:
                 judged = {
                     semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
-                    semconv.JUDGE_MODEL: step.model,
+                    semconv.JUDGE_MODEL: self._models(step.model),
                 }
                 self._tokens.add(step.usage.total_tokens, judged)
                 if step.cost is not None:
                     self._cost.add(step.cost, judged)
         if isinstance(evaluation.outcome, Score):
             if run.models:
-                attributes[semconv.GEN_AI_REQUEST_MODEL] = run.models[0]
+                model = run.models[0]
+                attributes[semconv.GEN_AI_REQUEST_MODEL] = (
+                    model if model in self._models.known else self._models(model)
+                )
             self._score.record(evaluation.outcome.value, attributes, context)
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
+        self.estimates.collecting()
         stats = self._stats()
         yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})
         yield from _by_reason("ignored", stats.ignored, {})

@@ -37,6 +37,7 @@ from otel_evals._internal.deliver.destination import DestinationStats, EventPres
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
@@ -85,9 +86,10 @@ class Pipeline:
         self._attacher = attacher = Attacher(
             self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
             logger if config.evaluation_events else None,
-            self._metrics(meter) if config.metrics else None,
+            None,
             self._scores if config.span_attributes else None,
             [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
         )
         open_spans = OpenSpans()
         self._engine = Engine(config, dialects, attacher, open_spans)
@@ -103,6 +105,8 @@ class Pipeline:
             close=self.shutdown,
         )
         self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        if config.metrics:
+            attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         _all.add(self)
 
@@ -114,7 +118,8 @@ class Pipeline:
         same_trace = self.config.evaluation_spans == "same_trace"
         provider = application if same_trace else own or unwrapped(application)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
-        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
+        proposed = self.config.semconv == "proposed"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
 
     @property
     def engine(self) -> Engine:
@@ -184,7 +189,7 @@ class Pipeline:
         finally:
             self._closed = True
             for watch in self._watches:
-                watch.stop()
+                safely(watch.stop, "a section's work could not be stopped")
             self._scores.close()
             self._engine.close(deadline)
             self._released(time.monotonic() + _MOMENT_SECONDS)
@@ -203,7 +208,7 @@ class Pipeline:
             queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
             held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
             exports=lambda: _of(me, Pipeline.destination_stats, {}),
-            scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
+            scales={rule.name: rule.facts.scale for rule in self.config.rules},
             failing=lambda: _of(me, lambda pipeline: pipeline._engine.ledger.failures.failing(), {}),
             by=self.config.metric_attributes,
         )
@@ -213,7 +218,7 @@ class Pipeline:
         self._engine.after_fork_in_child()
         self.spans.reset()
         for watch in self._watches:
-            watch.start()
+            safely(watch.start, "a section's work could not be started")
         for exporter in self._exporters:
             exporter.after_fork()
 

@@ -268,6 +268,7 @@ def test_no_call_of_a_routine_takes_long(name: str, piece: str) -> None:
     assert_short_calls(lambda: ROUTINES[name](text), f"{name} of {piece!r}")
 
 
+@pytest.mark.slow
 def test_a_pattern_of_exponential_time_is_given_up() -> None:
     found = outcome(checks.matches("(a|a)+b"), run_of({"output": "a" * 100_000}))
     assert isinstance(found, TimeoutError)

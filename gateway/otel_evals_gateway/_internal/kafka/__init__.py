@@ -33,7 +33,12 @@ def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
     except ModuleNotFoundError as error:
         problem = f"needs {error.name}: {install_hint('gateway,kafka')}"
         raise ConfigError("gateway.kafka", problem) from error
-    source = KafkaSource(options, tap)
+    from confluent_kafka import KafkaException
+
+    try:
+        source = KafkaSource(options, tap)
+    except KafkaException as error:
+        raise ConfigError("gateway.kafka.properties", error.args[0].str()) from error
     _observe(source, tap.scoring.meter)
     return source
 

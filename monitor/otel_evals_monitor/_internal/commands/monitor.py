@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -82,8 +83,15 @@ def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Rece
     else:
         for alarm in lasting:
             line = f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}"
-            print("".join(c if c.isprintable() else " " for c in line))
-            print(f"  worst runs: {' '.join(alarm.trace_ids)}")
+            worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
+            known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
+            for each in (line, alarm.evidence_text, alarm.next_step, worst, known):
+                if each:
+                    print(
+                        "".join(
+                            c if c.isprintable() else " " for c in f"{'' if each is line else '  '}{each}"
+                        )
+                    )
         if not lasting:
             print("no alarm")
     for problem in problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,6 +112,41 @@ def trim(
             age = seconds_of(older_than, "--older-than")
             runs = keep_within(database, age, None, seldom=0.0)
         done(f"{runs} runs deleted", as_json, runs=runs)
+
+
+@results.command()
+def acknowledge(
+    store: Store,
+    monitor: Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")],
+) -> None:
+    """End a known alarm; it returns if it begins again. Falls are then measured against the time from now."""
+    with exit_on(OSError, command="results acknowledge", extra="results"):
+        from otel_evals_monitor._internal.alarms.judgements import acknowledge as keep
+        from otel_evals_monitor._internal.store.database import Database
+
+        with closing(Database(store, create=False)) as database:
+            keep(database, monitor, time.time())
+        echo(f"{monitor}: acknowledged")
+
+
+@results.command()
+def pin(
+    store: Store,
+    scorer: Annotated[str, typer.Option(help="The scorer.")],
+    since: Annotated[str, typer.Option(help="Start of the reference: 2026-11-20T10:00, or 24h ago.")],
+    until: Annotated[str, typer.Option(help="Its end, in the same forms.")],
+    agent: Annotated[str, typer.Option(help="The agent; by default, runs without an agent's name.")] = "",
+) -> None:
+    """Measure falls of a scorer and agent against this period."""
+    with exit_on(OSError, command="results pin", extra="results"):
+        from otel_evals.sdk.commands import moment_of
+        from otel_evals_monitor._internal.alarms.judgements import pin_reference
+        from otel_evals_monitor._internal.store.database import Database
+
+        start, end = moment_of(since, "--since"), moment_of(until, "--until")
+        with closing(Database(store, create=False)) as database:
+            pin_reference(database, scorer, agent, start, end)
+        echo(f"{scorer} {agent}".strip() + ": reference pinned")
 
 
 def _worst(database: Database, scorer: str | None, most: int, window: str | None) -> list[str]:

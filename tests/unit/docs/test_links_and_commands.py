@@ -1,0 +1,36 @@
+"""Links and commands of the README and of other pages exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    """Links between the pages of the site are checked when it is built."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_readme_names_only_commands_that_dev_py_has() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"python3 dev\.py (\w+)", text))
+    known = set(
+        re.findall(r"^python3 dev\.py (\w+)", (ROOT / "dev.py").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert {"demo", "test"} <= named <= known
+
+
+def test_no_page_installs_from_an_index_on_which_there_is_no_release() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    wrong = [
+        page.name for page in pages if re.search(r"pip install [^\n`]*otel-evals", page.read_text("utf-8"))
+    ]
+    assert wrong == []
