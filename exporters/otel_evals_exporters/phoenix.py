@@ -30,13 +30,12 @@ class PhoenixDestination(ApiDestination):
     name = "phoenix"
     needs = ("PHOENIX_COLLECTOR_ENDPOINT",)
     most = 256
-    url_option = "endpoint"
     at_once = 1  # later annotations must overwrite earlier ones
 
     def __init__(
         self,
         *,
-        endpoint: str | None = None,
+        url: str | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         traces: bool = True,
@@ -47,7 +46,7 @@ class PhoenixDestination(ApiDestination):
         """Configure the destination; no request is sent.
 
         Args:
-            endpoint: base URL; by default PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006.
+            url: base URL; by default PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006.
             api_key: sent as a bearer token; by default PHOENIX_API_KEY.
             headers: sent with every request.
             traces: whether to annotate traces too, with the scores of whole runs.
@@ -56,14 +55,12 @@ class PhoenixDestination(ApiDestination):
             http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
-            ConfigError: `endpoint` is not an http URL, an option is wrong, or httpx is not installed.
+            ConfigError: `url` is not an http URL, an option is wrong, or httpx is not installed.
         """
         if not timeout > 0:
             raise ConfigError("timeout", "must be greater than zero")
         default = "http://localhost:6006"
-        self._url = server_url(
-            endpoint, "PHOENIX_COLLECTOR_ENDPOINT", default=default, field="endpoint", without="/v1/traces"
-        )
+        self._url = server_url(url, "PHOENIX_COLLECTOR_ENDPOINT", default=default, without="/v1/traces")
         key = api_key or os.environ.get("PHOENIX_API_KEY")
         sent = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
         options = HttpOptions(timeout=timeout) if http is None else http

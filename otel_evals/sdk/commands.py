@@ -3,6 +3,7 @@
 Register a Typer application or function under the entry-point group `otel_evals_command`.
 """
 
+from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
 from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on, json_text
 from otel_evals._internal.judges.fence import visible
@@ -24,6 +25,7 @@ __all__ = [
     "json_text",
     "kin_of",
     "mean_cell",
+    "meaning",
     "moment_of",
     "seconds_of",
     "send_spans_to",

@@ -2,7 +2,7 @@
 
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import install_hint, this_command
 from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import make_private
 
@@ -13,5 +13,6 @@ __all__ = [
     "make_private",
     "redact",
     "retry_after",
+    "this_command",
     "try_lock",
 ]

@@ -24,7 +24,7 @@ def test_the_demo_s_spans_and_scores_stand_in_phoenix(tmp_path: Path) -> None:
     if program is None:
         pytest.skip("run tests/interop/setup.sh first: it installs Phoenix")
     with phoenix_server(program) as url:
-        command = ["demo", "--runs", str(RUNS), "--out", str(tmp_path), "--phoenix", url]
+        command = ["demo", "--runs", str(RUNS), "--out", str(tmp_path), "--to", f"phoenix={url}"]
         done = subprocess.run(
             [sys.executable, "-c", "from otel_evals._internal.cli import main; main()", *command],
             env={name: value for name, value in os.environ.items() if not name.startswith("OTEL_")},

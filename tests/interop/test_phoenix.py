@@ -85,7 +85,7 @@ def scored(run: Run, **outcomes: Score) -> ScoredRun:
 
 def deliver(phoenix: str, *runs: ScoredRun) -> None:
     async def send() -> DestinationStats:
-        fan_out = FanOut([PhoenixDestination(endpoint=phoenix)])
+        fan_out = FanOut([PhoenixDestination(url=phoenix)])
         for run in runs:
             fan_out.put(run)
         await fan_out.shutdown(20.0)

@@ -33,7 +33,7 @@ BY_NAME: dict[str, Callable[..., ApiDestination]] = {
     "langsmith": lambda url, **o: LangsmithDestination(url=url, api_key=KEY, project="shop", **o),
     "mlflow": lambda url, **o: MlflowDestination(url=url, token=KEY, **o),
     "opik": lambda url, **o: OpikDestination(url=url, api_key=KEY, workspace="w", project="shop", **o),
-    "phoenix": lambda url, **o: PhoenixDestination(endpoint=url, api_key=KEY, **o),
+    "phoenix": lambda url, **o: PhoenixDestination(url=url, api_key=KEY, **o),
     "posthog": lambda url, **o: PosthogDestination(url=url, api_key=KEY, **o),
     "weave": lambda url, **o: WeaveDestination(url=url, api_key=KEY, entity="e", project="p", **o),
 }

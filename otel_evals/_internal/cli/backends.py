@@ -38,9 +38,8 @@ def backend(place: str) -> Any:
         ConfigError: the destination is unknown, or a key is missing.
     """
     name, _, url = place.partition("=")
-    option = getattr(backends().get(name), "url_option", "url")
     try:
-        return build_destination(name, {option: url} if url else {}, "--to")
+        return build_destination(name, {"url": url} if url else {}, "--to")
     except ConfigError as error:
         field = f"--to {name}" if error.field == "--to" else error.field.replace("--to.", "--to ", 1)
         raise ConfigError(field, error.problem) from None

@@ -136,7 +136,7 @@ def _what_to_check(place: Any, reason: str) -> str:
             return "Check that spans go to the same project, and increase --wait."
         case "refused" | "too_large" | "conflict":
             return "Check the options: the answer above names the problem."
-    return f"Check the address: option {place.url_option}, or {place.name}=URL here."
+    return f"Check the address: option url, or {place.name}=URL here."
 
 
 async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any] | None:

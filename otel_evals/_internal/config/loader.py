@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,6 +62,8 @@ def load_config(path: str | Path) -> Config:
     problems = Problems()
     if not isinstance(file.values, dict):
         problems.add("the file", "must be a mapping with `rules` and, if wanted, `destinations`")
+    elif "rules" not in file.values and (near := get_close_matches("rules", map(str, file.values), n=1)):
+        problems.add(near[0], "unknown option; did you mean 'rules'?")
     elif not file.values.get("rules"):
         problems.add("rules", "nothing would be scored: name at least one scorer, as in `rules: [answered]`")
     else:

@@ -20,6 +20,7 @@ MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
 
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_ADDRESSES = ("url", "endpoint", "address", "host", "base_url", "api_base")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
 
 
@@ -105,6 +106,8 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
     """Return the end of an error message: the most similar known name, or all known names."""
     names = sorted(name for name in known if not name.startswith("_"))
     near = difflib.get_close_matches(wrong, names, n=1)
+    if not near and wrong in _ADDRESSES:
+        near = [name for name in names if name in _ADDRESSES]
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(names)}" if names else "; it takes none"

@@ -74,8 +74,6 @@ class ApiDestination(ABC):
     """Environment variables, or options, without which it cannot be used."""
     most: ClassVar[int] = 1
     """Scores in one request."""
-    url_option: ClassVar[str] = "url"
-    """The option that names the server."""
     at_once: ClassVar[int] = 8
     """Requests at the same time."""
     takes_errors: ClassVar[bool] = False

@@ -64,7 +64,6 @@ class FanOut:
                 raise ConfigError(field, "must be at least 1")
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
-        link_traces(destinations)
         self._destinations = destinations
         self._queues = [
             DeliveryQueue(
@@ -81,6 +80,8 @@ class FanOut:
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
+        by_destination = dict(zip(map(id, destinations), self._queues, strict=True))
+        link_traces(destinations, lambda each: by_destination[id(each)].failing)
 
     def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names.
@@ -169,9 +170,13 @@ async def _keeps_picks(name: str, destination: Destination, rows: Sequence[Any])
     return await _asked(name, destination, "keep_picks", rows) is not _FAILED
 
 
-def link_traces(destinations: Sequence[Any]) -> None:
-    """Have destinations that show runs link to their traces at the others."""
-    links = [url for each in destinations if (url := attribute(each, "trace_url")) is not None]
+def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] = lambda _: False) -> None:
+    """Have destinations that show runs link to their traces at the others, unless these are failing."""
+
+    def link(place: Any, trace_url: Callable[..., str | None]) -> Callable[[str, str], str | None]:
+        return lambda *ids: None if is_failing(place) else trace_url(*ids)
+
+    links = [link(each, url) for each in destinations if (url := attribute(each, "trace_url")) is not None]
     for each in destinations:
         if (link_to := attribute(each, "link_to")) is not None:
             safely(partial(link_to, links), "a destination failed to take links to traces")

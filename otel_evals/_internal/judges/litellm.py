@@ -57,7 +57,6 @@ class LiteLLMJudge(ModelJudge):
             raise ConfigError("judge", f"needs LiteLLM: {install_hint('litellm')}")
         super().__post_init__()
 
-    @property
     def _kind(self) -> str:
         return "litellm"
 

@@ -90,14 +90,15 @@ class ModelJudge(ABC):
     def identity(self) -> str:
         """Everything but the question that answers depend on; a part of a cache's key."""
         options = json.dumps(dict(self.options), sort_keys=True, default=str)
-        return f"{self._kind} {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
-
-    @property
-    @abstractmethod
-    def _kind(self) -> str: ...
+        return f"{self._kind()} {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
 
     @abstractmethod
-    async def _prices(self) -> Prices: ...
+    def _kind(self) -> str:
+        """Name the way of asking, with its server."""
+
+    @abstractmethod
+    async def _prices(self) -> Prices:
+        """Return the prices of the model."""
 
     @abstractmethod
     async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -45,11 +44,13 @@ class OpenAICompatibleJudge(ModelJudge):
     """Parameters that the model does not take."""
 
     def __post_init__(self) -> None:
-        if find_spec("httpx") is None:
-            raise ConfigError("judge", f"needs httpx: {install_hint('judge')}")
+        try:
+            # Here and not in the engine's thread: openai-agents fails if it sees a half-imported httpx.
+            import httpx  # noqa: F401
+        except ImportError:
+            raise ConfigError("judge", f"needs httpx: {install_hint('judge')}") from None
         super().__post_init__()
 
-    @property
     def _kind(self) -> str:
         return f"openai-compatible {self._base}"
 
@@ -73,10 +74,6 @@ class OpenAICompatibleJudge(ModelJudge):
 
     def missing_key(self) -> str | None:
         return None if self._key or self._base != _OPENAI else "OPENAI_API_KEY"
-
-    def prepare(self) -> None:
-        """Import httpx before the first run."""
-        from otel_evals._internal.judges import http_client  # noqa: F401
 
     async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:
         response = await self._post(messages, schema)

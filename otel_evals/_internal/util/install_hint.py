@@ -1,4 +1,4 @@
-"""The command that installs an extra or a package into this environment, as it can be pasted."""
+"""Commands of this environment, as they can be pasted: to install an extra, and our own."""
 
 from __future__ import annotations
 
@@ -59,3 +59,13 @@ def _installer(ours: Distribution | None) -> str:
     pip = shutil.which("pip")
     same = pip is not None and os.path.dirname(pip) == os.path.dirname(sys.executable)
     return "pip install" if same else f"{quote(sys.executable)} -m pip install"
+
+
+def this_command() -> str:
+    """Return `otel-evals` if the PATH has the one of this environment, and its path otherwise."""
+    ours = os.path.join(os.path.dirname(sys.executable), "otel-evals")
+    found = shutil.which("otel-evals")
+    if found is not None and os.path.dirname(found) == os.path.dirname(ours):
+        return "otel-evals"
+    inside = ours.startswith(f"{os.getcwd()}{os.sep}")
+    return quote(os.path.relpath(ours) if inside else ours)

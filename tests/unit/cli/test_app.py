@@ -132,6 +132,6 @@ atexit.register(lambda: print([m for m in sys.modules if m.partition('.')[0] in 
 def test_a_wrong_phoenix_address_names_the_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         monkeypatch.setenv(name, "")  # the demo sets them; this takes them back
-    done = CliRunner().invoke(app, ["demo", "--phoenix", "nowhere", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["demo", "--to", "phoenix=nowhere", "--out", str(tmp_path)])
     assert done.exit_code == 1
-    assert "phoenix.endpoint" in done.output
+    assert "--to phoenix.url" in done.output

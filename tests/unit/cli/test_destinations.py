@@ -104,7 +104,7 @@ def test_what_to_check_is_told_after_a_refusal(name: str, server: RecordingServe
     assert "not accepted (unauthorized)" in done.stdout
     assert all(variable in done.stdout.splitlines()[-1] for variable in backends()[name].needs)
     server.reply = lambda request: Reply(302, headers={"Location": "https://elsewhere.example.com"})
-    assert f"option {backends()[name].url_option}, or {name}=URL" in try_out(name, server).stdout
+    assert f"option url, or {name}=URL" in try_out(name, server).stdout
 
 
 def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServer) -> None:

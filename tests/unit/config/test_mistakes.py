@@ -58,6 +58,18 @@ def judged(**given: Any) -> Callable[[], Any]:
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     # what is wrong: how it is made, the field, the mistake, the fix
+    "rule in code": (
+        lambda: build_config(rule=[answered()]),
+        "rule",
+        "unknown option",
+        "did you mean 'rules'?",
+    ),
+    "endpoint for url": (
+        lambda: build_config(destinations=[{"phoenix": {"endpoint": "http://localhost:6006"}}]),
+        "destinations[0].phoenix.endpoint",
+        "unknown option",
+        "did you mean 'url'?",
+    ),
     "undecorated": (
         lambda: Rule(is_polite),
         "scorer",
@@ -331,6 +343,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_line_and_column(tmp_path: 
         ("", "", "the file", "must be a mapping"),
         ("destinations: [console]\n", "1:1", "rules", "nothing would be scored: name at least one"),
         ("rules: []\n", "1:1", "rules", "nothing would be scored"),
+        ("hold: 1\nrule: [answered]\n", "2:1", "rule", "unknown option; did you mean 'rules'?"),
         ("rules: [answered]\nhold: 1\nhold: 2\n", "3:1", "hold", "appears twice"),
         ("rules: [answered]\nhold: ${file:x}\n", "2:7", "${file:x}", "must name an environment variable"),
     ],

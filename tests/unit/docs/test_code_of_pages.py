@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -46,7 +47,10 @@ def test_every_python_block_runs_as_it_stands(name: str, tmp_path: Path) -> None
     """In a process of its own, since it may configure one; a decorated scorer needs a file to read."""
     script = tmp_path / "block.py"
     script.write_text(PYTHON[name], encoding="utf-8")
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "OPENAI_API_KEY": "k"}  # the pages say to set it
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -117,7 +117,7 @@ def test_an_empty_store_and_one_run_raise_nothing(store: ResultsStore) -> None:
 def test_a_store_younger_than_a_step_has_no_alarm(store: ResultsStore, count: int) -> None:
     store.write(record(n, 0.0, time=START + n) for n in range(count))
     assert kinds(store, START + 40, floors={"grounded": 0.9}) == []
-    told = CliRunner().invoke(app, ["monitor", store.database.name, "--check"])
+    told = CliRunner().invoke(app, ["monitor", store.database.name, "--once"])
     assert (told.exit_code, told.stdout.strip()) == (0, "no alarm")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.util.install_hint import install_hint, package_hint
+from otel_evals._internal.util.install_hint import install_hint, package_hint, this_command
 
 
 def installed(folder: Path, direct: dict[str, Any] | None, installer: str = "pip") -> Path:
@@ -65,3 +65,18 @@ def test_uv_installs_what_it_installed_before(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("sys.executable", "/env/bin/python")
     monkeypatch.syspath_prepend(installed(tmp_path, None, "uv"))
     assert install_hint("cli") == "uv pip install --python /env/bin/python 'otel-evals[cli]'"
+
+
+def test_our_own_command_is_named_as_the_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = tmp_path / ".venv" / "bin"
+    ours.mkdir(parents=True)
+    (ours / "otel-evals").touch(mode=0o755)
+    monkeypatch.setattr("sys.executable", str(ours / "python"))
+    monkeypatch.setenv("PATH", str(ours))
+    assert this_command() == "otel-evals"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert this_command() == str(ours / "otel-evals")
+    monkeypatch.chdir(tmp_path)
+    assert this_command() == ".venv/bin/otel-evals"

@@ -72,7 +72,7 @@ def acknowledge(database: Database, monitor: str, now: float) -> None:
         query = select(alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
         found = connection.execute(query).scalar()
         if found is None:
-            raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --check` lists them")
+            raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
         alarm = json.loads(found)
         _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):

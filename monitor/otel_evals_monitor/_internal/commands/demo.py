@@ -20,7 +20,9 @@ def demo(
     ),
     judge: Annotated[
         str | None,
-        typer.Option(help="Model of the judged scorers, named as in LiteLLM: openai/gpt-5-mini."),
+        typer.Option(
+            help="Model of the judged scorers, such as openai/gpt-5-mini or openai-compatible/NAME."
+        ),
     ] = None,
     api_base: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the judge.")] = None,
     to: Annotated[
@@ -29,9 +31,6 @@ def demo(
             help="Backend that receives spans and scores: NAME or NAME=URL; see `destinations list`."
         ),
     ] = None,
-    phoenix: Annotated[
-        str | None, typer.Option(help="Short for --to phoenix=URL, e.g. http://localhost:6006.")
-    ] = None,
     monitor: Annotated[
         bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
     ] = False,
@@ -39,12 +38,11 @@ def demo(
     browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
     """Score the live traffic of a support agent with planted faults."""
-    places = (*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ()))
     try:
         from otel_evals_monitor._internal.demo.main import demo as run_demo
         from otel_evals_monitor._internal.demo.main import show_history
 
-        scores = run_demo(runs, seed, out, judge, api_base, places)
+        scores = run_demo(runs, seed, out, judge, api_base, to or ())
         show_history(out, scores, seed, serve_page=monitor, port=port, browser=browser)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

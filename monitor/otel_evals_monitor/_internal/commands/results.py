@@ -119,7 +119,10 @@ def acknowledge(
     store: Store,
     monitor: Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")],
 ) -> None:
-    """End a known alarm; it returns if it begins again. Falls are then measured against the time from now."""
+    """End a known alarm, and measure falls against the time from now.
+
+    The alarm returns if it begins again.
+    """
     with exit_on(OSError, command="results acknowledge", extra="results"):
         from otel_evals_monitor._internal.alarms.judgements import acknowledge as keep
         from otel_evals_monitor._internal.store.database import Database

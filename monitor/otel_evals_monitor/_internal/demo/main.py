@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import otel_evals
@@ -102,13 +103,14 @@ def demo(runs: int, seed: int, out: Path, judge: str | None, api_base: str | Non
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()
     print_report(seen.runs, truths, pipeline, [scores, truth])
-    print_links(seen.runs, destinations[2:])
+    print_links(seen.runs, destinations[2:], pipeline)
     otel_evals.shutdown()
     return scores
 
 
 def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: int, browser: bool) -> None:
     """Write two days of history, and serve the page on it or print the command for it."""
+    from otel_evals.sdk.util import this_command
     from otel_evals_monitor._internal.demo.history import write_history
 
     store = out / "results.db"
@@ -116,7 +118,7 @@ def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: 
     floor = "grounded_in_tools=0.9"
     if not serve_page:
         print("\nTwo days of made-up history, with an alarm to find:")
-        print(f"    otel-evals monitor {store} --floor {floor}")
+        print(f"    {this_command()} monitor {quote(str(store))} --floor {floor}")
         return
     from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
     from otel_evals_monitor._internal.page.server import serve

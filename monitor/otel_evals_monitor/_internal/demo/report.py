@@ -21,6 +21,7 @@ from otel_evals.sdk.commands import (
     is_uneven,
     kin_of,
     mean_cell,
+    meaning,
     tally,
 )
 from otel_evals_monitor._internal.demo.script import Fault
@@ -97,26 +98,29 @@ def print_report(
     kin = {scored.run.trace_id: kin_of(scored.run) for scored in runs}
     console.print(_scorers(tally(pipeline.config.rules, [e for _, e in pairs], kin), stats))
     for name, its in judged.items():
-        console.print(f"\n[bold]Worst by {name}")
-        console.print(_worst(its))
+        if (worst := _worst(its)).row_count:
+            console.print(f"\n[bold]Worst by {name}", worst, sep="\n")
     console.print(_comparison(judged, {truth.trace_id: truth for truth in truths}))
     console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
     for name, sent in pipeline.destination_stats().items():
         if sent.exported < len(runs):
-            console.print(f"[red]{name} accepted {sent.exported} of {len(runs)} scored runs: {sent}")
+            why = ", ".join(f"{count} {meaning(reason)}" for reason, count in sent.losses.items())
+            lost = why or f"{sent.pending} were not sent in time"
+            console.print(f"[red]{name} accepted {sent.exported} of {len(runs)} scored runs: {lost}")
     for problem in stats.check():
         console.print(f"[red]The counters do not balance: {problem}")
 
 
-def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any]) -> None:
-    """Print each backend's address of the worst run by the first scorer."""
+def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any], pipeline: Pipeline) -> None:
+    """Print the address of the worst run by the first scorer, at each backend that accepted runs."""
     scored = [
         (e.outcome.value, s.run) for s in runs for e in s.evaluations[:1] if isinstance(e.outcome, Score)
     ]
     if not scored:
         return
     run = min(scored, key=lambda each: each[0])[1]
-    for each in backends:
+    sent = pipeline.destination_stats()
+    for each in [each for each in backends if each.name not in sent or sent[each.name].exported]:
         if url := getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id):
             print(f"One of the worst runs in {each.name}: {url}")
 
@@ -165,6 +169,7 @@ def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
 def _worst(judged: _Judged) -> Table:
     lower = any(e.direction is Direction.LOWER for _, e in judged)
     scored = [(e.outcome, run) for run, e in judged if isinstance(e.outcome, Score)]
+    scored = [pair for pair in scored if pair[0].value != (0.0 if lower else 1.0)]
     scored.sort(key=lambda pair: -pair[0].value if lower else pair[0].value)
     table = Table.grid(padding=(0, 1))
     for score, run in scored[:_WORST]:

@@ -84,7 +84,7 @@ def runs_of_slices(
     for id in list(slices)[:_SLICES]:
         query = select(schema.evaluations).where(table.slice_id == id).order_by(*keys).limit(most)
         if order == "worst":
-            query = query.where(table.x.is_not(None))
+            query = query.where(x > 0.0 if highest else x < 1.0)  # perfect runs are not among the worst
         query = query if status is None else query.where(table.status == status)
         found += connection.execute(window.of(query, table.time, _NANO)).mappings()
     sign = -1.0 if highest else 1.0

@@ -96,7 +96,7 @@ def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Find
     for model, judge in judges.items():
         yield _asked(model, judge, timeout) if ask else _judge(model, judge)
     for destination in config.destinations:
-        url = getattr(destination, "endpoint", None) or getattr(destination, "url", None)
+        url = getattr(getattr(destination, "_http", destination), "url", None)
         if isinstance(url, str):
             yield _reached("destinations", destination.name, url, timeout)
 
