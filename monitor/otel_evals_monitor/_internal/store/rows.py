@@ -13,16 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal, cast
 
 from otel_evals.model import is_missing
 from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
 
+Status = Literal["scored", "not_scored", "failed", "dropped"]
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _LONGEST_TEXT = 8_000
 LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
+_SMALLEST = 1e-12
+"""Smallest probability: fourth powers of weights, and their sums, must stay in the range of a double."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
 
@@ -166,7 +169,7 @@ def _evaluation(
         "revision": _whole(evaluation.get("revision")) or 1,
         "status": status,
         "reason": reason,
-        "missing": is_missing(status, reason),
+        "missing": is_missing(cast(Status, status), reason),
         "value": value,
         "x": None if value is None else value / (scale or 1.0),
         "weight": _weight(evaluation.get("sampling")),
@@ -194,7 +197,7 @@ def _weight(sampling: Any) -> float | None:
         return None
     if not 0.0 < probability <= 1.0:
         raise ValueError(f"sampling.probability: must be above 0 and at most 1, not {probability!r}")
-    return 1.0 / probability
+    return 1.0 / max(probability, _SMALLEST)
 
 
 def _tokens(usage: Any) -> dict[str, int]:
