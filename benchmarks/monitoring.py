@@ -18,7 +18,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from simulations.airline import airline
-from simulations.alarms import floors, live, monitors, references
+from simulations.alarms import floors, live, monitors, references, small, wanderings
 from simulations.dependence import conversations, incomplete
 from simulations.judges import judges
 from simulations.versions import versions
@@ -32,7 +32,9 @@ SECTIONS = {
     "incomplete": incomplete,
     "live": live,
     "floors": floors,
+    "wandering": wanderings,
     "references": references,
+    "small": small,
     "monitors": monitors,
     "versions": versions,
     "judges": judges,

@@ -36,6 +36,7 @@ from otel_evals.statistics import (
     design_effect,
     expected_delay,
     shared_threshold,
+    wander,
 )
 
 
@@ -173,6 +174,105 @@ def correlated_false(icc: float, series: int, period: int = 1000, size: int = 10
             start = Detector(0.9, period, 1.0, inflation=inflation)
             alarms[i] += alarm_after(start, parts, 1 / LEVEL) is not None
     return 100 * alarms[0] / series, 100 * alarms[1] / series
+
+
+def wandering(memory: float, spread: float, hours: int, runs: int, rng: np.random.Generator) -> Array:
+    """Passed runs by ten minutes, of `runs` each: a mean of 0.9 that wanders with a memory in hours."""
+    keep = math.exp(-1 / (6 * memory))
+    steps = rng.normal(0, math.sqrt(1 - keep * keep), 6 * hours)
+    steps[0] = rng.normal()
+    wander = np.array(list(itertools.accumulate(steps, lambda old, new: keep * old + new)))
+    return rng.binomial(runs, np.clip(0.9 + spread * wander, 0, 1)).astype(float)
+
+
+def counted(passed: float, runs: int) -> Sums:
+    """The sums of so many runs of weight 1."""
+    return Sums(runs, runs, passed, passed, runs, passed, passed, 1.0, 0.0, 1.0)
+
+
+def wandering_alarm(passed: Array, runs: int, floor: float, *, heeded: bool) -> int | None:
+    """After how many steps of ten minutes a floor alarm is raised, one of six monitors."""
+    hours = {i: counted(each, 6 * runs) for i, each in enumerate(passed.reshape(-1, 6).sum(1).tolist())}
+    detector = Detector(floor, len(passed), 1.0, inflation=wander(hours) if heeded else 1.0)
+    parts = (counted(each, runs) for each in passed.tolist())
+    return alarm_after(detector, parts, shared_threshold(LEVEL, 6))
+
+
+def wandering_false(memory: float, spread: float, runs: int, series: int) -> tuple[float, float]:
+    """Percent of weeks at the floor that alarm, wandering ignored and heeded."""
+    rng = np.random.default_rng([36, int(memory), int(1000 * spread), runs])
+    found = []
+    for _ in range(series):
+        passed = wandering(memory, spread, 168, runs, rng)
+        found.append(
+            [wandering_alarm(passed, runs, 0.9, heeded=heeded) is not None for heeded in (False, True)]
+        )
+    return tuple(100 * fmean(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def wandering_delay(fall: float, runs: int, series: int) -> tuple[float, float]:
+    """Median scored runs until a fall after five steady days is found, wandering ignored and heeded."""
+    rng = np.random.default_rng([37, int(1000 * fall), runs])
+    delays: list[list[float]] = []
+    for _ in range(series):
+        means = np.where(np.arange(1008) < 720, 0.9, 0.9 - fall)
+        passed = rng.binomial(runs, means).astype(float)
+        found = [wandering_alarm(passed, runs, 0.9, heeded=heeded) for heeded in (False, True)]
+        delays.append([math.inf if each is None else (each - 720) * runs for each in found])
+    ignored, heeded = (median(column) for column in zip(*delays, strict=True))
+    return ignored, heeded
+
+
+def wanderings(scale: float) -> None:
+    """Means that wander, and the price of heeding it."""
+    table("memory, hours", "spread", "runs per hour", "false, ignored", "false, heeded")
+    for memory, spread, runs in itertools.product((1, 6, 24), (0.03, 0.05), (10, 50)):
+        ignored, heeded = wandering_false(memory, spread, runs, int(200 * scale) + 2)
+        row(memory, spread, 6 * runs, f"{ignored:.1f}%", f"{heeded:.1f}%")
+    table("fall", "runs per hour", "delay, ignored", "delay, heeded")
+    for fall, runs in itertools.product((0.05, 0.1), (10, 50)):
+        ignored, heeded = wandering_delay(fall, runs, int(100 * scale) + 2)
+        row(fall, 6 * runs, f"{ignored:,.0f}", f"{heeded:,.0f}")
+
+
+def small_fall(kind: str, size: float, daily: int, series: int) -> tuple[float, float, float]:
+    """Percent of four-week streams in which the fall and the drift alarm find a small fall; median day.
+
+    The mean is 0.9 for a week; then it falls by `size` at once, or evenly over four weeks.
+    """
+    rng = np.random.default_rng([38, int(1000 * size), daily, *kind.encode()])
+    needed, quarters = shared_threshold(LEVEL, 6), 5 * 7 * 4
+    runs = daily // 4
+    days = np.arange(quarters) / 4
+    lost = np.clip((days - 7) / 28, 0, 1) if kind == "slow" else (days >= 7).astype(float)
+    found = []
+    for _ in range(series):
+        passed = rng.binomial(runs, 0.9 - size * lost).tolist()
+        parts = [counted(each, runs) for each in passed]
+        fell = any(
+            alarm_after(
+                ReferenceDetector.start(sum(parts[end - 28 : end - 24], Sums()), period=1008, largest=1.0),
+                iter(parts[end - 24 : end]),
+                needed,
+            )
+            for end in range(28, quarters + 1, 4)
+        )
+        pinned = ReferenceDetector.start(sum(parts[:28], Sums()), period=336, largest=1.0)
+        drifted = alarm_after(pinned, iter(parts[28:]), needed)
+        found.append((fell, drifted is not None, drifted / 4 if drifted else math.inf))
+    fell_share, drift_share, delay = zip(*found, strict=True)
+    return 100 * fmean(fell_share), 100 * fmean(drift_share), median(delay)
+
+
+def small(scale: float) -> None:
+    """Small and slow falls, by the alarms for falls and for drift."""
+    table("change", "scored runs a day", "found by fall", "by drift", "median days")
+    for (kind, size), daily in itertools.product(
+        (("none", 0.0), ("at once", 0.02), ("at once", 0.05), ("slow", 0.1)), (200, 1000, 5000)
+    ):
+        fell, drifted, delay = small_fall(kind, size, daily, int(60 * scale) + 2)
+        shown = "-" if math.isinf(delay) else f"{delay:.0f}"
+        row(f"{size} {kind}" if size else "none", f"{daily:,}", f"{fell:.0f}%", f"{drifted:.0f}%", shown)
 
 
 def floors(scale: float) -> None:

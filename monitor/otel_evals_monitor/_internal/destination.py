@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.]+:/", re.IGNORECASE)
 
 
 class ResultsDestination:
@@ -60,6 +62,10 @@ class ResultsDestination:
         """
         if (path is None) == (url is None):
             raise ConfigError("path", "give either path, for a SQLite file, or url, for PostgreSQL")
+        if path is not None and _ADDRESS.match(str(path)):
+            raise ConfigError("path", "is an address, not a file; fix: give it as url")
+        if url is not None and not _ADDRESS.match(url):
+            raise ConfigError("url", "must begin with postgresql://; fix: give a file as path")
         for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
             if limit is not None and not limit > 0:
                 raise ConfigError(field, "must be greater than zero")
@@ -85,6 +91,7 @@ class ResultsDestination:
         try:
             await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
         except StoreError as error:
+            self._reopen()
             raise DestinationError(str(error), retryable=True) from error
 
     async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
@@ -155,6 +162,13 @@ class ResultsDestination:
         if refused:
             raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
         keep_within(store.database, *self._limits)
+
+    def _reopen(self) -> None:
+        """Open the store again with the next batch: its file may have been deleted or replaced."""
+        with self._opening:
+            store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def _opened(self) -> ResultsStore:
         from otel_evals_monitor._internal.store.writer import ResultsStore

@@ -101,6 +101,11 @@ class Attacher:
         if self._metrics is not None:
             self._metrics.estimates.release()
 
+    def after_fork(self) -> None:
+        """Reset in a forked child."""
+        if self._metrics is not None:
+            self._metrics.estimates.after_fork()
+
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
         self._spans = spans

@@ -197,6 +197,10 @@ class Estimates:
         """Let the weights of new series wait until a collection has seen their zeros."""
         self._collections = self._collections or 0
 
+    def after_fork(self) -> None:
+        """Replace the lock in a forked child; a reader's thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
     def release(self) -> None:
         """Count everything now: the next collection may be the last."""
         with self._lock:

@@ -215,6 +215,7 @@ class Pipeline:
 
     def _after_fork_in_child(self) -> None:
         """Reset in a forked child, which scores only what it captures itself."""
+        self._attacher.after_fork()
         self._engine.after_fork_in_child()
         self.spans.reset()
         for watch in self._watches:

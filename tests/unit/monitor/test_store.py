@@ -317,6 +317,50 @@ def test_wrong_options_of_the_destination_are_named(options: dict[str, Any]) -> 
         ResultsDestination(**options)
 
 
+@pytest.mark.parametrize("slashes", ["//", "/"])
+def test_an_address_is_no_path_and_its_password_is_not_shown(
+    slashes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = f"PostgreSQL:{slashes}me:secret@localhost:1/evals"
+    for wrong in (address, Path(address)):
+        with pytest.raises(ConfigError, match=r"path: is an address") as refused:
+            ResultsDestination(wrong)
+        assert "secret" not in str(refused.value)
+        with pytest.raises(StoreError) as unusable:
+            Database(wrong)
+        assert "secret" not in str(unusable.value)
+    with pytest.raises(ConfigError, match="url: must begin with"):
+        ResultsDestination(url="results.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("harm", ["deleted", "replaced", "overwritten", "emptied"])
+def test_a_file_that_is_lost_while_in_use_is_not_reported_as_written(tmp_path: Path, harm: str) -> None:
+    path, other = tmp_path / "results.db", tmp_path / "other.db"
+    ResultsStore(other).close()
+
+    async def deliver() -> None:
+        destination = ResultsDestination(path)
+        await destination.export([scored_run(1)])
+        if harm == "deleted":
+            path.unlink()
+        elif harm == "replaced":
+            other.replace(path)
+        else:
+            path.write_bytes(b"x" * 5_000 if harm == "overwritten" else b"")
+        with pytest.raises(DestinationError) as lost:
+            await destination.export([scored_run(2)])
+        assert lost.value.retryable
+        if harm in ("deleted", "replaced"):
+            run = scored_run(2)
+            await destination.export([run])
+            assert await destination.holds([each.evaluation_id for each in run.evaluations], 1)
+        await destination.shutdown()
+
+    anyio.run(deliver)
+
+
 def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:
     def missing(status: str, reason: str) -> bool:
         return bool(rows_of(record(1, None, status=status, reason=reason)).evaluations[0]["missing"])

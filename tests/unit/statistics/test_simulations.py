@@ -154,6 +154,26 @@ def test_a_fall_against_a_reference_is_found_and_none_is_not(simulation: SimpleN
     assert delay <= 1_000
 
 
+def test_a_mean_that_wanders_is_not_taken_for_a_fall(simulation: SimpleNamespace) -> None:
+    """Twenty weeks at the floor, with a memory of six hours; most alarm if it is ignored."""
+    ignored, heeded = simulation.alarms.wandering_false(6, 0.05, 10, 20)
+    assert ignored >= 50
+    assert heeded <= 5
+
+
+def test_heeding_wandering_costs_little_where_nothing_wanders(simulation: SimpleNamespace) -> None:
+    ignored, heeded = simulation.alarms.wandering_delay(0.1, 10, 9)
+    assert ignored <= heeded <= 1.3 * ignored
+
+
+def test_a_small_fall_is_found_by_drift(simulation: SimpleNamespace) -> None:
+    """By 0.02, of 5,000 runs a day; and nothing where nothing changes."""
+    fell, drifted, days = simulation.alarms.small_fall("at once", 0.02, 5_000, 2)
+    assert drifted == 100 > fell
+    assert days < 21
+    assert simulation.alarms.small_fall("none", 0.0, 1_000, 2)[:2] == (0, 0)
+
+
 def test_intervals_of_differences_hold(simulation: SimpleNamespace) -> None:
     """Two versions that are equal."""
     for design in ("ratio", "errors"):

@@ -173,8 +173,8 @@ def check_store(database: Database, settings: AlarmSettings, now: float) -> Foun
             if (wrong := wrong_sampler(steps, needed, settings.period)).since is not None:
                 found.append(_alarm(wrong, needed, rule))
         services = series(connection, slices, Window(since, last), settings.step, ("service",))
-        for (service,), steps in services.items():
-            if (quiet := silence(sorted(steps), settings.step, end)).since is not None:
+        for (service,), active in services.items():
+            if (quiet := silence(sorted(active), settings.step, end)).since is not None:
                 found.append(_alarm(quiet, None, service or "all scorers"))
         delays = {(each.scorer_id, each.agent_name): _delay(each, needed, settings) for each in watched}
         alarms = [each for each in found if each.since > judged.acknowledged.get(each.monitor, -1)]

@@ -31,6 +31,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _host_name(host: str) -> str:
+    """Return the name in a Host header; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
 class Access:
     """Accepts or refuses requests, and sets headers that prevent scripts."""
 
@@ -56,14 +64,14 @@ class Access:
     def forged(self, request: Request, csrf: str) -> bool:
         """Return True if another site sent the form."""
         origin = request.headers.get("origin")
-        elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
         return elsewhere or not hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     def _refused(self, request: Request) -> Response | None:
         if self._token is None:
             # Refuse other host names, which another site may point at this machine (DNS rebinding).
-            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-            return None if is_loopback(name) else PlainTextResponse("this page is served on localhost", 403)
+            known = is_loopback(_host_name(request.headers.get("host", "")))
+            return None if known else PlainTextResponse("this page is served on localhost", 403)
         given = request.query_params.get("token")
         if given is not None and self._is_token(given):
             response = RedirectResponse(request.url.path, 303)

@@ -44,6 +44,7 @@ from otel_evals_monitor._internal.store.queries import (
 
 WINDOWS = {"": "all", "6h": "6 hours", "24h": "24 hours", "2d": "2 days", "7d": "7 days", "4w": "4 weeks"}
 _MOST = 100
+_YEAR_10000 = 253_402_300_800
 
 
 class Page:
@@ -248,4 +249,9 @@ def _asked(request: Request, name: str) -> str:
 
 
 def _seconds(text: str, field: str) -> int | None:
-    return int(number_of(text, field)) // 60 * 60 if text else None
+    if not text:
+        return None
+    seconds = number_of(text, field)
+    if not 0 <= seconds < _YEAR_10000:
+        raise ConfigError(field, "must be seconds since 1970")
+    return int(seconds) // 60 * 60

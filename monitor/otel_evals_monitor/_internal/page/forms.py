@@ -30,25 +30,27 @@ class Forms:
 
     async def label(self, request: Request) -> Response:
         """Store a label from the form on a run's page."""
-        form = await _form(request)
-        if self._access.forged(request, form.get("csrf", "")):
-            return self._refused()
         try:
+            form = await _form(request)
+            if self._access.forged(request, form.get("csrf", "")):
+                return self._refused()
             label, id = number_of(form.get("label", ""), "label"), form.get("evaluation_id", "")
             await run_in_threadpool(add_label, self._database, id, label, expected=form.get("expected"))
         except OtelEvalsError as error:
-            return message("Not saved", str(error), self._database.name, 400)
+            status = 400 if isinstance(error, ConfigError) else 503
+            return message("Not saved", str(error), self._database.name, status)
         return RedirectResponse(f"/runs/{quote(form.get('trace_id', ''), safe='')}?saved=1", 303)
 
     async def draw(self, request: Request) -> Response:
         """Draw runs to label, from the form on the label queue."""
-        form = await _form(request)
-        if self._access.forged(request, form.get("csrf", "")):
-            return self._refused()
         try:
+            form = await _form(request)
+            if self._access.forged(request, form.get("csrf", "")):
+                return self._refused()
             await run_in_threadpool(draw, self._database, DRAWN)
         except OtelEvalsError as error:
-            return message("Not drawn", str(error), self._database.name, 503)
+            status = 400 if isinstance(error, ConfigError) else 503
+            return message("Not drawn", str(error), self._database.name, status)
         return RedirectResponse("/labels", 303)
 
     async def feedback(self, request: Request) -> Response:
@@ -65,7 +67,7 @@ class Forms:
             await run_in_threadpool(add_feedback, self._database, str(given["trace_id"]), value, **known)
         except OtelEvalsError as error:
             return JSONResponse({"error": str(error)}, 400 if isinstance(error, ConfigError) else 503)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
         return JSONResponse({"kept": True}, 201)
 
@@ -84,14 +86,18 @@ def number_of(text: str, field: str) -> float:
     try:
         number = float(text.replace(",", "."))
     except ValueError:
-        raise ConfigError(field, f"{text!r} is not a number") from None
+        raise ConfigError(field, f"{text!r:.100} is not a number") from None
     if not abs(number) < 1e15:
-        raise ConfigError(field, f"{text!r} is too large")
+        raise ConfigError(field, f"{text!r:.100} is too large")
     return number
 
 
 async def _form(request: Request) -> dict[str, str]:
-    fields = parse_qs((await _body(request)).decode("utf-8", "replace"), max_num_fields=20)
+    text = (await _body(request)).decode("utf-8", "replace")
+    try:
+        fields = parse_qs(text, max_num_fields=20)
+    except ValueError as error:
+        raise ConfigError("form", f"cannot be read: {error}") from None
     return {name: values[0] for name, values in fields.items()}
 
 

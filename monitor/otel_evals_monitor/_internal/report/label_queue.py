@@ -46,9 +46,12 @@ def agreement_of(
 ) -> str | None:
     """Return how often labels agree with scores, and the corrected mean; None without labels."""
     evaluations, labels = schema.evaluations.c, schema.labels.c
-    columns = (labels.evaluation_id, labels.label, evaluations.x, evaluations.weight, evaluations.slice_id)
-    columns = (*columns, evaluations.cluster)
-    query = select(*columns).select_from(schema.labelled).where(evaluations.x.is_not(None))
+    judged = (evaluations.x, evaluations.weight, evaluations.slice_id, evaluations.cluster)
+    query = (
+        select(labels.evaluation_id, labels.label, *judged)
+        .select_from(schema.labelled)
+        .where(evaluations.x.is_not(None))
+    )
     query = window.of(query, evaluations.time, 1_000_000_000)
     found = [each for each in connection.execute(query) if each.slice_id in slices]
     if not found:

@@ -137,16 +137,21 @@ def _evaluations(connection: Connection, run_key: int) -> list[RecordedEvaluatio
 
 def _steps(text: str | None) -> list[Mapping[str, Any]]:
     """Return the recorded steps; empty if they were too large to keep."""
-    try:
-        found = json.loads(text) if text else []
-    except ValueError:
-        return []
-    return [each for each in found if isinstance(each, dict)]
+    found = _parsed(text)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _object(text: str | None) -> Mapping[str, Any]:
-    found = json.loads(text) if text else {}
+    found = _parsed(text)
     return found if isinstance(found, dict) else {}
+
+
+def _parsed(text: str | None) -> Any:
+    """Return stored JSON; None if it was cut, or is nested too deeply to be read."""
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _text(value: Any) -> str | None:

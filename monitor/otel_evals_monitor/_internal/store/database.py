@@ -20,11 +20,13 @@ from otel_evals_monitor._internal.store import schema
 
 # Id of the advisory lock of PostgreSQL's writers; any number that no other program uses.
 _WRITE_LOCK = 0x6F74656C6576616C
+_SQLITE = b"SQLite format 3\x00"
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
     """Return True for the URL of a database server, False for a file."""
-    return re.match(r"[a-z][a-z0-9+]+://", str(place)) is not None
+    # A Path has joined the two slashes.
+    return re.match(r"[a-z][a-z0-9+.]+:/", str(place), re.IGNORECASE) is not None
 
 
 def rows_of_query(connection: Connection, query: Any) -> list[dict[str, Any]]:
@@ -46,9 +48,12 @@ class Database:
         self._turn = threading.Lock()
         with self._store_errors():
             self.engine = _engine(place, create, wait)
+            self._file = None if is_url(place) else Path(place)
+            self._identity: tuple[int, int] | None = None
             self.sqlite = self.engine.dialect.name == "sqlite"
             try:
                 self._prepare(create)
+                self._identity = self._seen()
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -56,22 +61,43 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection for reading."""
+        self._check_file()
         with self._store_errors(), self._own().connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a transaction. One writer at a time keeps rollups consistent with their rows."""
+        self._check_file()
         with self._store_errors(), self._turn, self._own().begin() as connection:
             if self.sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITE_LOCK})
             yield connection
+        self._check_file()  # the rows went into a file that somebody has deleted meanwhile
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+    def _seen(self) -> tuple[int, int] | None:
+        """Return the identity of the SQLite file; None if it is not there, or not a database any more."""
+        try:
+            if self._file is None:
+                return None
+            with self._file.open("rb") as file:
+                found = os.fstat(file.fileno())
+                return (found.st_dev, found.st_ino) if file.read(16) == _SQLITE else None
+        except OSError:
+            return None
+
+    def _check_file(self) -> None:
+        """Raise StoreError if the open SQLite file was deleted, replaced or overwritten."""
+        if self._identity is not None and (seen := self._seen()) != self._identity:
+            self._identity = seen or self._identity  # with another database, the next use may succeed
+            self.engine.dispose()
+            raise StoreError(f"{self.name}: was deleted or replaced while it was in use")
 
     def _own(self) -> Engine:
         """Return the engine, in a forked child without its parent's connections."""
@@ -159,4 +185,4 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
 
 def _shown(place: str | os.PathLike[str]) -> str:
     """Return the place without its password."""
-    return re.sub(r"://([^:/@]*):[^@]*@", r"://\1:***@", str(place))
+    return re.sub(r":(/+)([^:/@]*):[^@]*@", r":\1\2:***@", str(place))

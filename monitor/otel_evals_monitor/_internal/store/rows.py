@@ -8,21 +8,23 @@ field.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal, cast
 
 from otel_evals.model import is_missing
 from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
 
+Status = Literal["scored", "not_scored", "failed", "dropped"]
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _LONGEST_TEXT = 8_000
 LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
+_SMALLEST = 2.0**-56
+"""Smallest probability that a sampler of OpenTelemetry's 56 random bits can have."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
 
@@ -166,7 +168,7 @@ def _evaluation(
         "revision": _whole(evaluation.get("revision")) or 1,
         "status": status,
         "reason": reason,
-        "missing": is_missing(status, reason),
+        "missing": is_missing(cast("Status", status), reason),
         "value": value,
         "x": None if value is None else value / (scale or 1.0),
         "weight": _weight(evaluation.get("sampling")),
@@ -192,8 +194,8 @@ def _weight(sampling: Any) -> float | None:
     probability = _number(sampling.get("probability")) if isinstance(sampling, Mapping) else None
     if probability is None:
         return None
-    if not 0.0 < probability <= 1.0:
-        raise ValueError(f"sampling.probability: must be above 0 and at most 1, not {probability!r}")
+    if not _SMALLEST <= probability <= 1.0:
+        raise ValueError(f"sampling.probability: must be at least 2^-56 and at most 1, not {probability!r}")
     return 1.0 / probability
 
 
@@ -226,11 +228,12 @@ def _json(value: Any) -> str:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and abs(value) <= 1e50 else None
+    # Compared before it is converted: a whole number may exceed every float.
+    return float(value) if abs(value) <= 1e50 else None
 
 
 def _whole(value: Any) -> int:
     if type(value) is int and 0 <= value <= _LARGEST:
         return value
-    number = int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
-    return max(0, min(number, _LARGEST))
+    # NaN fails both comparisons.
+    return int(value) if isinstance(value, int | float) and 0 <= value <= _LARGEST else 0

@@ -53,7 +53,7 @@ class ResultsStore:
         for record in records:
             try:
                 batch.append(rows_of(record, content=self._content))
-            except ValueError as error:
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 written.unreadable[str(error)[:200]] += 1
             if len(batch) == _AT_ONCE:
                 self._write(batch, written)
