@@ -140,10 +140,9 @@ def _may_be_number(number: Number, value: _Value) -> bool:
         return False
     if number.unit in SECONDS:
         return other.unit in SECONDS
-    if number.unit != other.unit or number.is_year() is not other.is_year():
-        return False
     same_things = number.is_count() is other.is_count() and number.nouns() & other.nouns()
-    return bool(same_things) or _is_near(number.readings[0], other.readings[0])
+    alike = number.unit == other.unit and number.is_year() is other.is_year()
+    return alike and bool(same_things or _is_near(number.readings[0], other.readings[0]))
 
 
 def _is_near(one: Decimal, other: Decimal) -> bool:

@@ -16,7 +16,7 @@ from otel_evals._internal.scorers.text.claims import Claim, fold, identifier_pat
 from otel_evals._internal.scorers.text.dates import Day, Time
 from otel_evals._internal.scorers.text.numbers import Number
 from otel_evals._internal.scorers.text.pieces import in_order
-from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount, tables_in
+from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 
@@ -98,13 +98,13 @@ class Evidence:
     @cached_property
     def rows(self) -> Rows:
         """The rows of the results' tables."""
-        return Rows(tables_in(self._inside))
+        return Rows(self._inside)
 
     @cached_property
     def amounts(self) -> frozenset[Decimal]:
         """Amounts of money, if there are few: sums and differences of many would support anything."""
-        objects = [value for value in self._inside if isinstance(value, Mapping)]
-        figures = (decimal_of(item) for value in objects for name, item in value.items() if is_amount(name))
+        fields = (field for value in self._inside if isinstance(value, Mapping) for field in value.items())
+        figures = (decimal_of(item) for name, item in fields if is_amount(name))
         found = {number.readings[0] for number in self.stated.all if number.unit == "money"}
         found.update(figure for figure in figures if figure is not None)
         few = _MAX_AMOUNTS if any(amount % 1 for amount in found) else _MAX_WHOLE_AMOUNTS

@@ -37,8 +37,8 @@ def check(
     missing = [claim for claim in claims if not _found(claim, evidence, known)]
     uncounted = {id(claim) for claim in missing if _only_a_reader_can_count(claim, evidence)}
     checked = [claim for claim in claims if id(claim) not in uncounted]
-    left = [claim for claim in missing if id(claim) not in uncounted]
-    left = [c for n, c in enumerate(left) if n >= _MAX_COUNTS or not _counts_rows(c, answer, evidence)]
+    counted = {id(claim) for claim in missing[:_MAX_COUNTS] if _counts_rows(claim, answer, evidence)}
+    left = [claim for claim in missing if id(claim) not in uncounted | counted]
     return checked, _without_derived(checked, left, evidence, known)
 
 

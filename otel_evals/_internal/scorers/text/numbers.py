@@ -49,9 +49,6 @@ class Number:
             w.removesuffix("s") for w in takewhile(lambda w: w not in FUNCTION_WORDS, self.things)
         )
 
-    def moved(self, offset: int) -> Number:
-        return replace(self, start=self.start + offset)
-
     def is_year(self) -> bool:
         """Return True for four digits within 1000..2099."""
         return not self.unit and len(self.text) == 4 and 1000 <= self.readings[0] < 2100

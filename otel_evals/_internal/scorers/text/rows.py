@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from typing import Any
 
 from otel_evals._internal.scorers.text.vocabulary import content_of
@@ -18,40 +18,33 @@ _TOGETHER = range(1, 4)
 _MAX_ADDENDS = 8
 _MAX_DIGITS = 40
 _LARGEST = 10**18
-_MONEY = "amount balance charge cost fare fee payment price refund total"
-AMOUNTS = frozenset(_MONEY.split())
+AMOUNTS = frozenset(["amount", "balance", "charge", "cost", "fare", "fee", "price", "refund", "total"])
 """Words of fields with amounts of money."""
-
-Row = Mapping[str, Any]
-
-
-def tables_in(values: Iterable[Any]) -> Iterator[list[Row]]:
-    """Yield the lists of objects, and the objects whose values are all objects, as lists of these."""
-    for value in values:
-        items = list(value.values() if isinstance(value, Mapping) else value)
-        rows = [item for item in items if isinstance(item, Mapping)]
-        if rows and (isinstance(value, Sequence) or len(rows) == len(items)):
-            yield rows
 
 
 class Rows:
-    """The rows of all tables."""
+    """The rows of all tables: lists of objects, and objects whose values are all objects."""
 
-    def __init__(self, tables: Iterable[Sequence[Row]]) -> None:
-        self._tables = list({repr(table): table for table in tables}.values())
+    def __init__(self, values: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+        found = {}
+        for value in values:
+            items = list(value.values()) if isinstance(value, Mapping) else value
+            rows = [item for item in items if isinstance(item, Mapping)]
+            if rows and (items is value or len(rows) == len(items)):
+                found[repr(rows)] = rows
+        self._tables = list(found.values())
 
     def counts(self, words: Iterable[str]) -> set[int]:
         """Return how many rows, of one table or of all, have up to three of these words, or lack one of them.
 
-        The words of a row are those of its short strings and of the names of its fields that are true.
+        A row's words come from its short strings and from the names of its true fields.
         """
         told = [self._rows_of[word] for word in sorted(words) if word in self._rows_of][:_MAX_WORDS]
         subsets = chain.from_iterable(combinations(told, size) for size in _TOGETHER)
         shared = [Counter(table for table, _ in frozenset.intersection(*subset)) for subset in subsets]
-        others = {
-            len(self._tables[table]) - n for counted in shared[: len(told)] for table, n in counted.items()
-        }
-        return {n for counted in shared for n in (*counted.values(), counted.total())} | others
+        single = (pair for counted in shared[: len(told)] for pair in counted.items())
+        others = {len(self._tables[table]) - n for table, n in single}
+        return others.union(*((*counted.values(), counted.total()) for counted in shared))
 
     @cached_property
     def sums(self) -> frozenset[Decimal]:
@@ -68,7 +61,7 @@ class Rows:
     def _rows_of(self) -> dict[str, frozenset[tuple[int, int]]]:
         found: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
         places = ((n, i, row) for n, table in enumerate(self._tables) for i, row in enumerate(table))
-        for (n, i, row), _ in zip(places, range(_MAX_ROWS), strict=False):
+        for n, i, row in islice(places, _MAX_ROWS):
             for word in content_of(" ".join(_strings(row))):
                 found[word].add((n, i))
         return {word: frozenset(rows) for word, rows in found.items()}
@@ -92,7 +85,7 @@ def decimal_of(value: Any) -> Decimal | None:
     return number if number.is_finite() and number < _LARGEST else None
 
 
-def _strings(row: Row, nested: bool = True) -> Iterator[str]:
+def _strings(row: Mapping[str, Any], nested: bool = True) -> Iterator[str]:
     for name, value in row.items():
         if value is True:
             yield str(name)

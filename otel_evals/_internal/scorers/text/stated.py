@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
@@ -25,9 +26,8 @@ class StatedNumbers:
 
     @cached_property
     def all(self) -> tuple[Number, ...]:
-        return tuple(
-            number.moved(offset) for offset, piece in pieces(self._text) for number in numbers_in(piece)
-        )
+        found = ((offset, number) for offset, piece in pieces(self._text) for number in numbers_in(piece))
+        return tuple(replace(number, start=number.start + offset) for offset, number in found)
 
     def readings(self) -> Iterator[Decimal]:
         return (reading for number in self.all for reading in number.readings)

@@ -14,9 +14,8 @@ from functools import cached_property
 from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS
 from otel_evals._internal.scorers.text.pieces import pieces
 
-_NEAR = 60
+_NEAR, _LONGEST = 60, 30
 _WORD = re.compile(r"[^\W\d_]+")
-_CONTENT = re.compile(r"[^\W\d_]{3,30}")
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
 _ABBREVIATION = range(2, 7)
@@ -164,8 +163,8 @@ def bare(word: str) -> str:
 
 def content_of(text: str) -> frozenset[str]:
     """Return the words of a text that name something, bare and singular."""
-    words = (word for word in _CONTENT.findall(text) if word.lower() not in FUNCTION_WORDS)
-    return frozenset(bare(word).removesuffix("s") for word in words)
+    words = (word for word in _WORD.findall(text) if 2 < len(word) <= _LONGEST)
+    return frozenset(bare(word).removesuffix("s") for word in words if word.lower() not in FUNCTION_WORDS)
 
 
 def words_near(text: str, start: int, end: int) -> frozenset[str]:
