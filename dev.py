@@ -1,11 +1,16 @@
 """Set up the development environment and run a command in it. Needs Python 3.11 or later and nothing else.
 
-python3 dev.py demo [options]   score a support agent's live traffic; --help lists the options
-python3 dev.py test [options]   run the tests; options go to pytest
-python3 dev.py check            lint, format, types and import contracts
-python3 dev.py api              rewrite tests/unit/public_api.txt, the snapshot of the public API
-python3 dev.py setup            only create the development environment
-python3 dev.py lock [--upgrade] refresh requirements/*.lock; locked versions stay, except with --upgrade
+python3 dev.py demo [options]    score a support agent's live traffic; --help lists the options
+python3 dev.py check             lint, format, types, import contracts, spelling, workflows, public API
+python3 dev.py test [options]    run the tests; options go to pytest
+python3 dev.py slow [options]    run the slow tests
+python3 dev.py interop [options] set up real servers and run the tests against them
+python3 dev.py site              build the documentation and check its links
+python3 dev.py mutate [options]  change the code in many places and count the changes that no test finds
+python3 dev.py release --dry-run build, describe and test the files of a release, in dist/
+python3 dev.py api               rewrite tests/unit/public_api.txt, the snapshot of the public API
+python3 dev.py setup             only create the development environment
+python3 dev.py lock [--upgrade]  refresh requirements/*.lock; locked versions stay, except with --upgrade
 
 The environment is .venv, or the folder named by OTEL_EVALS_VENV. Everything in it comes from a lock of
 names, versions and hashes; while the lock stays the same, nothing is installed again.
@@ -20,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -29,17 +35,27 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 
 CHECKS = (
+    ("mypy",),
     ("ruff", "check"),
     ("ruff", "format", "--check"),
-    ("mypy",),
     ("lint-imports",),
+    ("codespell",),
+    ("zizmor", "--offline", "--quiet", ".github"),
+    ("pytest", "-q", "-n", "0", "tests/unit/test_public_api.py"),
 )
+"""The longest first: two run at a time."""
+TESTS = {
+    "test": (),
+    "slow": ("-m", "slow and not interop", "--timeout", "300"),
+    "interop": ("-n", "0", "-m", "interop", "--timeout", "300"),
+}
+COMMANDS = {*TESTS, "demo", "check", "site", "mutate", "release", "api", "setup", "lock"}
 
 
 def main() -> int:
     """Run one command and return its exit code."""
     command, *options = sys.argv[1:] or ["--help"]
-    if command not in {"demo", "test", "check", "api", "setup", "lock"}:
+    if command not in COMMANDS:
         print(__doc__)
         return 0 if command in {"-h", "--help"} else 2
     if sys.version_info < (3, 11):
@@ -57,14 +73,49 @@ def main() -> int:
         return 1
     if command == "demo":
         return run(BIN / "otel-evals", "demo", *options)
-    if command == "test":
-        # Many tests wait for others: as many at once as there are processors, unless -n says otherwise.
-        return run(PYTHON, "-m", "pytest", "-n", "auto", *options)
+    if command in TESTS:
+        if command == "interop" and (failed := set_up_servers()):
+            return failed
+        # Neighbours stay together, so most libraries are imported by one process only.
+        parallel = ("-n", "auto", "--dist", "worksteal")
+        return run(PYTHON, "-m", "pytest", *parallel, *TESTS[command], *options)
+    if command == "check":
+        with ThreadPoolExecutor(2) as pool:
+            return max(pool.map(check, CHECKS))
     if command == "api":
         return run(PYTHON, "-m", "tests.support.public_api")
-    if command == "check":
-        return max([run(BIN / tool, *arguments) for tool, *arguments in CHECKS])
+    if command == "site":
+        return build_site()
+    if command in ("release", "mutate"):
+        return run(PYTHON, ROOT / ".ci" / f"{command}.py", *options)
     return 0
+
+
+def check(command: tuple[str, ...]) -> int:
+    """Run one check and print its output as a whole; return its exit code."""
+    tool, *arguments = command
+    done = subprocess.run(
+        [str(BIN / tool), *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    print(f"== {tool}{': failed' if done.returncode else ''}\n{done.stdout}{done.stderr}", end="", flush=True)
+    return done.returncode
+
+
+def set_up_servers() -> int:
+    """Install the servers of the interop tests; return the exit code."""
+    os.environ.update(UV=str(BIN / "uv"), PYTHON=str(PYTHON))
+    return run("sh", ROOT / "tests" / "interop" / "setup.sh")
+
+
+def build_site() -> int:
+    """Build the documentation in a separate environment; return the exit code."""
+    environment = VENV.with_name(f"{VENV.name}-docs")
+    uv = [BIN / "uv", "--quiet"]
+    if not environment.exists():
+        must(*uv, "venv", "--python", PYTHON, environment)
+    must(*uv, "pip", "sync", "--python", environment, "--require-hashes", LOCKS / "docs.lock")
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    return run(environment / BIN.name / "mkdocs", "build", "--quiet", "--strict")
 
 
 def set_up(lock: str) -> None:
@@ -116,11 +167,15 @@ def refresh_locks(*options: str) -> None:
     """Compile the locks from pyproject.toml; `demo` has the versions of `dev`."""
     form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet"
     compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split(), *options]
-    dev, demo = LOCKS / "dev.lock", LOCKS / "demo.lock"
+    dev = LOCKS / "dev.lock"
     must(*compile_lock, "--extra", "all", "--group", "dev", "--output-file", dev)
-    # Started afresh, so that it follows `dev` and nothing else.
-    demo.unlink(missing_ok=True)
-    must(*compile_lock, "--extra", "demo", "--group", "build", "--constraints", dev, "--output-file", demo)
+    parts = {"demo": ("demo",), "gateway": ("gateway", "kafka", "litellm", "redis", "results", "text")}
+    for name, extras in parts.items():
+        part = LOCKS / f"{name}.lock"
+        # Started afresh, so that it follows `dev` and nothing else.
+        part.unlink(missing_ok=True)
+        chosen = [word for extra in extras for word in ("--extra", extra)]
+        must(*compile_lock, *chosen, "--group", "build", "--constraints", dev, "--output-file", part)
 
 
 def restart_with_newer_python() -> int:

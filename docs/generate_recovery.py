@@ -71,7 +71,7 @@ What is particular about some, beside the names of their attributes:
 | any | who asked, and in which conversation, may stand on a span around the run: a session's, a request's |
 | any | a server's span that is linked to a call of another trace is that call, and no run |
 | any | a streamed call that two spans tell is one call |
-| any | of several choices that a model gave, the first is the answer |
+| any | of several choices that a model gave, the first is the answer; chunks of a stream are one |
 | any | an exception on a tool's span without a result is its error, whatever the status |
 | any | a span that tells tokens, but neither operation nor model, is a model's call |
 | any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
@@ -85,7 +85,7 @@ What is particular about some, beside the names of their attributes:
 | any | text after a call is the answer, unless the response ended for tools |
 | any | spans next to each other, at the same time and with the same tokens, are one call of a model |
 | any | models below a guardrail or an evaluator give no question and no answer |
-| any | a server's tool call with nothing inside is no run |
+| any | a server's tool call without a model inside is no run, nor is a call with an id and no parent |
 | any | operations below a lost span belong to the trace's only agent, if they ran during it |
 | any | model calls next to an agent that asked no model are its own, if they ran during it |
 | any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |

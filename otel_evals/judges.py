@@ -1,10 +1,11 @@
-"""Judges: the interface, LiteLLM, limits, budgets, caches and a scripted judge for tests."""
+"""Judges: the interface, two implementations and one for tests, limits, budgets and caches."""
 
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.litellm import LiteLLMJudge
+from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
 from otel_evals._internal.judges.scripted import ScriptedJudge
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "JudgeReply",
     "JudgeRequest",
     "LiteLLMJudge",
+    "OpenAICompatibleJudge",
     "ScriptedJudge",
 ]

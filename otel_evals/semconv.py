@@ -54,6 +54,21 @@ GEN_AI_EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
 GEN_AI_EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
 GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 
+# --- proposals to these conventions, written with `semconv: proposed` ---
+
+OPERATION_EVALUATION: Final = "evaluation"
+"""`gen_ai.operation.name` of evaluation spans: pull request 185 of semantic-conventions-genai."""
+GEN_AI_EVALUATOR_ID: Final = "gen_ai.evaluation.evaluator.id"
+"""This and the next two: pull request 359 of semantic-conventions-genai."""
+GEN_AI_EVALUATOR_VERSION: Final = "gen_ai.evaluation.evaluator.version"
+GEN_AI_EVALUATOR_TYPE: Final = "gen_ai.evaluation.evaluator.type"
+"""`llm_judge` or `deterministic`; the proposal's third value, `human`, is for people's labels."""
+GEN_AI_EVALUATION_SCORE_RANGE: Final = "gen_ai.evaluation.score.range"
+"""Lowest and highest score. Issue 39 of semantic-conventions-genai has the name and leaves the type open.
+
+Issue 43, a score's confidence interval, has neither yet, and a single evaluation has no interval to record.
+"""
+
 # --- OpenInference: https://github.com/Arize-ai/openinference/tree/main/spec ---
 
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"

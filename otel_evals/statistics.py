@@ -15,7 +15,7 @@ from otel_evals._internal.statistics.detectors import (
     shared_threshold,
 )
 from otel_evals._internal.statistics.eprocess import band
-from otel_evals._internal.statistics.estimate import Estimate, Interval, design_effect, estimate
+from otel_evals._internal.statistics.estimate import Estimate, Interval, design_effect, estimate, wander
 from otel_evals._internal.statistics.sampler_check import PickDetector, Picks
 from otel_evals._internal.statistics.sums import Sums, Tally, total
 
@@ -42,4 +42,5 @@ __all__ = [
     "missing_indicator",
     "shared_threshold",
     "total",
+    "wander",
 ]

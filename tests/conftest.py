@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +29,14 @@ def pytest_configure() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the tests against real servers if all of them are deselected: their imports take seconds."""
+    unnamed = not any("interop" in name for name in config.args)
+    if collection_path.name == "interop" and unnamed and "not interop" in config.option.markexpr:
+        return True
+    return None
 
 
 @pytest.fixture(autouse=True)

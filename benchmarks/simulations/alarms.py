@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 import numpy as np
@@ -137,7 +137,14 @@ def floor_delay(
             detector, usual = detector.updated(bucket), usual + bucket
         found = alarm_after(detector, buckets(*stream(kind, fall, 20_000, rng), size), 1 / LEVEL)
         delays.append(size * found if found else math.inf)
-    return median(delays), expected_delay(usual, fall, period=10_000) or math.nan
+    foretold = expected_delay(start, shared(usual, before * series), fall, 1 / LEVEL)
+    return median(delays), size * foretold if foretold else math.nan
+
+
+def shared(sums: Sums, buckets: int) -> Sums:
+    """The sums of an average bucket."""
+    parts = {name: getattr(sums, name) / buckets for name in ("w", "wx", "wxx", "ww", "wwx", "wwxx")}
+    return replace(sums, **parts)
 
 
 def conversation_runs(icc: float, conversations: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -13,13 +13,20 @@ from simulations.windows import hajek_plus_4
 from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, estimate, missing
 
 
-def clustered(users: int, icc: float, rng: np.random.Generator, design: str) -> tuple[Sums, Clusters]:
-    """A sample of runs whose users differ; without correlation where icc is 0."""
+def clustered(
+    users: int, icc: float, rng: np.random.Generator, design: str, sizes: str = "even"
+) -> tuple[Sums, Clusters]:
+    """A sample of runs whose users differ; without correlation where icc is 0.
+
+    Users have about 200 runs each, or `uneven` numbers of them: most have about a hundred, a few thousands.
+    """
     mean = 0.9
-    sizes = rng.geometric(1 / 20, users)
+    counts = rng.geometric(1 / 200, users)
+    if sizes == "uneven":
+        counts = np.minimum(100 * (1 + rng.pareto(1.0, users)), 50_000).astype(int)
     strength = (1 - icc) / icc if icc else 1e9
-    rates = np.repeat(rng.beta(mean * strength, (1 - mean) * strength, users), sizes)
-    groups = np.repeat(rng.integers(0, CLUSTER_GROUPS, users), sizes)
+    rates = np.repeat(rng.beta(mean * strength, (1 - mean) * strength, users), counts)
+    groups = np.repeat(rng.integers(0, CLUSTER_GROUPS, users), counts)
     errors = rng.random(len(rates)) < RARE_ERRORS
     probability = inclusion(design, errors)
     picked = rng.random(len(rates)) < probability
@@ -31,12 +38,14 @@ def clustered(users: int, icc: float, rng: np.random.Generator, design: str) -> 
     )
 
 
-def cluster_coverage(users: int, icc: float, design: str, repetitions: int) -> tuple[float, float]:
+def cluster_coverage(
+    users: int, icc: float, design: str, repetitions: int, sizes: str = "even"
+) -> tuple[float, float]:
     """Coverage in percent, without and with groups."""
     rng = np.random.default_rng([users, int(100 * icc)])
     alone, grouped = [], []
     for _ in range(repetitions):
-        sums, clusters = clustered(users, icc, rng, design)
+        sums, clusters = clustered(users, icc, rng, design, sizes)
         if sums.n:
             alone.append(0.9 in hajek_plus_4(sums))
             interval = estimate(sums, clusters=clusters).interval
@@ -46,13 +55,19 @@ def cluster_coverage(users: int, icc: float, design: str, repetitions: int) -> t
 
 def conversations(scale: float) -> None:
     """Runs of one conversation or user resemble each other."""
-    table("users", "icc", "design", "ignored", "in 32 groups", "expected: ignored, in groups")
-    for (users, icc), design in itertools.product(
-        ((50, 0.2), (50, 0.5), (200, 0.2), (200, 0.5), (1000, 0.5), (200, 0.0)), ("ratio", "errors")
-    ):
-        ignored, grouped = cluster_coverage(users, icc, design, int(2000 * scale) + 20)
-        expected = ("60-90, 90-93" if users < 100 else "60-90, 90-96") if icc else "-, 97.5"
-        row(users, icc, design, f"{ignored:.1f}", f"{grouped:.1f}", expected)
+    table("users", "runs per user", "icc", "design", "ignored", "in 32 groups")
+    cells = [
+        (5, "even"),
+        (15, "even"),
+        (50, "even"),
+        (200, "even"),
+        (1000, "even"),
+        (50, "uneven"),
+        (200, "uneven"),
+    ]
+    for (users, sizes), icc, design in itertools.product(cells, (0.0, 0.2, 0.5), ("ratio", "errors")):
+        ignored, grouped = cluster_coverage(users, icc, design, int(1000 * scale) + 20, sizes)
+        row(users, sizes, icc, design, f"{ignored:.1f}", f"{grouped:.1f}")
 
 
 def known_side(repetitions: int) -> tuple[float, float, float]:

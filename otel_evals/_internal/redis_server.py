@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError, StoreError
 
 _logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def _client(url: str) -> Any:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError:
-        raise ConfigError("store", "redis:// needs an extra: pip install 'otel-evals[redis]'") from None
+        raise ConfigError("store", f"redis:// needs an extra: {install_hint('redis')}") from None
     try:
         return redis.Redis.from_url(
             url,

@@ -4,18 +4,21 @@ Register a Typer application or function under the entry-point group `otel_evals
 """
 
 from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on, json_text
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
 from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
 from otel_evals._internal.statistics.moments import moment_of, seconds_of
 
 __all__ = [
+    "AsJson",
     "ScorerTally",
     "backend",
     "backend_of_demo",
     "bounds_cell",
+    "done",
     "echo",
+    "exit_on",
     "interval_cell",
     "is_uneven",
     "json_text",

@@ -1,13 +1,15 @@
-"""Helpers shared by the rooms: files, locks, retries and redaction."""
+"""Helpers shared by the rooms: files, locks, retries, redaction and hints for missing extras."""
 
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import make_private
 
 __all__ = [
     "HAS_FILE_LOCKS",
     "backoff",
+    "install_hint",
     "make_private",
     "redact",
     "retry_after",

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
-# with Jaeger's storage and query API, telemetrygen, Helm, a Kafka broker, and agents in JavaScript and Go. They come
+# with Jaeger's storage and query API, Helm, actionlint, a Kafka broker, and agents in JavaScript and Go. They come
 # from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
 # folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
 set -eu
@@ -8,11 +8,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 sources=$here/components
 interop=${OTEL_EVALS_INTEROP:-$here/../../.venv-interop}-components
 JAEGER=v1.76.0  # version 2.13.0 of the product; it names the versions of everything else
-TELEMETRYGEN=v0.155.0
 HELM=v3.18.6
+ACTIONLINT=v1.7.12
 mkdir -p "$interop/bin"
 interop=$(cd "$interop" && pwd)
 scratch=$(mktemp -d)
+# Compiled without optimisation or debug information, by the same flags, so that common packages are compiled once.
+export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath" GOBIN="$interop/bin"
+LEAN="-gcflags=all=-dwarf=false -N -l"
 trap 'rm -rf "$scratch"' EXIT
 
 current() {  # the name of what is built, and its sources: whether it was built from these
@@ -30,7 +33,6 @@ without() {
 }
 
 collector() {  # inside Jaeger's sources: its packages may be imported from there only
-    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false
     GOPROXY=$(go env GOPROXY)
     export GOPROXY="${GOPROXY%,direct}"
     found=$(go mod download -json "github.com/jaegertracing/jaeger@$JAEGER" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
@@ -44,25 +46,21 @@ collector() {  # inside Jaeger's sources: its packages may be imported from ther
     cp "$sources/factory.go" internal/storage/v1/factory
     mkdir cmd/jaeger/tests
     cp "$sources/collector.go" cmd/jaeger/tests
-    go build -mod=mod -trimpath -ldflags="-s -w" -o "$interop/bin/otelcol" ./cmd/jaeger/tests
-}
-
-telemetrygen() {
-    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN="$interop/bin"
-    go install -trimpath -ldflags="-s -w" \
-        "github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@$TELEMETRYGEN"
+    go build -mod=mod "$LEAN" -ldflags="-s -w" -o "$interop/bin/otelcol" ./cmd/jaeger/tests
 }
 
 helm() {
-    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN="$interop/bin"
-    go install -trimpath -ldflags="-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+    go install "$LEAN" -ldflags="-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+}
+
+actionlint() {
+    go install "$LEAN" -ldflags="-s -w" "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
 }
 
 goagent() {
-    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false
     cp -r "$sources/go" "$scratch/go"
     cd "$scratch/go"
-    go build -mod=readonly -trimpath -ldflags="-s -w" -o "$interop/bin/goagent" .
+    go build -mod=readonly "$LEAN" -ldflags="-s -w" -o "$interop/bin/goagent" .
 }
 
 kafka() {
@@ -96,7 +94,7 @@ fi
 build kafka mvn "$sources/pom.xml" &
 build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
 build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
-build telemetrygen go
 build helm go
+build actionlint go
 build goagent go "$sources/go/main.go" "$sources/go/go.mod" "$sources/go/go.sum"
 wait

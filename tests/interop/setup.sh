@@ -32,7 +32,6 @@ for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*
     (cd / && "$interop-$name/bin/python" -c "import otel_evals" 2>/dev/null) ||
         (cd / && "$uv" pip install --quiet --python "$interop-$name/bin/python" --no-deps --editable "$root")
 done
-
 modules() {  # the frameworks in JavaScript
     cmp -s "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed" && return
     mkdir -p "$interop-frameworks-node"
@@ -41,19 +40,26 @@ modules() {  # the frameworks in JavaScript
     cp "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed"
 }
 if command -v npm >/dev/null; then modules; else echo "no npm: tests that need it will be skipped" >&2; fi
-provide() {  # whether it is there, by a command; and the package that has it
-    sh -c "$1" >/dev/null 2>&1 && return
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$2" >/dev/null || true
-    fi
-    sh -c "$1" >/dev/null 2>&1 || echo "no $2: the tests that need it will be skipped" >&2
+# Packages, and the commands that show that they are there.
+programs='chromium|command -v chromium
+prometheus|command -v prometheus
+prometheus-alertmanager|command -v prometheus-alertmanager
+postgresql|ls /usr/lib/postgresql/*/bin/initdb
+redis-server|command -v redis-server || command -v valkey-server'
+missing() {
+    echo "$programs" | while IFS='|' read -r package check; do
+        sh -c "$check" >/dev/null 2>&1 || echo "$package"
+    done
 }
+if [ -n "$(missing)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    for package in $(missing); do
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package" >/dev/null || true
+    done
+fi
+for package in $(missing); do
+    echo "no $package: the tests that need it will be skipped" >&2
+done
 
-provide "command -v chromium" chromium
-provide "command -v prometheus" prometheus
-provide "command -v prometheus-alertmanager" prometheus-alertmanager
-provide "ls /usr/lib/postgresql/*/bin/initdb" postgresql
-provide "command -v redis-server || command -v valkey-server" redis-server
 sh "$root/tests/interop/components.sh"
 sh "$root/tests/interop/recipes.sh"

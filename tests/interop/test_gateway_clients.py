@@ -1,8 +1,7 @@
-"""Agents that are not written in Python: the Vercel AI SDK in Node, an agent and telemetrygen in Go."""
+"""Agents that are not written in Python: the Vercel AI SDK in Node, and an agent in Go."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections import Counter
@@ -14,8 +13,7 @@ import pytest
 from otel_evals import Rule
 from otel_evals.scorers import answered, grounded_in_tools, tool_error_rate
 from tests.support.components import component
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually
-from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.gateways import GatewayThread
 from tests.support.servers import clean_environment
 from tests.support.stub_openai import CallTool, StubOpenAI
 
@@ -69,40 +67,3 @@ def test_an_agent_in_go_is_judged() -> None:
         ("grounded_in_tools", 1.0): 5,
     }
     assert {e.trace_id for e in evaluations} == set(sent)
-
-
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_spans_of_telemetrygen_are_judged_and_forwarded(protocol: str, tmp_path: Path) -> None:
-    """The Collector's load generator with agents' attributes, through an inline gateway: nothing is lost."""
-    program = component("bin/telemetrygen")
-    with OtlpReceiver() as backend:
-        section = {"mode": "inline", "forward": backend.endpoint, "grpc": "127.0.0.1:0"}
-        gateway = GatewayProcess(
-            tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), metrics=False, hold=30
-        )
-        with gateway:
-            attributes = {
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": "gen",
-                "gen_ai.output.messages": json.dumps(
-                    [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
-                ).replace('"', r"\""),
-            }
-            path = ["--otlp-http"] if protocol == "http" else []
-            run(
-                program,
-                "traces",
-                *path,
-                "--otlp-insecure",
-                "--otlp-endpoint",
-                f"127.0.0.1:{gateway.ports[protocol]}",
-                *("--traces", "200", "--rate", "1000", "--batch=false"),
-                *(part for k, v in attributes.items() for part in ("--telemetry-attributes", f'{k}="{v}"')),
-            )
-            eventually(lambda: len(gateway.records()) == 200, 90)
-            eventually(lambda: len(backend.spans) >= 400, 60)
-            items = gateway.page("/stats")[1]["items"]["traces"]
-            assert items["forwarded"] == items["received"] == 400
-    assert len({span.span_id for span in backend.spans}) == len(backend.spans) == 400
-    scored = [span.attributes.get("otel_evals.score.answered") for span in backend.spans]
-    assert scored.count(1.0) == 200

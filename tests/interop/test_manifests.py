@@ -1,7 +1,8 @@
-"""The manifests of examples/gateway, by the published schemas of Kubernetes; the chart, by Helm."""
+"""Manifests of examples/gateway and of the docs by the schemas of Kubernetes; chart by Helm; workflows."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.components import component
 from tests.support.servers import interop_program
@@ -40,6 +42,15 @@ def validate(manifests: str) -> None:
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
 def test_a_manifest_is_valid(path: Path) -> None:
     validate(path.read_text(encoding="utf-8"))
+
+
+def test_the_pods_on_the_page_of_platforms_are_valid() -> None:
+    page = (GATEWAY.parents[1] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    pods = [block for block in re.findall(r"```yaml\n(.+?)```", page, re.S) if "containers:" in block]
+    assert len(pods) == 2
+    for pod in pods:
+        named = {"apiVersion": "v1", "kind": "Pod"} | yaml.safe_load(pod)
+        validate(yaml.safe_dump(named | {"metadata": {"name": "app"} | named.get("metadata", {})}))
 
 
 def test_what_is_not_valid_is_refused() -> None:
@@ -78,6 +89,12 @@ def test_the_chart_refuses_what_would_split_traces(values: str) -> None:
     done = run_helm("template", "evals", str(CHART), "--set", values)
     assert done.returncode != 0
     assert "config.gateway.kafka" in done.stderr
+
+
+def test_the_workflows_pass_actionlint() -> None:
+    program = shutil.which("actionlint") or component("bin/actionlint")
+    done = subprocess.run([program], cwd=GATEWAY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:

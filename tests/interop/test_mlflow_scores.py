@@ -170,7 +170,7 @@ def test_the_destination_reads_back_what_it_sent(mlflow: str) -> None:
 
 def test_a_user_can_try_out_the_server(mlflow: str) -> None:
     """The command sends a span, waits until MLflow knows it, scores it and reads the score back."""
-    done = CliRunner().invoke(app, ["destination", "test", f"mlflow={mlflow}"])
+    done = CliRunner().invoke(app, ["destinations", "test", f"mlflow={mlflow}"])
     assert done.exit_code == 0, done.output
     assert "Read back: " in done.stdout
     assert '"assessment_name": "otel_evals_test"' in done.stdout

@@ -86,7 +86,10 @@ def scraped() -> Iterator[tuple[Prometheus, Sums, float]]:
         yield prometheus, sums, sum(each["mean"] for each in told) / 2
 
 
-@pytest.mark.parametrize("command", ["check rules otel-evals.rules.yml", "test rules otel-evals.test.yml"])
+@pytest.mark.parametrize(
+    "command",
+    ["check rules otel-evals.rules.yml otel-evals-gateway.rules.yml", "test rules otel-evals.test.yml"],
+)
 def test_promtool_has_no_objection(command: str) -> None:
     done = subprocess.run(["promtool", *command.split()], cwd=RULES, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

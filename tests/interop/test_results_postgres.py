@@ -129,7 +129,7 @@ def test_the_sampler_check_and_the_label_queue_s_draws_work_there_too(url: str) 
     store = ResultsStore(url)
     store.write(records(500, mean=lambda hour: 0.9))
     few = Picks(20, 1, 2.0, 1.8)
-    rows = [MinuteOfPicks("a", "grounded", START + 60 * number, few) for number in range(2_000)]
+    rows = [MinuteOfPicks("a", "grounded", "support", START + 60 * number, few) for number in range(2_000)]
     for _ in range(2):  # what is told again changes nothing
         keep_picks(store.database, rows)
     assert {alarm.kind for alarm in find_alarms(store.database, AlarmSettings(), START + 48 * 3600)} == {

@@ -95,13 +95,12 @@ def without_scoring() -> list[Any]:
 
 @pytest.mark.parametrize("kind", PROCESSORS)
 @pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("times", [1, 10])
-def test_scores_stand_on_the_spans_of_a_provider_that_exists(kind: str, order: str, times: int) -> None:
+def test_scores_stand_on_the_spans_of_a_provider_that_exists(kind: str, order: str) -> None:
     """With no line more than `configure`, whichever comes first; the spans are otherwise those without us."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     if order == "before":
         provider.add_span_processor(PROCESSORS[kind](exporter))
-    for _ in range(times):
+    for _ in range(3):
         configure(provider)
     if order == "after":
         provider.add_span_processor(PROCESSORS[kind](exporter))
@@ -203,7 +202,13 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize("between", ["pass", "otel_evals.shutdown()"], ids=["replaced", "shut down"])
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param("pass", id="replaced", marks=pytest.mark.slow),
+        pytest.param("otel_evals.shutdown()", id="shut down"),
+    ],
+)
 def test_configuring_again_goes_on_exporting(between: str) -> None:
     """As in a notebook whose cell is run again: providers that we made serve every configuration."""
     with OtlpReceiver() as receiver:
@@ -246,6 +251,7 @@ assert trace.get_tracer_provider() is library
 """
 
 
+@pytest.mark.slow
 def test_a_library_may_set_its_providers_after_ours() -> None:
     """Its provider is the global one, its spans are scored, and so are those of tracers from before."""
     with OtlpReceiver() as receiver:
@@ -277,6 +283,7 @@ agent_run(trace.get_tracer("app"))
 """
 
 
+@pytest.mark.slow
 def test_our_exporter_gives_way_to_one_that_sends_to_the_same_server() -> None:
     """As where a library is set up after us: no span of the application's arrives twice, and none is lost."""
     with OtlpReceiver() as receiver:
@@ -286,6 +293,7 @@ def test_our_exporter_gives_way_to_one_that_sends_to_the_same_server() -> None:
         assert all(SCORE in span.attributes for span in roots(receiver))
 
 
+@pytest.mark.slow
 def test_an_exporter_to_another_server_is_added_to_ours() -> None:
     with OtlpReceiver() as receiver, OtlpReceiver() as other:
         run_exporting(BESIDE.replace("{endpoint}", other.endpoint), receiver)

@@ -166,6 +166,7 @@ def test_two_providers_by_turns() -> None:
         each.shutdown()
 
 
+@pytest.mark.slow
 def test_after_the_application_shut_down_the_provider_made_for_it_another_is_made() -> None:
     """At the end of a cell, in order to flush."""
     with OtlpReceiver() as receiver:

@@ -77,6 +77,7 @@ def rows(tmp_path: Path) -> int:
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
+@pytest.mark.slow
 def test_conversations_that_wait_are_judged_whole_after_kill_9(tmp_path: Path) -> None:
     """By the next process, together with what it sees of them itself, and once."""
     talk = "for name in ('c1', 'c2', 'c1'): say(name)\n"
@@ -108,6 +109,7 @@ def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) ->
     assert judged(tmp_path) == [("c1", 2, 1)]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
     """Nothing else stays in the store."""
     leave = "otel_evals.shutdown(2_000); s = pipeline.stats(); assert s.check() == [], s\n"
@@ -133,6 +135,7 @@ def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_
     assert judged(tmp_path) == [("c1", 1, 1)]
 
 
+@pytest.mark.slow
 def test_conversations_that_wait_are_judged_when_the_program_ends(tmp_path: Path) -> None:
     run(tmp_path, "say('c1'); say('c1')", IDLE="300")
     assert judged(tmp_path) == [("c1", 2, 1)]

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from otel_evals import Rule, Run, Score, scorer
 from tests.support.traffic import Live, agent_run
 
@@ -32,6 +34,7 @@ def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
     assert condition()
 
 
+@pytest.mark.slow
 def test_a_scorer_in_its_own_process_sees_the_turns() -> None:
     rule = Rule(elsewhere, scope="conversation", idle=0.5, isolation="process")
     with Live(rule) as live:

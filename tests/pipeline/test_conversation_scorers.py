@@ -74,6 +74,7 @@ def agent(live: Live, model: StubOpenAI) -> Any:
     return agent
 
 
+@pytest.mark.slow
 def test_a_framework_that_hands_its_history_on_is_judged_whole_and_without_doubles() -> None:
     """pydantic-ai sends every message again with each turn, and names the conversation by itself."""
     judge = ScriptedJudge({"analyze": SATISFIED})

@@ -1,17 +1,14 @@
-"""`otel-evals doctor -- program` names what is wrong with a set-up, and the line that mends it."""
+"""`otel-evals doctor -- program` names what is wrong with a set-up, and the line that fixes it."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -68,7 +65,7 @@ def run(tracer=None, **options):
 
 @dataclass(frozen=True)
 class Broken:
-    """A set-up that scores nothing, or loses scores; and what it is after the line that mends it."""
+    """A set-up that scores nothing, or loses scores; and what it is after the line that fixes it."""
 
     program: str
     mended: str
@@ -88,6 +85,22 @@ P.get_tracer('app').start_span('chat m', attributes=chat).end()"""
 def on(rules: str = "answered()", more: str = "") -> str:
     return ON.format(rules=rules, more=more)
 
+
+AGENTS = """import agents
+agents.set_tracing_disabled(False)
+otel_evals.configure(rules=[answered()])
+agents.set_default_openai_api('chat_completions')
+agents.Runner.run_sync(agents.Agent(name='support', model='stub'), 'Hello?')"""
+ON_AGENTS = """import agents
+from openinference.instrumentation.openai_agents import OpenAIAgentsInstrumentor
+OpenAIAgentsInstrumentor().instrument()"""
+FORKED = """P = provider()
+otel_evals.configure(rules=[Rule(slow, timeout=30)], tracer_provider=P, grace=0.02)
+import os
+if os.fork() == 0:
+    run(P.get_tracer('app'))
+    %s
+os.wait()"""
 
 BROKEN: dict[str, Broken] = {
     "never configured": Broken(
@@ -110,7 +123,7 @@ BROKEN: dict[str, Broken] = {
     "`when` excludes all": Broken(
         on("{'scorer': 'answered', 'when': {'agent_name': 'nobody'}}"),
         on("{'scorer': 'answered'}"),
-        "its `when` excludes all of 1 runs",
+        "its `when` excluded all of 1 runs: agent_name is 'nobody'; seen: agent_name 'support' (1 times)",
         "correct `when`, or leave it out",
     ),
     "no instrumentation": Broken(
@@ -118,7 +131,52 @@ BROKEN: dict[str, Broken] = {
         "P.get_tracer('http').start_span('GET /').end()",
         on(),
         "no spans of an agent or a model were seen; only from http",
-        "Agent.instrument_all()",
+        "turn on your framework's instrumentation",
+    ),
+    "an imported framework without instrumentation": Broken(
+        AGENTS,
+        AGENTS.replace("import agents", ON_AGENTS),
+        "no spans of an agent or a model were seen; OpenAI Agents is imported, without instrumentation",
+        "OpenAIAgentsInstrumentor; OpenAIAgentsInstrumentor().instrument()\n",
+        {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
+        {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
+    ),
+    "an agent on another provider": Broken(
+        "other = provider()\notel_evals.configure(rules=[answered()])\nrun(other.get_tracer('app'))",
+        "other = provider()\notel_evals.configure(rules=[answered()], tracer_provider=other)\n"
+        "run(other.get_tracer('app'))",
+        "this process has another tracer provider, which is not scored: InMemorySpanExporter",
+        "trace.set_tracer_provider(PROVIDER)",
+    ),
+    "os._exit": Broken(
+        on("Rule(slow, timeout=30)") + "\nimport os\nos._exit(0)",
+        on("Rule(slow, timeout=30)") + "\nimport os\notel_evals.shutdown()\nos._exit(0)",
+        "before 1 evaluations, which are lost",
+        "call otel_evals.shutdown() before os._exit",
+    ),
+    "configure raises": Broken(
+        on("'answerd'"),
+        on("'answered'"),
+        "did you mean 'answered'?",
+        "correct the field that the message names",
+    ),
+    "an error before configure": Broken(
+        "1 / 0", on(), "failed before otel-evals was configured, and exited with 1", "correct the error"
+    ),
+    "os._exit in a forked child": Broken(
+        FORKED % "os._exit(0)",
+        FORKED % "otel_evals.shutdown(); os._exit(0)",
+        "before 1 evaluations, which are lost",
+        "call otel_evals.shutdown() before os._exit",
+    ),
+    "work in a forked child": Broken(
+        (FORKED % "os._exit(0)").replace("run(P", "(lambda _: None)(P"),
+        FORKED % "sys.exit()",
+        "no spans of an agent or a model were seen",
+        "turn on your framework's instrumentation",
+    ),
+    "nothing after an explicit shutdown": Broken(
+        on("") + "\notel_evals.shutdown()", on() + "\notel_evals.shutdown()", "there is no rule", "rules=["
     ),
     "another provider": Broken(
         "P = provider()\ntrace.set_tracer_provider(provider())\n"
@@ -182,7 +240,7 @@ BROKEN: dict[str, Broken] = {
 def examined(program: str, environment: dict[str, str], addresses: dict[str, str]) -> tuple[int, str]:
     for name, address in addresses.items():
         program = program.replace(f"'{name}", f"'{address}")
-        environment = {key: address if value == name else value for key, value in environment.items()}
+        environment = {key: value.replace(name, address) for key, value in environment.items()}
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and not k.startswith("OTEL_")}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "doctor", "--", "python", "-c", PROGRAM % program],
@@ -199,7 +257,7 @@ def examined(program: str, environment: dict[str, str], addresses: dict[str, str
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_set_up_is_named_with_the_line_that_mends_it(name: str) -> None:
+def test_a_broken_set_up_is_named_with_the_line_that_fixes_it(name: str) -> None:
     case = BROKEN[name]
     with socket.socket() as closed, StubOpenAI({"score": 1}) as stub, OtlpReceiver() as receiver:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: nothing answers
@@ -243,26 +301,47 @@ def test_the_mistakes_of_a_file_are_findings(tmp_path: Path) -> None:
     assert "2 problems" in done.output
 
 
-def waited(caplog: pytest.LogCaptureFixture, text: str) -> bool:
-    deadline = time.monotonic() + 20
-    while text not in caplog.text and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return text in caplog.text
+SILENT_PROGRAM = """
+import threading
+%s
+import otel_evals
+from opentelemetry import trace
+from otel_evals.scorers import answered
+otel_evals.configure(rules=[answered()], no_traffic_after=%s)
+"""
+WAIT = "[each.join() for each in threading.enumerate() if each.name == 'otel-evals-no-traffic']"
 
 
-def test_that_nothing_is_seen_is_said_with_the_cause(caplog: pytest.LogCaptureFixture) -> None:
-    provider: Any = TracerProvider()
-    otel_evals.configure(rules=[answered()], tracer_provider=provider, no_traffic_after=0.2)
-    provider.get_tracer("http.server").start_span("GET /").end()
-    with caplog.at_level(logging.WARNING, "otel_evals"):
-        assert waited(
-            caplog,
-            "no run was seen in 0.2 s: no spans of an agent or a model were seen; only from http.server",
-        )
+def logged(imports: str, after: float = 60, then: str = "") -> list[str]:
+    """Run a program in a process with its own imports, and return the lines on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT_PROGRAM % (imports, after) + then],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr.splitlines()
 
 
-def test_an_application_without_traffic_is_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "otel_evals"):
-        otel_evals.configure(rules=[answered()], tracer_provider=TracerProvider(), no_traffic_after=0.1)
-        assert waited(caplog, "no run was seen in 0.1 s, and no span of an agent or a model")
-    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+def test_an_idle_minute_is_one_warning_with_the_line_for_each_imported_framework() -> None:
+    (line,) = logged("import agents, pydantic_ai", 0.1, WAIT)
+    assert line.startswith("no run was seen in 0.1 s: no spans of an agent or a model were seen")
+    assert "OpenAI Agents and pydantic-ai are imported, without instrumentation" in line
+    assert "OpenAIAgentsInstrumentor().instrument() and pydantic_ai.Agent.instrument_all()" in line
+
+
+def test_a_program_that_ends_within_the_minute_is_warned_too() -> None:
+    (line,) = logged("import openai")
+    assert line.startswith("no run was seen before the process ended")
+    assert "OpenAIInstrumentor().instrument()  # " in line
+    assert line.endswith("pip install openinference-instrumentation-openai")
+
+
+def test_an_application_without_traffic_is_not_warned_about() -> None:
+    assert logged("", 0.1, WAIT) == []
+    assert logged("import pydantic_ai; pydantic_ai.Agent.instrument_all()", 0.1, WAIT) == []
+
+
+def test_spans_of_other_libraries_are_named() -> None:
+    (line,) = logged("", then="trace.get_tracer('http.server').start_span('GET /').end()")
+    assert "no spans of an agent or a model were seen; only from http.server" in line

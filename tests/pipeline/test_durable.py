@@ -174,6 +174,7 @@ def test_what_no_rule_picks_does_not_stay_in_the_store(tmp_path: Path) -> None:
     assert left(tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
     """Shutdown leaves the rest in the store and counts it as stored, not as dropped."""
     ending = "issue(20); wait(lambda s: s.rules['fast'].scored == 20)\n"
@@ -270,6 +271,7 @@ def test_a_run_that_ends_every_process_is_set_aside_and_the_others_are_scored(tm
     assert set(delivered(tmp_path).values()) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_its_own_place_in_the_store(tmp_path: Path) -> None:
     """Parent and child each write and score their own runs, once."""
@@ -298,6 +300,7 @@ report()"""
     connection.close()
 
 
+@pytest.mark.slow
 def test_scoring_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     """No file may grow any more: runs are scored without the store, counted, and the log says so once."""
     ending = """

@@ -36,6 +36,7 @@ def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_script_runs_and_scores(example: str, tmp_path: Path) -> None:
     done = run(sys.executable, EXAMPLES / example, folder=tmp_path)

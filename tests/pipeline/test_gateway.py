@@ -7,9 +7,11 @@ import gzip
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,15 @@ import pytest
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
 
 from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.live.providers import Providers
 from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
 from otel_evals.testing import InMemoryDestination
@@ -33,6 +38,7 @@ from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
 
 AGENT = """
@@ -85,6 +91,7 @@ def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
     return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
 
 
+@pytest.mark.slow
 def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_path: Path) -> None:
     """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
     with OtlpReceiver() as backend:
@@ -269,3 +276,25 @@ def test_agents_that_send_by_grpc_are_scored(tmp_path: Path) -> None:
         run_agent(f"127.0.0.1:{gateway.service.ports['grpc']}", 5, GRPC_AGENT)
         assert len(gateway.evaluations(5)) == 5
         assert gateway.service.traffic.snapshot()["requests"]["traces"]["200"] >= 1
+
+
+def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for() -> None:
+    providers = Providers(meters=MeterProvider())
+    with GatewayThread(Rule(answered()), providers=providers) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        gateway.evaluations(1)
+        text = urllib.request.urlopen(gateway.endpoint + "/metrics", timeout=30).read().decode()
+    families = list(text_string_to_metric_families(text))
+    samples = {(s.name, s.labels.get("outcome")): s.value for family in families for s in family.samples}
+    assert samples["otel_evals_gateway_items_total", "received"] == 3
+    assert samples["process_resident_memory_bytes", None] > 0
+    asked = {
+        name
+        for file in ("prometheus/otel-evals-gateway.rules.yml", "grafana/gateway.json")
+        for name in re.findall(r"\b(?:otel_evals|process)_[a-z_]+", (EXAMPLES / file).read_text())
+    }
+    labels = {key for family in families for sample in family.samples for key in sample.labels}
+    kafka = {name for name in asked if "_kafka_" in name}
+    assert asked - labels - kafka - {"otel_evals_destination"} <= {name for name, _ in samples} | {
+        f"{family.name}" for family in families
+    }

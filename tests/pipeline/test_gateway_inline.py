@@ -13,12 +13,22 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_evals import Rule
-from otel_evals.scorers import answered
+from otel_evals.model import Run
+from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded, run_agent
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 
 SCORE = "otel_evals.score.answered"
+
+
+over = threading.Event()
+
+
+@scorer(version="1")
+def never(run: Run) -> float:
+    over.wait(30)
+    return 1.0
 
 
 @pytest.fixture
@@ -115,16 +125,38 @@ def test_a_partial_success_of_the_next_endpoint_is_passed_on(backend: OtlpReceiv
     assert ExportTraceServiceResponse.FromString(answer) == partial
 
 
-def test_a_span_is_held_no_longer_than_its_time_even_if_its_trace_is_not_complete(
+def test_a_span_is_held_no_longer_than_its_time_even_if_its_scorer_is_slow(
     backend: OtlpReceiver, tmp_path: Path
 ) -> None:
-    with inline(backend, store=tmp_path, hold=0.3, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
+    with inline(backend, Rule(never), store=tmp_path, hold=0.3) as gateway:
         began = time.monotonic()
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         arrived = backend.wait_for_spans(3, timeout=30)
         assert time.monotonic() - began >= 0.25
-        assert not any(SCORE in span.attributes for span in arrived)
+        assert not any("score" in key for span in arrived for key in span.attributes)
         assert len(gateway.service._held_spans) == 0
+        over.set()
+
+
+def test_without_a_store_spans_whose_parent_comes_later_do_not_wait_for_it(backend: OtlpReceiver) -> None:
+    """Exporters send one request after the other: a held child would hold its parent back."""
+    spans = recorded()
+    with inline(backend, hold=4.0, gateway={"quiet": 0.5}) as gateway:
+        began = time.monotonic()
+        for span in spans:
+            assert gateway.post("/v1/traces", body([span]))[0] == 200
+        assert time.monotonic() - began < 3.5
+        (evaluation,) = gateway.evaluations(1)
+        assert evaluation.span_id == f"{spans[-1].context.span_id:016x}"
+    arrived = backend.wait_for_spans(3, timeout=30)
+    assert [SCORE in span.attributes for span in arrived] == [False, False, True]
+
+
+def test_defaults_leave_time_for_the_scores(backend: OtlpReceiver) -> None:
+    section = {"mode": "inline", "forward": backend.endpoint, "quiet": None, "idle": 30.0}
+    with GatewayThread(Rule(answered()), gateway=section) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        assert any(SCORE in span.attributes for span in backend.wait_for_spans(3, timeout=30))
 
 
 def test_with_a_store_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from otel_evals import Rule
+from otel_evals.errors import DestinationError
+from otel_evals.model import ScoredRun
+from otel_evals.scorers import answered
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually, post
 from tests.support.stub_openai import Misbehave, StubOpenAI
 
 
@@ -55,6 +61,47 @@ def test_a_judge_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     assert [e["status"] for e in ended[5:10]] == ["failed"] * 5
     assert all(e["reason"] for e in ended if e["status"] == "failed")
     assert counts["sampled"] == len(sent) == counts["scored"] + sum(counts["failed"].values())
+
+
+class Gated:
+    """A destination that accepts nothing until it is opened."""
+
+    name = "gated"
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.accepted: set[str] = set()
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        if not self.open.is_set():
+            raise DestinationError("closed", retryable=True)
+        self.accepted |= {each.run.trace_id for each in batch}
+
+    async def shutdown(self) -> None:
+        pass
+
+
+def test_senders_wait_before_a_destination_loses_a_run() -> None:
+    """The destination is away: what was accepted is delivered later, and the rest is answered with 429."""
+    gated, accepted, statuses = Gated(), set[str](), set[int]()
+    options = {"destinations": [gated], "max_bytes": 400_000, "max_open_traces": 100}
+    with GatewayThread(Rule(answered()), gateway={"quiet": 0.05, "idle": 0.1}, **options) as gateway:
+
+        def send() -> bool:
+            spans = recorded()
+            status = gateway.post("/v1/traces", body(spans))[0]
+            statuses.add(status)
+            if status == 200:
+                accepted.add(f"{spans[0].context.trace_id:032x}")
+            return status == 429
+
+        eventually(send, 60)
+        assert len(accepted) > 100
+        gated.open.set()
+        eventually(lambda: not send(), 60)
+        eventually(lambda: gated.accepted == accepted, 60)
+        assert gateway.service.scoring.engine.steps.losses() == {}
+    assert statuses == {200, 429}
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ def backend() -> Iterator[OtlpReceiver]:
         yield receiver
 
 
+@pytest.mark.slow
 def test_five_lines_score_outside_the_application(backend: OtlpReceiver, tmp_path: Path) -> None:
     """The gateway scores a copy; its own exporters get the spans without scores."""
     assert len([line for line in (TAP + COMMAND + CODE).splitlines() if line]) == 5
@@ -69,6 +70,7 @@ def test_five_lines_score_outside_the_application(backend: OtlpReceiver, tmp_pat
     assert not [key for key in root.attributes or {} if key.startswith("otel_evals.")]
 
 
+@pytest.mark.slow
 def test_inline_the_spans_that_pass_through_carry_their_scores(
     backend: OtlpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,13 +71,14 @@ def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
+@pytest.mark.parametrize("options", ["{}", pytest.param("{'store': 'runs.db'}", marks=pytest.mark.slow)])
 def test_all_runs_are_scored(options: str, tmp_path: Path) -> None:
     done = run(options, tmp_path)
 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_scorer_in_a_process_of_its_own_is_refused(tmp_path: Path) -> None:
     done = run("{}; rules[0] = otel_evals.Rule(waits, isolation='process')", tmp_path)
 

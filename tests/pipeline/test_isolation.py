@@ -70,7 +70,7 @@ def gone(pid: int, within: float = 5.0) -> bool:
 
 def test_a_scorer_sees_the_whole_run_in_another_process_that_ends_with_the_pipeline() -> None:
     """One process scores every run; it is a child of this one and gone after the shutdown."""
-    with Live(Rule(where, isolation="process", concurrency=1)) as live:
+    with Live(Rule(where, isolation="process", concurrency=1), hold=60) as live:
         for _ in range(3):
             live.run()
         assert live.flush(20_000)
@@ -358,6 +358,7 @@ def scoring_pid(process: subprocess.Popen[str]) -> int:
     return int(line.split()[1])
 
 
+@pytest.mark.slow
 def test_a_program_without_a_main_guard_is_not_run_again() -> None:
     """The main module's scorer travels by value: nothing at its top level happens twice."""
     process = program("assert live.flush(20_000); print(live.pipeline.stats().rules['judge'].scored)")

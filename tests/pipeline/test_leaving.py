@@ -84,7 +84,7 @@ def check(tmp_path: Path, process: subprocess.Popen[str], code: int = 0, runs: i
     [
         pytest.param("", id="the end of the program"),
         pytest.param("sys.exit(0)", id="sys.exit", marks=pytest.mark.slow),
-        pytest.param("otel_evals.shutdown()", id="shutdown"),
+        pytest.param("otel_evals.shutdown()", id="shutdown", marks=pytest.mark.slow),
         pytest.param("provider.shutdown()", id="the provider's shutdown", marks=pytest.mark.slow),
         pytest.param(
             "otel_evals.force_flush(); otel_evals.shutdown(10)",
@@ -120,7 +120,10 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 7, id="the application's handler exits"
+            "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
+            7,
+            id="the application's handler exits",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "asyncio.run(asyncio.sleep(0.01)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
@@ -162,6 +165,7 @@ def test_nothing_is_lost_on_sigterm_when_asked_to_handle_it(tmp_path: Path, endi
     check(tmp_path, process, code)
 
 
+@pytest.mark.slow
 def test_traffic_of_threads_that_outlive_the_main_thread_is_scored(tmp_path: Path) -> None:
     """A non-daemon thread goes on after the main thread's end; its runs count like all others."""
     ending = """
@@ -197,6 +201,7 @@ for _ in range(3):
     assert "Traceback" not in errors, errors
 
 
+@pytest.mark.slow
 def test_threads_that_go_on_after_a_slow_end_have_time_of_their_own(tmp_path: Path) -> None:
     """The time that the main thread's end used up is not taken from what comes much later."""
     ending = """
@@ -245,6 +250,7 @@ assert otel_evals.stats().rules["slow"].scored == 20
     check(tmp_path, start(tmp_path, ending), runs=25)
 
 
+@pytest.mark.slow
 def test_sigint_ends_as_it_would_without_us(tmp_path: Path) -> None:
     """Ctrl-C still ends the program with KeyboardInterrupt; the runs before it are scored."""
     process = start(tmp_path, "print('ready', flush=True); time.sleep(30)")

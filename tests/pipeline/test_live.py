@@ -180,7 +180,7 @@ def test_threads_that_never_end_do_not_pile_up() -> None:
 
     @scorer
     def stuck(run: Run) -> bool:
-        return stop.wait(20)
+        return stop.wait(300)
 
     with Live(Rule(stuck, timeout=0.05, concurrency=2)) as live:
         before = threading.active_count()
@@ -190,7 +190,10 @@ def test_threads_that_never_end_do_not_pile_up() -> None:
         assert threading.active_count() - before <= 25
         failed = live.pipeline.stats().rules["stuck"].failed
         assert sum(failed.values()) == 40
-        assert 20 <= failed["timeout"] <= 22
+        assert failed["timeout"] >= 20
+        assert failed["stuck"] >= 15, (
+            "an attempt that times out before its thread has begun leaves none behind"
+        )
         stop.set()
         deadline = time.monotonic() + 10
         while not live.pipeline.stats().rules["stuck"].scored and time.monotonic() < deadline:

@@ -61,6 +61,7 @@ EACH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [ALL, EACH], ids=["all", "each signal"])
 def test_all_three_signals_go_by_grpc_where_the_environment_says_so(protocol: dict[str, str]) -> None:
     with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
@@ -71,6 +72,7 @@ def test_all_three_signals_go_by_grpc_where_the_environment_says_so(protocol: di
         }
 
 
+@pytest.mark.slow
 def test_signals_may_go_by_different_protocols() -> None:
     with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
         other = {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": endpoint}
@@ -85,6 +87,21 @@ def test_one_call_and_an_endpoint_are_enough() -> None:
         run_exporting(ONE_CALL + APPLICATION, receiver)
         check_what_arrived(receiver)
         assert len(receiver.spans) == 3, "the application's own"
+
+
+def test_proposed_attributes_come_in_addition_when_asked_for() -> None:
+    options = 'hold=5, semconv="proposed", evaluation_spans="same_trace"'
+    with OtlpReceiver() as receiver:
+        run_exporting(ONE_CALL.replace("hold=5", options) + APPLICATION, receiver)
+        (event,) = [e for e in receiver.wait_for_logs(1) if e.event_name == "gen_ai.evaluation.result"]
+        span = next(s for s in receiver.wait_for_spans(4) if s.name == "evaluate grounded_in_tools")
+    assert span.attributes["gen_ai.operation.name"] == "evaluation"
+    for attributes in (event.attributes, span.attributes):
+        assert attributes["gen_ai.evaluation.name"] == "grounded_in_tools"
+        assert attributes["gen_ai.evaluation.evaluator.id"] == "grounded_in_tools"
+        assert attributes["gen_ai.evaluation.evaluator.version"] == attributes["otel_evals.scorer.version"]
+        assert attributes["gen_ai.evaluation.evaluator.type"] == "deterministic"
+        assert list(attributes["gen_ai.evaluation.score.range"]) == [0.0, 1.0]
 
 
 def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
@@ -111,6 +128,7 @@ def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
         assert evaluation.scope_name == "otel_evals"
 
 
+@pytest.mark.slow
 def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> None:
     """A broken configuration costs the scores, never the spans."""
     config = tmp_path / "otel-evals.yaml"
@@ -131,6 +149,7 @@ def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> N
         assert "invoke_agent support" in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [503, 400])
 def test_a_backend_that_refuses_costs_the_application_nothing(status: int) -> None:
     """The program ends by itself, within its budget, and without an exception."""

@@ -109,7 +109,7 @@ def test_content_of_a_pipeline_that_captures_none_is_in_no_log_line(
     assert "strict cannot read" not in caplog.text
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize("isolation", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("removing_first", [True, False])
 def test_each_pipeline_redacts_by_its_own_functions(removing_first: bool, isolation: str) -> None:
     """Destinations, explanations and judges' prompts; with a scorer in a process of its own too."""

@@ -65,6 +65,7 @@ if __name__ == "__main__":
     check_books(tmp_path, 8)
 
 
+@pytest.mark.slow
 def test_a_pool_of_processes_leaves_in_order(tmp_path: Path) -> None:
     """concurrent.futures ends its processes by itself."""
     program = tmp_path / "program.py"
@@ -80,6 +81,7 @@ if __name__ == "__main__":
     check_books(tmp_path, 6)
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_terminated_leaves_in_order(tmp_path: Path) -> None:
     """Leaving a multiprocessing.Pool's block sends its processes SIGTERM, which they handle when asked to."""
     program = tmp_path / "program.py"
@@ -127,6 +129,7 @@ def traces(folder: Path) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_an_event_loop_that_closed_first_loses_nothing(tmp_path: Path) -> None:
     """Runs of an application's own loop, which is gone by the time they are scored."""
     python(

@@ -60,7 +60,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHONPATH}"}
 
 
-@pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
+@pytest.mark.parametrize("options", ["{}", pytest.param("{'store': 'runs.db'}", marks=pytest.mark.slow)])
 def test_an_application_is_scored(options: str, environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCORE.replace("OPTIONS", options)],
@@ -75,6 +75,7 @@ def test_an_application_is_scored(options: str, environment: dict[str, str], tmp
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path, ["answered"], environment=environment)
     gateway.start()

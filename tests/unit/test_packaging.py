@@ -157,10 +157,11 @@ def test_a_lock_of_javascript_holds_no_address(folder: str) -> None:
     assert "://" not in (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
 
 
-def test_the_demo_is_locked_to_versions_of_the_development_environment() -> None:
-    demo, dev = (set(pins(ROOT / "requirements" / f"{name}.lock")) for name in ("demo", "dev"))
-    assert demo
-    assert demo <= dev
+@pytest.mark.parametrize("name", ["demo", "gateway"])
+def test_what_is_started_has_the_versions_of_the_development_environment(name: str) -> None:
+    locked, dev = (set(pins(ROOT / "requirements" / f"{lock}.lock")) for lock in (name, "dev"))
+    assert locked
+    assert locked <= dev
 
 
 def test_every_requirement_of_the_project_is_locked() -> None:

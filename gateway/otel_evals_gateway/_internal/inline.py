@@ -97,6 +97,10 @@ class Inline:
         if self._held_spans is None or not selection.claimed:
             return {}
         places = selection.judged(nested=self.nested)
+        if not self._journal.keeps:
+            # The sender waits: a span whose parent comes in a later request would wait for it in vain.
+            opens_run = self._tap.scoring.opens_run
+            places = {p: i for p, i in places.items() if opens_run(i.span) or selection.is_top(i.span)}
         return places if self._held_spans.room_for(len(places)) else {}
 
     async def _split(
@@ -142,6 +146,7 @@ class Inline:
             key = int(item.span.trace_id, 16), int(item.span.span_id, 16)
             spans[place] = self._held_spans.hold(key, released)
         await self._tap.judge("traces", selection)
+        request.forget_message()
         await all_released.wait()
         scored = {place: span.attributes for place, span in spans.items() if span.attributes}
         if scored:

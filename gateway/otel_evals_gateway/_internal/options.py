@@ -70,7 +70,7 @@ class KafkaOptions:
 
     brokers: Annotated[tuple[str, ...], Field(min_length=1)]
     """Addresses of brokers, HOST:PORT."""
-    group: str = "otel-evals"
+    group: Annotated[str, Field(min_length=1)] = "otel-evals"
     """The consumer group; its members share the partitions."""
     topics: KafkaTopics = Field(default_factory=KafkaTopics)
     """Topics to read."""
@@ -99,10 +99,14 @@ class GatewayOptions:
     """Seconds that the next endpoint may take to answer."""
     kafka: KafkaOptions | None = None
     """Reads spans and log records from Kafka, with or without receivers; never forwarded."""
-    quiet: PositiveFloat = 5.0
-    """Seconds without a new span after which a trace with its root span is judged."""
+    quiet: PositiveFloat | None = None
+    """Seconds without a new span after which a trace with its root span is judged. By default 5; with
+    `mode: inline` at most a fifth of the time for which spans are held."""
     idle: PositiveFloat = 30.0
     """Seconds without a new span after which any trace is judged."""
+    remember: PositiveFloat = 600.0
+    """Seconds for which the spans of judged runs are remembered, to recognise late and repeated spans; up to
+    one span per 256 bytes of `max_bytes`."""
     max_body: PositiveInt = 20 * 1024 * 1024
     """Maximum size of a request's body as received, in bytes."""
     max_decompressed: PositiveInt = 64 * 1024 * 1024

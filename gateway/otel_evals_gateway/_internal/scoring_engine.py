@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Sequence
+from math import inf
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
@@ -30,13 +31,15 @@ from otel_evals.sdk.pipeline import (
     assembly_limits,
 )
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.options import GatewayOptions
+from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
 from otel_evals_gateway._internal.recent_scores import RecentScores
 from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
 
 _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_FULL = 0.9
+"""Fill level of the open traces from which no request is taken while complete ones wait."""
 _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
@@ -50,7 +53,7 @@ class ScoringEngine:
         self, config: Config, dialects: Dialects, providers: Providers, held_spans: HeldSpans | None = None
     ) -> None:
         self.config = config
-        self.options = config.sections.get("gateway") or GatewayOptions()
+        self.options = options_of(config)
         self._dialects = dialects
         self._scales = _scales(config)
         self.putting = 0
@@ -62,9 +65,10 @@ class ScoringEngine:
             self.recent,
             self._evaluation_spans(providers),
             logger if config.evaluation_events else None,
-            self._metrics(held_spans) if config.metrics else None,
+            None,
             held_spans,
             [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
         )
         tracked = self.options.kafka is not None
         if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
@@ -72,13 +76,16 @@ class ScoringEngine:
         queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
+        if config.metrics:
+            attacher.measure_with(self._metrics(held_spans))  # last: a reader may call back at once
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans
         if not where:
             return None
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
-        return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
+        proposed, same_trace = self.config.semconv == "proposed", where == "same_trace"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=False, proposed=proposed)
 
     def use_rules(self, config: Config) -> None:
         """Switch to the rules of this configuration; ConfigError if the engine is busy for long."""
@@ -88,12 +95,13 @@ class ScoringEngine:
         self._scales.update(_scales(config))
 
     def has_room(self, count: int) -> bool:
-        """Return True if the items of one request fit.
+        """Return True if the items of one request fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
         and nothing else is accepted until there is room again.
         """
-        return self.engine.thread.room >= min(count, _MUST_FIT)
+        fits = self.engine.thread.room >= min(count, _MUST_FIT)
+        return fits and not (self.gatherer.waits_for_room and self.gathered >= _FULL)
 
     async def put(self, items: Sequence[IntakeItem], seconds: float) -> bool:
         """Put the items of one request, all or none; False if there was no room within this time."""
@@ -113,12 +121,11 @@ class ScoringEngine:
         return self.engine.health(10.0, closed=False)
 
     @property
-    def backlog(self) -> tuple[float, float]:
-        """Fill levels, from 0 to 1, of the evaluation queue and of the open traces."""
+    def gathered(self) -> float:
+        """Fill level of the open traces with the intake, from 0 to 1."""
         traces, size = self.gatherer.size
-        config = self.config
-        gathered = max(traces / config.max_open_traces, size / config.max_bytes)
-        return self.engine.ledger.pending / config.queue_size, gathered
+        traces += self.engine.thread.waiting
+        return max(traces / self.config.max_open_traces, size / self.config.max_bytes)
 
     def forget(self, traces: Collection[str]) -> None:
         """Forget incomplete traces that another process receives again from the start."""
@@ -141,13 +148,24 @@ class ScoringEngine:
     def _new_gatherer(self) -> TraceGatherer:
         self.gatherer = TraceGatherer(
             assembly_limits(self.config),
-            quiet=self.options.quiet,
+            quiet=quiet_seconds(self.config),
             idle=self.options.idle,
-            opens_run=self._opens_run,
+            opens_run=self.opens_run,
+            room=self.room,
+            remember=self.options.remember,
         )
         return self.gatherer
 
-    def _opens_run(self, span: SpanRecord) -> bool:
+    def room(self) -> float:
+        """Return how many traces can be judged now without a loss in a queue behind them."""
+        steps, pending = self.engine.steps, self.engine.ledger.pending
+        if self.config.store is not None:  # the store keeps runs until the queues have room
+            return inf
+        each = max(1, len(self.config.rules))
+        queued = steps.evaluator.scheduler.room // each
+        return min(queued if pending else max(1, queued), steps.fan_out.room - pending)
+
+    def opens_run(self, span: SpanRecord) -> bool:
         operation = self._dialects.read(span)
         return operation is not None and operation.kind in _INVOCATIONS
 
@@ -167,8 +185,8 @@ class ScoringEngine:
 class _NotingAttacher(Attacher):
     """Notes every evaluation for `/stats`."""
 
-    def __init__(self, recent: RecentScores, *ways: Any) -> None:
-        super().__init__(*ways)
+    def __init__(self, recent: RecentScores, *ways: Any, proposed: bool = False) -> None:
+        super().__init__(*ways, proposed=proposed)
         self._recent = recent
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:

@@ -10,22 +10,27 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from opentelemetry import metrics
+
 from otel_evals import Config
 from otel_evals.destinations import plain
 from otel_evals.dialects import load_dialects
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import Providers
+from otel_evals_gateway._internal.checks import check
 from otel_evals_gateway._internal.config_reload import ConfigReload
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
+from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import open_journal
 from otel_evals_gateway._internal.kafka import kafka_source
-from otel_evals_gateway._internal.options import GatewayOptions, host_and_port
+from otel_evals_gateway._internal.options import host_and_port
+from otel_evals_gateway._internal.prometheus import prometheus_page
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
-from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
+from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver, Page
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
@@ -34,8 +39,6 @@ from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 _logger = logging.getLogger(__name__)
 _RELOAD_SECONDS = 1.0
-_HOLD_WITHOUT_STORE = 5.0
-"""Seconds that a request may wait for scores: half of an exporter's default timeout."""
 
 
 class Gateway:
@@ -46,7 +49,8 @@ class Gateway:
     """
 
     def __init__(self, config: Config, providers: Providers | None = None, path: Path | None = None) -> None:
-        self.options = options = config.sections.get("gateway") or GatewayOptions()
+        self.options = options = options_of(config)
+        check(config)
         self._config = config
         self._ready = False
         self.ports: dict[str, int] = {}
@@ -71,7 +75,13 @@ class Gateway:
         self._inline = self._forward()
         take = self._tap.take if self._inline is None else self._inline.take
         signals: tuple[Signal, ...] = ("traces", "logs", *(("metrics",) if self._inline else ()))
-        pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/stats": self._stats}
+        meters = (providers and providers.meters) or metrics.get_meter_provider()
+        pages: dict[str, Page] = {
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/stats": self._stats,
+            "/metrics": prometheus_page(meters),
+        }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
         self._kafka = kafka_source(options.kafka, self._tap) if options.kafka else None
@@ -171,20 +181,16 @@ class Gateway:
         )
 
     def _hold(self) -> HeldSpans | None:
-        config = self._config
-        if self.options.mode == "tap" or not config.holds:
+        hold = hold_seconds(self._config)
+        if hold is None:
             return None
-        if config.store is not None:
-            return HeldSpans(config.hold_limit, config.hold)
-        hold = min(config.hold, _HOLD_WITHOUT_STORE)
-        _logger.warning(
-            "inline without a store: requests with judged spans wait up to %g s before they are forwarded; "
-            "configure `store` to have them acknowledged at once",
-            hold,
-        )
-        if self.options.quiet >= hold:
-            _logger.warning("`quiet` is %g s: scores will come too late for the spans", self.options.quiet)
-        return HeldSpans(config.hold_limit, hold)
+        if self._config.store is None:
+            _logger.warning(
+                "inline without a store: requests with judged spans wait up to %g s before they leave; "
+                "configure `store` to have them acknowledged at once",
+                hold,
+            )
+        return HeldSpans(self._config.hold_limit, hold)
 
     def _forward(self) -> Inline | None:
         options = self.options
@@ -198,13 +204,19 @@ class Gateway:
 
     def _healthz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.health()
-        status = 200 if health.ok else 503
+        status = 503 if health.status == "stalled" else 200
         return status, {"status": health.status, "problem": health.problem}
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
-        status, word = (200, "ready") if self._ready else (503, "not ready")
+        health = self.scoring.health()
+        problem = "starting or shutting down" if not self._ready else None
+        if health.status == "stalled":
+            problem = health.problem
+        elif self._kafka is not None and problem is None:
+            problem = self._kafka.problem
         rules = {} if self._config_reload is None else {"configuration": self._config_reload.status()}
-        return status, {"status": word, **rules}
+        status, word = (503, "not ready") if problem else (200, "ready")
+        return status, {"status": word, "problem": problem, **rules}
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         """Return all counters as plain values, without content."""
@@ -216,6 +228,7 @@ class Gateway:
             **self.traffic.snapshot(),
             "queue": scoring.engine.queue_size,
             "open_traces": scoring.gatherer.size[0],
+            "closed_spans": scoring.gatherer.closed_spans,
             "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
             "rules": plain(stats.rules),
             "losses": plain(scoring.engine.steps.losses()),

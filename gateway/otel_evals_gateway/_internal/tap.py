@@ -11,13 +11,14 @@ import asyncio
 from otel_evals_gateway._internal.journal import Journal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
-from otel_evals_gateway._internal.receiver.receiver import LARGE
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 BUSY = ExportAnswer(429, "there is no room for more spans", retry_after=1.0)
 _PUT_SECONDS = 30.0
+_LARGE = 256 * 1024
+"""Bytes from which a thread looks through a request, so others need not wait."""
 
 
 class Tap:
@@ -45,7 +46,7 @@ class Tap:
 
     async def look_through(self, request: ExportRequest) -> Selection:
         """Select the items to judge, on a thread if the request is large."""
-        if len(request.plain) < LARGE:
+        if len(request.plain) < _LARGE:
             return self.select(request)
         return await asyncio.to_thread(self.select, request)
 

@@ -16,6 +16,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
+from typing import NamedTuple
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
@@ -34,39 +35,74 @@ from otel_evals.sdk.pipeline import (
     UnclaimedSpan,
     size_of_span,
 )
+from otel_evals_gateway._internal.closed_spans import ClosedSpans
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 100_000
-"""Spans of closed runs that are remembered, to recognise late and repeated spans."""
+"""Evicted traces that are remembered."""
 _UNCLAIMED = 50_000
 """Traces without a claimed span that are remembered."""
 _LINKS_PER_TRACE = 10_000
 _DUE_PER_TRACE = 4  # entries above this belong to evicted traces
+_BYTES_PER_CLOSED = 256
+"""Of `max_bytes`, for each remembered span."""
+_ROOM_SECONDS = 0.05
+"""Seconds until the next look for room to judge complete traces."""
+_LOOK_SECONDS = 0.5
+"""Seconds until the next look at a trace of a source that is behind."""
+
+
+class SourceTime(NamedTuple):
+    """The time of a source, put before its items; all times are of the same clock as the time of arrival."""
+
+    clock: float
+    """Every item of the source up to this time has arrived."""
+    at: float = 0.0
+    """The time of the items that follow; 0 for the time of their arrival."""
 
 
 class TraceGatherer:
     """Collects spans and log records by trace, and closes traces.
 
-    `opens_run` returns True for an agent or a workflow, which may be judged while its trace continues.
+    Complete traces stay open while there is no room to judge them. The times of items between a `SourceTime`
+    and the next one are the source's: its backlog must not make traces look quiet.
+
+    Args:
+        limits: bounds of the open traces.
+        quiet: seconds.
+        idle: seconds.
+        opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
+        room: returns how many traces can be judged now.
+        remember: seconds for which the spans of closed runs are remembered.
     """
 
     def __init__(
-        self, limits: AssemblyLimits, *, quiet: float, idle: float, opens_run: Callable[[SpanRecord], bool]
+        self,
+        limits: AssemblyLimits,
+        *,
+        quiet: float,
+        idle: float,
+        opens_run: Callable[[SpanRecord], bool],
+        room: Callable[[], float] = lambda: inf,
+        remember: float = 600.0,
     ) -> None:
         self._limits = limits
+        self._room = room
         self._quiet = min(quiet, idle)
         self._idle = idle
         self._opens_run = opens_run
         self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
         self._unclaimed = _UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
         self._due: list[tuple[float, str]] = []
-        self._closed: OrderedDict[str, bool] = OrderedDict()
-        """Span ids of closed runs: True for spans that arrived, False for parents that did not."""
+        self._closed = ClosedSpans(remember, limits.max_bytes // _BYTES_PER_CLOSED)
         self._lost = LostSpans(_REMEMBERED)
+        self._source: SourceTime | None = None
+        self._source_clock = inf
         self._bytes = 0
         self._latest = 0.0
         self.keeps_open = False  # True if a journal keeps open traces when the process ends
-        self.source_waits = False  # True while a paused source may have the root spans of open traces
+        self.waits_for_room = False
+        """True while complete traces stay open for lack of room to judge them."""
         self.next_close = inf
         """When to call `close_due` again, on the caller's clock."""
         self.next_eviction = inf  # traces are evicted only for room, on arrival
@@ -81,22 +117,31 @@ class TraceGatherer:
         return len(self._traces), self._bytes
 
     @property
+    def closed_spans(self) -> dict[str, int]:
+        """Counts of remembered spans of closed runs, and of those that were forgotten early."""
+        return {"remembered": len(self._closed), "forgotten_early": self._closed.forgotten}
+
+    @property
     def open_traces(self) -> set[str]:
         """Ids of the incomplete traces, including active ones without a claimed span."""
-        return {*self._traces, *self._unclaimed.active_since(self._latest - self._idle)}
+        latest = min(self._latest, self._source_clock)
+        return {*self._traces, *self._unclaimed.active_since(latest - self._idle)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add received spans and log records. Never raises; an undecodable item is a loss."""
         gathered = Gathered()
         self._latest = now
+        at = now if self._source is None else self._source.at
         for item in items:
             try:
                 if isinstance(item, UnclaimedSpan):
-                    self._add_link(item, now)
+                    self._add_link(item, at)
                 elif isinstance(item, CapturedLog):
-                    self._add_log(item, now, gathered)
+                    self._add_log(item, at, gathered)
+                elif isinstance(item, SourceTime):
+                    at = self._set_source(item, now)
                 else:
-                    self._add_span(item, now, gathered)
+                    self._add_span(item, at, gathered)
             except Exception:
                 _logger.debug("a received item could not be decoded", exc_info=True)
                 log, span = Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")
@@ -104,24 +149,36 @@ class TraceGatherer:
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the complete traces; with infinity, all traces with their root span."""
+        """Close complete traces, as many as there is room for; with infinity, all with their root span."""
+        room = self._room()
         if now == inf:
-            return [self._close(t) for t, trace in list(self._traces.items()) if trace.rooted]
+            rooted = [trace_id for trace_id, trace in self._traces.items() if trace.rooted]
+            return [self._close(t) for t in rooted[: None if room == inf else max(0, int(room))]]
         closed: list[SpanGroup] = []
-        while self._due and self._due[0][0] <= now and len(closed) < CLOSED_AT_ONCE:
+        while self._due and self._due[0][0] <= now and len(closed) < min(room, CLOSED_AT_ONCE):
             _, trace_id = heapq.heappop(self._due)
             trace = self._traces.get(trace_id)
             if trace is None:
                 continue
-            trace.last_seen = now if self.source_waits and not trace.rooted else trace.last_seen
-            if self._complete_at(trace) <= now:
+            at = min(now, self._source_clock) if trace.timed else now
+            if self._complete_at(trace) <= at:
                 closed.append(self._close(trace_id))
-            elif now - trace.first_seen >= self._limits.max_age:
-                closed += self._close_ended(trace_id, trace, now)
+            elif at - trace.first_seen >= self._limits.max_age:
+                closed += self._close_ended(trace_id, trace, at)
             if trace_id in self._traces:
-                self._call_at(min(self._complete_at(trace), now + self._idle), trace_id)
+                behind = now - at > _LOOK_SECONDS
+                left = _LOOK_SECONDS if behind else min(self._complete_at(trace) - at, self._idle)
+                self._call_at(now + left, trace_id)
         self.next_close = self._due[0][0] if self._due else inf
+        self.waits_for_room = len(closed) >= room
+        if self.waits_for_room:
+            self.next_close = max(self.next_close, now + _ROOM_SECONDS)
         return closed
+
+    def _set_source(self, source: SourceTime, now: float) -> float:
+        """Use the times of a source for the items that follow, or the time of arrival after them."""
+        self._source, self._source_clock = (source, source.clock) if source.at else (None, source.clock)
+        return source.at or now
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict nothing for its age: a trace without new spans is complete."""
@@ -162,7 +219,7 @@ class TraceGatherer:
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
             trace.left_out.append(record.span_id)
-            trace.last_seen = now  # it stays active, but no more of it is kept
+            self._active(trace, now)  # but no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -176,7 +233,8 @@ class TraceGatherer:
             return
         size = size_of_span(record) - (0 if before is None else size_of_span(before))
         trace.spans[record.span_id] = record
-        trace.arrived[record.span_id] = trace.last_seen = now
+        trace.arrived[record.span_id] = now
+        self._active(trace, now)
         trace.size += size
         self._bytes += size
 
@@ -185,7 +243,7 @@ class TraceGatherer:
         if item.parent_span_id is not None and self._closed.get(item.parent_span_id):
             self._remember(item.span_id, arrived=True)
         self._grown(item.trace_id, trace.add_link(item.span_id, item.parent_span_id, _LINKS_PER_TRACE))
-        trace.last_seen = now
+        self._active(trace, now)
         if item.parent_span_id is None:
             self._root_arrived(item.trace_id, trace)
 
@@ -195,13 +253,19 @@ class TraceGatherer:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
-        trace.last_seen = now
+        self._active(trace, now)
         size = trace.add_log(span_id, item.event, self._limits.max_spans_per_trace)
         if size is None:
             gathered.losses.append(Loss("log", "log_limit", trace_id))
         else:
             self._grown(trace_id, size)
             self._evict_excess(trace_id, gathered)
+
+    def _active(self, trace: OpenTrace, now: float) -> None:
+        if self._source is not None and not trace.timed:
+            trace.timed, trace.last_seen = True, now
+        elif self._source is not None or not trace.timed:
+            trace.last_seen = max(trace.last_seen, now)
 
     def _grown(self, trace_id: str, size: int) -> None:
         if trace_id in self._traces:
@@ -218,7 +282,7 @@ class TraceGatherer:
         if trace is None:
             trace = self._traces[trace_id] = self._unclaimed.take(trace_id) or OpenTrace(now, now)
             self._bytes += trace.size
-            trace.last_seen = now
+            self._active(trace, now)
             self._call_at(self._complete_at(trace), trace_id)
         else:
             self._traces.move_to_end(trace_id)
@@ -291,9 +355,7 @@ class TraceGatherer:
         return [Loss("run", reason, trace_id, len(roots))]
 
     def _remember(self, span_id: str, *, arrived: bool) -> None:
-        self._closed[span_id] = arrived
-        if len(self._closed) > _REMEMBERED:
-            self._closed.popitem(last=False)
+        self._closed.add(span_id, arrived, self._latest)
 
 
 class _UnclaimedTraces:

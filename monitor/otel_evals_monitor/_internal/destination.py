@@ -16,7 +16,7 @@ import anyio.to_thread
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.model import ScoredRun
-from otel_evals.sdk.util import redact
+from otel_evals.sdk.util import install_hint, redact
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -66,7 +66,7 @@ class ResultsDestination:
         try:
             import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
         except ModuleNotFoundError:
-            raise ConfigError("results", "needs sqlalchemy: pip install 'otel-evals[results]'") from None
+            raise ConfigError("results", f"needs sqlalchemy: {install_hint('results')}") from None
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""
         self._content = content

@@ -15,6 +15,7 @@ from otel_evals._internal.statistics.sampler_check import Picks
 _MINUTE = 60
 _MOST_MINUTES = 120
 _MOST_REMEMBERED = 8_192
+_MOST_AGENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class MinuteOfPicks:
 
     process: str
     rule: str
+    agent: str
     minute: int
     """Its start, seconds since the Unix epoch."""
     picks: Picks
@@ -39,32 +41,41 @@ class PickLog:
         self._ceiling = ceiling
         self._clock = clock
         self._process = uuid.uuid4().hex
-        self._counts: dict[tuple[int, str], Picks] = {}
-        self._changed: set[tuple[int, str]] = set()
+        self._agents: set[str] = set()
+        self._counts: dict[tuple[int, str, str], Picks] = {}
+        self._changed: set[tuple[int, str, str]] = set()
         self._seen: dict[tuple[str, int], None] = {}
 
     def note(self, run: Run, decision: Decision) -> None:
-        """Count a decision, if it was left to chance with a known probability.
+        """Count a decision with a known probability.
+
+        A run that only a predicate sampled counts as not sampled, with the probability of the sampler
+        without predicates. To leave it out would select on the outcome: of the predicate's runs, only those
+        that the other sampler picks would be counted.
 
         Runs of one trace, and revisions of one conversation, share their randomness and are counted once.
         """
         chance, sampler = decision.chance, decision.rule.sample
-        if chance is None or not chance.known or sampler.follows or not self._ceiling:
+        if chance is None or chance.estimable is None or sampler.follows or not self._ceiling:
             return
         if run.turns and sampler.floor != sampler.ceiling:
             return  # of conversations that no rule could pick, the probability is not worked out
-        p = min(1.0, chance.probability if run.turns else chance.probability / self._ceiling)
-        if p == 1.0:
-            return  # nothing is left to chance
+        p = min(1.0, chance.estimable if run.turns else chance.estimable / self._ceiling)
+        if p <= 0.0:
+            return  # the mean is not about runs that the sampler cannot pick
         seen = decision.rule.name, randomness_source(run)[0]
         if seen in self._seen:
             return
         self._seen[seen] = None
         if len(self._seen) > _MOST_REMEMBERED:
             del self._seen[next(iter(self._seen))]
-        key = int(self._clock()) // _MINUTE * _MINUTE, decision.rule.name
-        one = Picks(1, int(decision.status == "sampled"), p, p * (1.0 - p))
-        self._counts[key] = self._counts.get(key, Picks()) + one
+        agent = run.agent_name or ""
+        if len(self._agents) < _MOST_AGENTS:
+            self._agents.add(agent)
+        agent = agent if agent in self._agents else ""
+        key = int(self._clock()) // _MINUTE * _MINUTE, decision.rule.name, agent
+        picked = chance.known and decision.status == "sampled"
+        self._counts[key] = self._counts.get(key, Picks()) + Picks.of(p, picked)
         self._changed.add(key)
         if len(self._counts) > _MOST_MINUTES * 8 and len(self._changed) < len(self._counts):
             self._forget()
@@ -72,12 +83,12 @@ class PickLog:
     def changed(self) -> Sequence[MinuteOfPicks]:
         """Return the minutes counted since `told`, each as a whole."""
         return [
-            MinuteOfPicks(self._process, rule, minute, self._counts[minute, rule])
-            for minute, rule in sorted(self._changed)
+            MinuteOfPicks(self._process, rule, agent, minute, self._counts[minute, rule, agent])
+            for minute, rule, agent in sorted(self._changed)
         ]
 
     def told(self, rows: Sequence[MinuteOfPicks]) -> None:
-        kept = {(row.minute, row.rule): row.picks for row in rows}
+        kept = {(row.minute, row.rule, row.agent): row.picks for row in rows}
         self._changed -= {key for key, picks in kept.items() if self._counts.get(key) == picks}
         self._forget()
 

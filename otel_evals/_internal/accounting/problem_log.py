@@ -8,10 +8,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
 from otel_evals._internal.util.error_log import log_error
+from otel_evals.errors import JudgeError
 
 _logger = logging.getLogger(__name__)
 _IN_A_ROW = 10
@@ -27,6 +29,8 @@ _AFTER = 10
 """Outcomes without an error of a kind, after which it counts as ended."""
 _APART = 60.0
 """Minimum seconds between two log lines about one kind of error: some come and go."""
+_EXCLUDED = 20
+"""Runs that a `when` excludes before it is logged."""
 _CONTENT = ("input", "output", "tool_arguments", "tool_results")
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations that are logged at most: scopes can be made up."""
@@ -201,9 +205,62 @@ class ContentLog:
         )
 
 
+class ExclusionLog:
+    """Logs each rule whose `when` excludes its first 20 runs, or all until shutdown, once with values seen.
+
+    Values are logged only with `content`.
+    """
+
+    def __init__(self, *, content: bool = True) -> None:
+        self._content = content
+        self._rules: dict[str, _Excluded | None] = {}
+        """None for rules that apply to some runs."""
+
+    def note(self, rule: Any, run: Run, excluded: bool) -> None:
+        """Note whether the `when` of a rule excluded a run."""
+        known = self._rules.setdefault(rule.name, _Excluded(str(rule.when)) if excluded else None)
+        if known is None or known.runs >= _EXCLUDED:
+            return
+        if not excluded:
+            self._rules[rule.name] = None
+            return
+        known.runs += 1
+        if self._content:
+            values = getattr(rule.when, "values_of", _agent_name)(run)
+            known.seen.update(f"{name} {value!r:.60}" for name, value in values.items())
+        if known.runs == _EXCLUDED:
+            _logger.warning("%s: %s; fix: correct `when`, or leave it out", rule.name, known)
+
+    def words(self, rule: str) -> str:
+        """Return why no run of a rule was judged; empty if some were."""
+        return str(self._rules.get(rule) or "")
+
+    def close(self) -> None:
+        for name, known in self._rules.items():
+            if known is not None and known.runs < _EXCLUDED:
+                _logger.warning("%s: %s; fix: correct `when`, or leave it out", name, known)
+
+
+@dataclass(slots=True)
+class _Excluded:
+    when: str
+    runs: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{value} ({count} times)" for value, count in self.seen.most_common(5))
+        said = f"its `when` excluded all of {self.runs} runs: {self.when}"
+        return f"{said}; seen: {values}" if values else said
+
+
+def _agent_name(run: Run) -> dict[str, Any]:
+    return {"agent_name": run.agent_name}
+
+
 def _tell(name: str, said: str, error: BaseException | None) -> None:
     message = "%s fails: %s; more of this kind are only counted"
-    if error is None:
+    # A judge's error says what is wrong with the model or its key; a traceback would be of our own code.
+    if error is None or isinstance(error, JudgeError):
         _logger.warning(message, name, said)
     else:
         log_error(_logger, message, name, said, error=error, level=logging.WARNING)

@@ -50,7 +50,7 @@ class Attacher:
     """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
     Evaluation spans, events, metrics and attributes of held spans are each None if disabled. Presets add
-    attributes for their backends to evaluation events.
+    attributes for their backends to evaluation events, and `proposed` those proposed for the conventions.
     """
 
     def __init__(
@@ -60,12 +60,15 @@ class Attacher:
         metrics: Metrics | None,
         scores: SpanScores | None,
         presets: Iterable[EventPreset] = (),
+        *,
+        proposed: bool = False,
     ) -> None:
         self._spans = spans
         self._logger = logger
         self._metrics = metrics
         self.scores = scores
         """Attributes of judged spans that are held back until they are released; None if disabled."""
+        self._proposed = proposed
         self._presets = tuple(reversed(list(presets)))  # the first that names an attribute counts
         self._choose_ways()
 
@@ -86,6 +89,16 @@ class Attacher:
             except BaseException as error:  # a meter of the application
                 message = "metrics of rule %s could not be begun"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
+
+    def measure_with(self, metrics: Metrics) -> None:
+        """Record evaluations as metrics."""
+        self._metrics = metrics
+        self._choose_ways()
+
+    def release_metrics(self) -> None:
+        """Count everything that waits for a collection."""
+        if self._metrics is not None:
+            self._metrics.estimates.release()
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
@@ -135,7 +148,7 @@ class Attacher:
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
-            more: dict[str, Any] = {}
+            more: dict[str, Any] = records.proposed_attributes(evaluation) if self._proposed else {}
             for preset in self._presets:
                 more.update(preset.event_attributes(run, evaluation))
             emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)

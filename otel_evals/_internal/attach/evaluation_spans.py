@@ -55,11 +55,15 @@ class EvaluationSpans:
     """Opens and ends the spans of evaluations.
 
     With `same_trace`, they are children of the judged spans. Otherwise `own_service` appends `-evaluations`
-    to `service.name` and Phoenix's project in their resource, to tell them from the application's.
+    to `service.name` and Phoenix's project in their resource, to tell them from the application's. With
+    `proposed`, they also have the attributes that are proposed for the GenAI conventions.
     """
 
-    def __init__(self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True) -> None:
+    def __init__(
+        self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True, proposed: bool = False
+    ) -> None:
         self._given = tracer
+        self._proposed = proposed
         self._same_trace = same_trace
         self._every = same_trace
         self._own_service = own_service
@@ -129,6 +133,9 @@ class EvaluationSpans:
         asked_a_judge = any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
         if isinstance(span, EvaluationSpan) and (span.needed or asked_a_judge):
             tracer = self._given if self._same_trace else self._tracer
+            if self._proposed:
+                span.recorded.set_attribute(semconv.GEN_AI_OPERATION_NAME, semconv.OPERATION_EVALUATION)
+                span.recorded.set_attributes(records.proposed_attributes(evaluation))
             records.end_span(tracer, span.recorded, evaluation, may_fail=not self._same_trace)
 
     def abandon(self, span: ScorerSpan, outcome: str, reason: str = "", end_time: int | None = None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -62,7 +63,8 @@ class _Series:
 
     attributes: dict[str, str]
     scale: float | None
-    begun: bool = False
+    begun: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """By outcome: how many collections there had been when its zero was counted."""
     runs: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Sums of w, by outcome and the attribute with its reason."""
     squares: float = 0.0
@@ -79,9 +81,14 @@ class _Series:
             self.cross += weight * weighed
             self.score_squares += weighed * weighed
 
-    def clear(self) -> None:
-        self.runs = {}
+    def take(self, ended: tuple[str, str, str]) -> tuple[float, ...]:
+        """Remove and return the sums of an outcome."""
+        runs = self.runs.pop(ended)
+        if ended != _SCORED:
+            return (runs,)
+        taken = runs, self.squares, self.scores, self.cross, self.score_squares
         self.squares = self.scores = self.cross = self.score_squares = 0.0
+        return taken
 
 
 class Estimates:
@@ -89,6 +96,9 @@ class Estimates:
 
     Evaluations without a recorded probability are not counted, nor are later revisions. Five counters per run
     cost as much as reading it: on a running event loop, they are updated once per turn of the loop.
+
+    Backends that compute increases do not see a series' first value. If `collecting` is called at the start
+    of each collection, a series' weights therefore wait until its zeros have been collected.
 
     Args:
         meter: creates the instruments.
@@ -110,6 +120,9 @@ class Estimates:
         self._reasons = BoundedNames()
         self._series: dict[tuple[str, ...], _Series] = {}
         self._changed: list[_Series] = []
+        self._collections: int | None = None
+        """None if nothing waits for a collection."""
+        self._lock = threading.Lock()  # `collecting` runs on a reader's thread
 
         def counter(name: str, description: str, unit: str = "1") -> Counter:
             return meter.create_counter(name, unit=unit, description=description)
@@ -131,10 +144,10 @@ class Estimates:
     def expect(self, rule: str, run: Run) -> None:
         """Start the series of a rule and a run at zero: backends need that to see the first increase."""
         series = self._of(self._key(rule, run))
-        if not series.begun:
-            series.begun = True
-            series.runs.setdefault(_SCORED, 0.0)
-            self._update_soon(series)
+        if _SCORED not in series.begun:
+            series.begun[_SCORED] = self._collections or 0
+            with self._lock:
+                self._count(series, _SCORED, (0.0,) * 5)
 
     def record(self, run: Run, evaluation: Evaluation) -> str | None:
         """Count an evaluation; returns its agent's name, bounded in number."""
@@ -143,12 +156,13 @@ class Estimates:
         weight = 1.0 if sampled.probability == 1.0 else sampled.weight
         if weight is not None and evaluation.revision == 1:
             series = self._of(key)
-            if isinstance(outcome, Score):
-                series.add(weight, outcome.value)
-            else:
-                why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
-                ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
-                series.runs[ended] = series.runs.get(ended, 0.0) + weight
+            with self._lock:
+                if isinstance(outcome, Score):
+                    series.add(weight, outcome.value)
+                else:
+                    why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
+                    ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
+                    series.runs[ended] = series.runs.get(ended, 0.0) + weight
             self._update_soon(series)
         return key[1] or None
 
@@ -175,24 +189,52 @@ class Estimates:
             except RuntimeError:
                 self._update_all()
 
+    def collecting(self) -> None:
+        """Count what waited for the previous collection; to be called at the start of each collection."""
+        with self._lock:
+            self._collections = (self._collections or 0) + 1
+            self._update(list(self._series.values()))
+
+    def wait_for_collections(self) -> None:
+        """Let the weights of new series wait until a collection has seen their zeros."""
+        self._collections = self._collections or 0
+
+    def release(self) -> None:
+        """Count everything now: the next collection may be the last."""
+        with self._lock:
+            self._changed = []
+            self._update(list(self._series.values()), at_once=True)
+
     def _update_all(self) -> None:
         changed, self._changed = self._changed, []
-        for series in dict.fromkeys(changed):
-            try:
-                self._update(series)
-            except BaseException as error:  # a meter of the application
-                log_error(_logger, "estimates could not be counted", error=error)
-            series.clear()
+        with self._lock:
+            self._update(dict.fromkeys(changed))
 
-    def _update(self, series: _Series) -> None:
-        for (outcome, why, reason), weight in series.runs.items():
-            ended = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
-            self._runs.add(weight, {**series.attributes, **ended})
-        if series.scale and _SCORED in series.runs:
-            self._squares.add(series.squares, series.attributes)
-            self._scores.add(series.scores, series.attributes)
-            self._cross.add(series.cross, series.attributes)
-            self._score_squares.add(series.score_squares, series.attributes)
+    def _update(self, changed: Iterable[_Series], *, at_once: bool = False) -> None:
+        """Count the sums of series that need not wait."""
+        at_once = at_once or self._collections is None
+        for series in changed:
+            for ended in list(series.runs):
+                begun = series.begun.get(ended)
+                if not at_once and begun is None:
+                    series.begun[ended] = self._collections or 0
+                    self._count(series, ended, (0.0,) * 5)
+                # The zeros counted after n collections are in the next one, which has begun if n is one more.
+                elif at_once or (self._collections or 0) >= (begun or 0) + 2:
+                    self._count(series, ended, series.take(ended))
+
+    def _count(self, series: _Series, ended: tuple[str, str, str], sums: tuple[float, ...]) -> None:
+        outcome, why, reason = ended
+        attributes = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
+        try:
+            self._runs.add(sums[0], {**series.attributes, **attributes})
+            if series.scale and ended == _SCORED:
+                self._squares.add(sums[1], series.attributes)
+                self._scores.add(sums[2], series.attributes)
+                self._cross.add(sums[3], series.attributes)
+                self._score_squares.add(sums[4], series.attributes)
+        except BaseException as error:  # a meter of the application
+            log_error(_logger, "estimates could not be counted", error=error)
 
 
 class Metrics:
@@ -216,6 +258,7 @@ class Metrics:
         self._failing = failing
         self._exports = exports
         self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
+        self.estimates.wait_for_collections()
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
@@ -305,6 +348,7 @@ class Metrics:
             self._score.record(evaluation.outcome.value, attributes, context)
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
+        self.estimates.collecting()
         stats = self._stats()
         yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})
         yield from _by_reason("ignored", stats.ignored, {})

@@ -34,6 +34,22 @@ def opening_attributes(run: Run, scorer_id: str) -> dict[str, Any]:
     }
 
 
+def proposed_attributes(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the attributes of an event or a span that are proposed for the GenAI conventions."""
+    attributes: dict[str, Any] = {
+        semconv.GEN_AI_EVALUATOR_ID: evaluation.scorer_id,
+        semconv.GEN_AI_EVALUATOR_VERSION: evaluation.scorer_version,
+    }
+    is_score = isinstance(evaluation.outcome, Score)
+    if any(step.model is not None for step in getattr(evaluation.outcome, "steps", ())):
+        attributes[semconv.GEN_AI_EVALUATOR_TYPE] = "llm_judge"
+    elif is_score:  # without a score, the judge may not have been called yet
+        attributes[semconv.GEN_AI_EVALUATOR_TYPE] = "deterministic"
+    if is_score and evaluation.scale is not None:
+        attributes[semconv.GEN_AI_EVALUATION_SCORE_RANGE] = (0.0, float(evaluation.scale))
+    return attributes
+
+
 def end_span(tracer: Tracer, span: Span, evaluation: Evaluation, *, may_fail: bool) -> None:
     """End the evaluation span with its outcome, and record its steps as children.
 

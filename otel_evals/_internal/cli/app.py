@@ -9,22 +9,30 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.version import __version__
 
 ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
 _OWN = {
     **{name: f"{name}:{name}" for name in ("store", "runs", "explain", "score", "doctor", "init")},
-    **{name: f"{name}:app" for name in ("scorers", "judge", "config")},
-    **{name: f"destinations:{name}" for name in ("destinations", "destination")},
+    **{name: f"{name}:app" for name in ("scorers", "judge", "config", "destinations")},
 }
+_PANELS = {
+    "Start": ("init", "demo", "doctor"),
+    "Look": ("runs", "explain", "report", "monitor", "top"),
+    "Run": ("score", "gateway", "replay", "judge"),
+    "Manage": ("config", "scorers", "destinations", "results", "labels", "export", "store"),
+}
+_ORDER = [name for names in _PANELS.values() for name in names]
 
 
 class _Commands(TyperGroup):
     """Finds commands by name, in this package and in the entry points of others."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        return [*_OWN, *sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))]
+        names = {*_OWN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}
+        return [*(name for name in _ORDER if name in names), *sorted(names.difference(_ORDER))]
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name in _OWN:
@@ -46,6 +54,8 @@ def _loaded(point: EntryPoint) -> Any:
         single.command(point.name)(found)
         command = get_command(single)
     command.name = point.name
+    panels = (panel for panel, names in _PANELS.items() if point.name in names)
+    command.rich_help_panel = next(panels, "Other packages")
     return command
 
 
@@ -54,8 +64,8 @@ def _replacement(point: EntryPoint, error: Exception) -> Any:
     problem = f"cannot be imported: {type(error).__name__}: {error}; fix: update or uninstall its package"
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
-        package = "'otel-evals[cli]'" if missing in ("typer", "rich") else missing
-        problem = f"needs {missing}: pip install {package}"
+        fix = install_hint("cli") if missing in ("typer", "rich") else package_hint(missing)
+        problem = f"needs {missing}: {fix}"
 
     def unavailable() -> None:
         typer.echo(f"otel-evals {point.name}: {problem}", err=True)

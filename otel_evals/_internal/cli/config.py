@@ -14,6 +14,7 @@ from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.schema import config_schema
+from otel_evals._internal.config.sections import check_sections
 from otel_evals._internal.model import OperationKind, Run
 from otel_evals.errors import ConfigError
 
@@ -39,6 +40,7 @@ def check(
     """List all mistakes of a configuration file, or its rules with sampling rate and cost."""
     try:
         config = load_config(file)
+        check_sections(config)
     except ConfigError as error:
         for each in error.errors:
             echo(f"otel-evals config check: {each}", err=True)

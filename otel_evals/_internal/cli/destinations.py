@@ -1,4 +1,4 @@
-"""`otel-evals destinations list` and `otel-evals destination test`."""
+"""`otel-evals destinations`: lists the backends for scores, and tests one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
 from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import DestinationError, OtelEvalsError
 
-destinations = typer.Typer(help="List the backends for scores.", no_args_is_help=True)
-destination = typer.Typer(help="Test a destination with its credentials.", no_args_is_help=True)
+app = typer.Typer(help="List the backends for scores, and test one.", no_args_is_help=True)
 
 _EVERY = 1.0
 
 
-@destinations.command("list")
+def _names(incomplete: str) -> list[str]:
+    return [name for name in backends() if name.startswith(incomplete)]
+
+
+@app.command("list")
 def show(as_json: AsJson = False) -> None:
     """List the backends for scores, with the environment variables that each needs."""
     found = [{"name": n, "kind": each.kind, "needs": list(each.needs)} for n, each in backends().items()]
@@ -38,9 +42,9 @@ def show(as_json: AsJson = False) -> None:
         echo(f"{each['name']:12} {each['kind']:5} {needs}")
 
 
-@destination.command("test")
+@app.command("test")
 def try_out(
-    name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.")],
+    name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.", autocompletion=_names)],
     trace: Annotated[str | None, typer.Option(help="Id of an existing trace, 32 hex digits.")] = None,
     span: Annotated[str | None, typer.Option(help="Id of the span to score in it, 16 hex digits.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for trace and score.")] = 60,
@@ -69,7 +73,8 @@ def _sent_span(place: Any) -> tuple[str, str]:
         OTLPSpanExporter = None  # type: ignore[assignment,misc]  # noqa: N806 (a class)
     where = place.spans_to()
     if where is None or OTLPSpanExporter is None:
-        echo("No span was sent: give --trace and --span, or install 'otel-evals[otlp]'")
+        missing = f", or {install_hint('otlp')}" if OTLPSpanExporter is None else ""
+        echo(f"No span was sent: give --trace and --span{missing}")
         return secrets.token_hex(16), secrets.token_hex(8)
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -166,7 +171,7 @@ def _marked_run(trace_id: str, span_id: str) -> ScoredRun:
         direction=Direction.HIGHER,
         trace_id=trace_id,
         span_id=span_id,
-        outcome=Score(value=1.0, label="test", explanation="sent by `otel-evals destination test`"),
+        outcome=Score(value=1.0, label="test", explanation="sent by `otel-evals destinations test`"),
         sampled=Sampled(1.0, "always"),
         time=now,
     )

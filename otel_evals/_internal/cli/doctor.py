@@ -23,7 +23,7 @@ def doctor(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each connection and question.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
-    """Examine a configuration and, after --, a program; report problems, each with its fix."""
+    """Find mistakes in a configuration or in a program, each with its fix."""
     named = config or os.environ.get("OTEL_EVALS_CONFIG")
     found = []
     if named:
@@ -34,7 +34,7 @@ def doctor(
         usage = "give a program, as in `otel-evals doctor -- python app.py`, or --config"
         echo(f"otel-evals doctor: {usage}", err=True)
         raise typer.Exit(2)
-    every = Diagnosis(findings=tuple(dict.fromkeys(finding for each in found for finding in each.findings)))
+    every = Diagnosis.of_program(found)
     echo(json_text(every.as_json(), indent=2) if as_json else str(every))
     raise typer.Exit(0 if every.ok else 1)
 
@@ -59,7 +59,10 @@ def _under(command: list[str]) -> list[Diagnosis]:
     if running.returncode < 0:
         text = f"signal {-running.returncode} ended the program before it could report"
         return [_single("program", text, "end it with Ctrl-C, let it exit, or set handle_sigterm=True")]
-    text = f"otel-evals was not configured in the program, which exited with {running.returncode}"
+    if running.returncode:
+        text = f"the program failed before otel-evals was configured, and exited with {running.returncode}"
+        return [_single("program", text, "correct the error in its output above")]
+    text = "otel-evals was not configured in the program"
     fix = "call otel_evals.configure(rules=[answered()]), or run it with opentelemetry-instrument"
     return [_single("configure", text, fix)]
 

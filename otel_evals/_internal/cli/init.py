@@ -1,4 +1,4 @@
-"""`otel-evals init`: writes a first configuration, with comments, for the installed framework."""
+"""`otel-evals init`: writes a first configuration, with comments."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from otel_evals._internal.cli.terminal import echo
-from otel_evals._internal.live.doctor.process import installed_framework
 
 _FILE = """\
 # Configuration of otel-evals. All options: docs/configuration.md, or `otel-evals config schema`.
 # `otel-evals config check {name}` lists all mistakes, or the rules with sampling rate and cost.
-{framework}
+
 rules:
   # Is there an answer? In code, on every run.
   - answered
@@ -34,29 +33,20 @@ destinations:
 
 # To keep prompts, contexts and explanations off the scores: capture_content: false
 """
-_NONE = """\
-# No agent framework was found in this environment: enable its instrumentation,
-# or write spans by hand (docs/instrument.md).
-"""
 
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("otel-evals.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a first configuration, with comments, for the installed framework."""
-    found = installed_framework()
-    comment = f"# Found: {found[0]}. To record its spans:\n#   {found[1]}\n" if found else _NONE
+    """Write a first configuration, with comments."""
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(_FILE.format(name=path, framework=comment))
+            file.write(_FILE.format(name=path))
     except OSError as error:
         hint = "; --force replaces it" if isinstance(error, FileExistsError) else ""
         problem = f"{path} cannot be written: {error.strerror or error}{hint}"
         echo(f"otel-evals init: {problem}", err=True)
         raise typer.Exit(2) from None
-    echo(f"{path} is written. Next:\n")
-    if found:
-        echo(f"  {found[1]}")
-    echo(f'  otel_evals.install("{path}")')
-    echo("\nin your application. To check that it works: otel-evals doctor -- python app.py")
+    echo(f'{path} is written. In your application, at startup:\n\n  otel_evals.install("{path}")')
+    echo("\nThe line that turns your framework's spans on is reported by: otel-evals doctor -- python app.py")

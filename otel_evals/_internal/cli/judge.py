@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from otel_evals._internal.cli.terminal import AsJson, Options, echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Score
@@ -36,9 +36,9 @@ _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxici
 
 
 @app.command()
-def check(
+def attack(
     model: Model,
-    scorer: Annotated[list[str] | None, typer.Option(help="Scorers; six common ones by default.")] = None,
+    scorer: ScorerNames = None,
     api_base: ApiBase = None,
     option: Options = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Random variation: share of the scale.")] = 0.2,
@@ -46,8 +46,8 @@ def check(
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Insert injection attacks into a bad run, and count how many improve its scores."""
-    with exit_on(command="judge check"):
+    """Insert injection attacks into a bad run, and count those that improve its scores."""
+    with exit_on(command="judge attack"):
         scorers = [_scorer(name, model, api_base, option) for name in scorer or _CHECKED]
         attacks = load_attacks()
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
@@ -58,9 +58,9 @@ def check(
 
             found = anyio.run(attempts)
         reports = {name: _moved(attempts, tolerance) for name, attempts in found.items()}
-        _show_check(reports, as_json)
+        _show_attacks(reports, as_json)
     for name, tried in found.items():
-        _fail_if_none("check", name, [attempt.outcome for attempt in tried])
+        _fail_if_none("attack", name, [attempt.outcome for attempt in tried])
 
 
 @app.command()
@@ -160,7 +160,7 @@ def _cost(outcomes: list[Any]) -> float | None:
     return total_cost([outcome.cost for outcome in outcomes if isinstance(outcome, Score)])
 
 
-def _show_check(reports: dict[str, Any], as_json: bool) -> None:
+def _show_attacks(reports: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json_text(reports, indent=2))
         return

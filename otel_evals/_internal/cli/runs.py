@@ -23,7 +23,7 @@ def runs(
     files: Annotated[list[str], typer.Argument(help=FILES_HELP)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""
+    """Print the runs in OTLP files, as trees or as JSON lines."""
     show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
     try:
         with exit_on(command="runs"), _progress(files) as advance:

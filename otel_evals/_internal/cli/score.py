@@ -18,6 +18,7 @@ from otel_evals._internal.cli.terminal import (
     FILES_HELP,
     AsJson,
     Options,
+    ScorerNames,
     echo,
     exit_on,
     json_text,
@@ -58,7 +59,7 @@ def score(
     until: Annotated[str | None, typer.Option(help="Latest start: a time; 5 minutes ago by default.")] = None,
     wanted: Annotated[str | None, typer.Option("--filter", help="Filter in the backend's language.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file; OTEL_EVALS_CONFIG by default.")] = None,
-    scorer: Annotated[list[str] | None, typer.Option(help="Scorers instead of a file, by name.")] = None,
+    scorer: ScorerNames = None,
     option: Options = None,
     jsonl: Annotated[Path | None, typer.Option(help="Write scored runs to this file, one per line.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Score without sampling.")] = False,
@@ -71,7 +72,7 @@ def score(
     worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to show per scorer.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Score the runs in OTLP files or in a backend, with the rules of live scoring.
+    """Score the runs in OTLP files or in a backend.
 
     Exits with 1 if there was no run, a scorer failed on all its runs, a budget was used up, scores could not
     be delivered, or a mean is below --fail-under; with 2 if an argument or the configuration is wrong.

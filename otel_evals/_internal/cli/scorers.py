@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from importlib.metadata import entry_points
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import AsJson, echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, ScorerName, echo, json_text
 from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
 from otel_evals.errors import ConfigError
 
@@ -29,7 +29,7 @@ def show_all(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A scorer's name, or python:package.module:name.")],
+    name: ScorerName,
     as_json: AsJson = False,
 ) -> None:
     """Show the description of a scorer, its options with their defaults, and a rule with it."""

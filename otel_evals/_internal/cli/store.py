@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, exit_on
+from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on
 from otel_evals._internal.durable_queue import admin
 from otel_evals._internal.durable_queue.database import open_database
 
@@ -32,7 +32,7 @@ def show(
     state: Annotated[_State | None, typer.Option(help="Only runs of this state.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """List the runs: waiting, being scored, dead letters with their reason, done ones kept for late spans."""
+    """List the runs with their states, and dead letters with their reason."""
     counts: Counter[str] = Counter()
     with _opened(path) as connection:
         for run in admin.list_runs(connection, state):
@@ -49,10 +49,11 @@ def show(
 
 
 @store.command()
-def retry(path: _Path, trace: _Traces = None) -> None:
+def retry(path: _Path, trace: _Traces = None, as_json: AsJson = False) -> None:
     """Score dead letters again, in the next process that uses the store."""
     with _opened(path) as connection:
-        echo(f"{admin.retry(connection, trace or ())} runs will be scored again")
+        runs = admin.retry(connection, trace or ())
+    done(f"{runs} runs will be scored again", as_json, runs=runs)
 
 
 @store.command()
@@ -60,10 +61,12 @@ def drop(
     path: _Path,
     state: Annotated[_Droppable, typer.Option(help="State of the runs.")] = _Droppable.DEAD_LETTER,
     trace: _Traces = None,
+    as_json: AsJson = False,
 ) -> None:
     """Delete dead letters, waiting runs, or done ones that are kept for late spans."""
     with _opened(path) as connection:
-        echo(f"{admin.drop(connection, state, trace or ())} runs deleted")
+        runs = admin.drop(connection, state, trace or ())
+    done(f"{runs} runs deleted", as_json, runs=runs)
 
 
 @contextmanager

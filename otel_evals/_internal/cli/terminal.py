@@ -12,10 +12,27 @@ from typing import Annotated, Any
 import typer
 
 from otel_evals._internal.judges.fence import visible
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import OtelEvalsError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FILES_HELP = "OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin."
+
+
+def _scorer_names(incomplete: str) -> list[str]:
+    from otel_evals._internal.config.plugins import scorer_names
+
+    return [name for name in scorer_names() if name.startswith(incomplete)]
+
+
+ScorerName = Annotated[
+    str,
+    typer.Argument(help="A scorer's name, or python:package.module:name.", autocompletion=_scorer_names),
+]
+ScorerNames = Annotated[
+    list[str] | None,
+    typer.Option("--scorer", help="Name of a scorer; repeatable.", autocompletion=_scorer_names),
+]
 Options = Annotated[list[str] | None, typer.Option("--option", help="Scorer option: name=value, in YAML.")]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")
 
@@ -30,14 +47,26 @@ def report_skipped(path: str, line: int) -> None:
 
 
 @contextmanager
-def exit_on(*errors: type[Exception], command: str) -> Iterator[None]:
-    """Print an error of these types, or of ours, on standard error and exit with 2."""
+def exit_on(*errors: type[Exception], command: str, extra: str = "") -> Iterator[None]:
+    """Print our errors, errors of these types and missing packages of an extra; exit with 2."""
     kinds: tuple[type[Exception], ...] = (OtelEvalsError, *errors)
     try:
         yield
+        return
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if not extra or not package or package.startswith("otel_evals"):
+            raise
+        problem = f"needs {package}: {install_hint(extra)}"
     except kinds as error:
-        echo(f"otel-evals {command}: {error}", err=True)
-        raise typer.Exit(2) from None
+        problem = str(error)
+    echo(f"otel-evals {command}: {problem}", err=True)
+    raise typer.Exit(2)
+
+
+def done(text: str, as_json: bool, **values: Any) -> None:
+    """Report a finished change: as text, or its values as JSON."""
+    echo(json_text(values) if as_json else text)
 
 
 def json_text(value: Any, **options: Any) -> str:

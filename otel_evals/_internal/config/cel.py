@@ -15,6 +15,7 @@ from typing import Any
 from otel_evals._internal.config.validation import suggestion
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _FIELD = "when.cel"
@@ -70,20 +71,23 @@ class CelCondition:
         try:
             import cel
         except ModuleNotFoundError as error:
-            raise ConfigError(_FIELD, f"needs {error.name}: pip install 'otel-evals[cel]'") from error
+            raise ConfigError(_FIELD, f"needs {error.name}: {install_hint('cel')}") from error
         self._program = _compiled(cel, expression)
         self._fields = _named(expression)
         self._context = cel.Context()
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> bool:
-        values = {name: _FIELDS[name](run) for name in self._fields}
         with self._lock:
-            self._context.add_variable("run", values)
+            self._context.add_variable("run", self.values_of(run))
             found = self._program.execute(self._context)
         if not isinstance(found, bool):
             raise TypeError(f"{self._expression!r:.200} gives {type(found).__name__}, not true or false")
         return found
+
+    def values_of(self, run: Run) -> dict[str, Any]:
+        """Return the fields that the expression names."""
+        return {name: _FIELDS[name](run) for name in self._fields}
 
     def __str__(self) -> str:
         return self._expression

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.scoring.steps import StepScorer
@@ -35,6 +36,12 @@ def judges_of(scorer: Any) -> Iterator[Any]:
             judge = (step.judge or scorer.judge) if isinstance(step, PromptStep) else None
             if judge is not None:
                 yield judge
+
+
+def missing_key(judge: Any) -> str | None:
+    """Return the environment variable of a judge's key if it is not set; None if unknown."""
+    judge = getattr(judge, "judge", judge)  # behind a cache
+    return judge.missing_key() if isinstance(judge, ModelJudge) else None
 
 
 def _price(judge: Any, input_tokens: int, output_tokens: int) -> float | None:

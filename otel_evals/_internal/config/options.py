@@ -86,6 +86,9 @@ class Config:
     """Record `evaluate <scorer>` spans. `linked`: for evaluations that call a judge, each in its own trace
     with a link to the judged span. `same_trace`: for every evaluation, below the judged span; the trace then
     includes the duration, tokens and cost of scoring. `off`: none."""
+    semconv: Literal["current", "proposed"] = "current"
+    """`proposed`: on evaluation events and spans, also write attributes that are proposed for OpenTelemetry's
+    GenAI conventions. They follow the proposals and may change in any release."""
     metrics: bool = True
     """Record metrics."""
     metric_attributes: tuple[Literal["version", "tenant"], ...] = ()
@@ -205,6 +208,7 @@ class ConfigOptions(TypedDict, total=False):
     wrap_exporters: bool
     evaluation_events: bool
     evaluation_spans: Literal["linked", "same_trace", "off", True, False]
+    semconv: Literal["current", "proposed"]
     metrics: bool
     metric_attributes: Sequence[Literal["version", "tenant"]]
     hold: float | str

@@ -14,6 +14,9 @@ from otel_evals.errors import ConfigError
 ENTRY_POINT_GROUP = "otel_evals_config_section"
 """Entry-point group of sections: the name of the section, and the model that reads it."""
 
+CHECK_GROUP = "otel_evals_config_check"
+"""Entry-point group of checks: the name of a section, and a function that gets the configuration."""
+
 
 def section_names() -> set[str]:
     return {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
@@ -33,6 +36,17 @@ def build_section(name: str, value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ConfigError(name, f"must be a mapping of options, not {type(value).__name__}")
     return call_with(model, {str(key): each for key, each in value.items()}, name)
+
+
+def check_sections(config: Any) -> None:
+    """Check the sections of a configuration beyond what their models check.
+
+    Raises:
+        ConfigError: a file that a section names cannot be used, or options do not work together.
+    """
+    for name in config.sections:
+        for point in entry_points(group=CHECK_GROUP, name=name):
+            point.load()(config)
 
 
 def start_watches(

@@ -21,6 +21,7 @@ from otel_evals._internal.model import (
     ScoredRun,
     ScorerFailure,
 )
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _Line = list[tuple[str, str]]
@@ -52,7 +53,7 @@ class ConsoleDestination:
         if width < 20:
             raise ConfigError("width", "must be at least 20")
         if color and not _has_rich():
-            raise ConfigError("color", "needs rich: pip install 'otel-evals[cli]'")
+            raise ConfigError("color", f"needs rich: {install_hint('cli')}")
         self._content = content
         self._width = width
         self._file = file

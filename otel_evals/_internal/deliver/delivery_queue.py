@@ -74,6 +74,11 @@ class DeliveryQueue:
         self._closing = self._released = False
         self._scope: anyio.CancelScope | None = None
 
+    @property
+    def room(self) -> int:
+        """Number of further scored runs that are not dropped. May be called from any thread."""
+        return self._pending.room
+
     def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
         """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises."""
         if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -146,6 +147,11 @@ class FanOut:
     def stats(self) -> Mapping[str, DestinationStats]:
         """Return the counts by destination. May be called from any thread."""
         return {queue.name: queue.stats for queue in self._queues}
+
+    @property
+    def room(self) -> float:
+        """Number of further scored runs that no destination drops. May be called from any thread."""
+        return min((queue.room for queue in self._queues), default=math.inf)
 
     def failing(self) -> tuple[str, ...]:
         """Return the destinations whose last attempt failed. May be called from any thread."""

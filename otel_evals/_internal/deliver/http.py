@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from otel_evals._internal.util.addresses import secrets_of_address, without_credentials
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -111,7 +112,7 @@ class HttpClient:
         self, url: str, headers: Mapping[str, str], secrets: tuple[str | None, ...], options: HttpOptions
     ) -> None:
         if importlib.util.find_spec("httpx") is None:
-            raise ConfigError("httpx", "is not installed: pip install 'otel-evals[destinations]'")
+            raise ConfigError("httpx", f"is not installed: {install_hint('destinations')}")
         self.url = url
         self.headers = {**headers, **options.headers}
         given = [*options.headers.values(), *headers.values()]

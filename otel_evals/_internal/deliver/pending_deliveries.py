@@ -64,6 +64,11 @@ class PendingDeliveries:
         return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
 
     @property
+    def room(self) -> int:
+        """Number of further scored runs for which neither the queue nor the parked runs overflow."""
+        return max(0, self._queue_size - len(self._open)) if self._bytes < self._max_bytes else 0
+
+    @property
     def oldest(self) -> int | None:
         return next(iter(self._open), None)
 

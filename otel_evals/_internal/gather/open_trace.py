@@ -31,6 +31,8 @@ class OpenTrace:
     """The newest spans dropped at a limit; spans below them are late and start no run."""
     rooted: bool = False
     """True once a span without a parent has arrived."""
+    timed: bool = False
+    """True if `last_seen` is a time of the source that its items came from."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
         """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""

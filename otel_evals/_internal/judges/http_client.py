@@ -10,7 +10,7 @@ import httpx
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.answer_bodies import bounded_body, bounded_headers
-from otel_evals._internal.judges.litellm_calls import AnswerTooLongError
+from otel_evals._internal.judges.completions import AnswerTooLongError
 
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[tuple[str, ...], Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
@@ -59,6 +59,13 @@ async def _read(response: httpx.Response) -> bytes:
         if len(received) > _MAX_BYTES:
             raise AnswerTooLongError(f"the answer is longer than {_MAX_BYTES} bytes")
     return bytes(received)
+
+
+def server_client(api_base: str) -> httpx.AsyncClient:
+    """Return a client for an OpenAI-compatible server, one per event loop, without redirects."""
+    make = lambda: _bounded(httpx.AsyncClient(base_url=f"{api_base.rstrip('/')}/", follow_redirects=False))  # noqa: E731
+    client: httpx.AsyncClient = _of_this_loop(("http", api_base), make)
+    return client
 
 
 def openai_client(api_base: str, api_key: str) -> Any:

@@ -6,35 +6,21 @@ disabled: this package has its own, and LiteLLM's multiply calls, reject instead
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import KW_ONLY, dataclass, field, replace
+import os
+import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
 from anyio import to_thread
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from otel_evals import semconv
-from otel_evals._internal.judges.budget import Budget
-from otel_evals._internal.judges.fence import retry_request
-from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
-from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
-from otel_evals._internal.recursion import need_span, signature
-from otel_evals._internal.redaction.credentials import credentials
-from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
-from otel_evals._internal.util.addresses import without_credentials
-from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
+from otel_evals._internal.judges.completions import Completion
+from otel_evals._internal.judges.litellm_calls import completion_of, key_of, load, price_of
+from otel_evals._internal.judges.model_judge import ModelJudge, Prices
+from otel_evals._internal.util.install_hint import install_hint
+from otel_evals.errors import ConfigError
 
-_Model = TypeVar("_Model", bound=BaseModel)
-
-_LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")
-_MOST = 400_000
-_MOST_BLOCKS = 4
 _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
@@ -42,183 +28,63 @@ _OWN_CLIENT = {
 """Options of LiteLLM that a client created here would ignore."""
 
 
+_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "xai": ("XAI_API_KEY",),
+}
+"""Variables of common providers' keys, known before LiteLLM is imported, which takes seconds."""
+
+
 @dataclass(frozen=True, repr=False)
-class LiteLLMJudge:
+class LiteLLMJudge(ModelJudge):
     """A model asked through LiteLLM.
 
-    A typed answer is requested by the provider's structured output first, then by showing the schema in the
-    prompt, then once more with the problem.
+    `model` is LiteLLM's name, such as `openai/gpt-5-mini`. With `api_base`, it is `openai/` and the server's
+    name of a model; `options` are further arguments of `litellm.acompletion`, such as `reasoning_effort`.
 
     Raises:
         ConfigError: LiteLLM is not installed, or an option is out of range.
     """
 
-    model: str
-    """LiteLLM's name: `openai/gpt-5-mini`; with `api_base`, `openai/` and the server's name of a model."""
-    _: KW_ONLY
-    api_base: str | None = None
-    """Address of an OpenAI-compatible server, such as `http://localhost:8000/v1`."""
-    api_key: str | None = field(default=None, repr=False)
-    """By default read from the provider's usual environment variable."""
-    temperature: float | None = 0.0
-    """Left out for models that refuse it; None for the provider's default."""
-    timeout: float = 60.0
-    """Seconds for one call with its whole answer."""
-    max_tokens: int | None = None
-    """Limit of one answer."""
-    input_price: float | None = None
-    """US dollars per million input tokens, for models without a price in LiteLLM."""
-    output_price: float | None = None
-    """US dollars per million output tokens."""
-    limiters: tuple[Limiter, ...] = ()
-    """JudgeLimits and Budgets of each call. Share them among judges of the same provider."""
-    redact: Callable[[str], str] = redact
-    """Applied to all judged text before it leaves the process; by default the configured redaction."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
-    _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
-
     def __post_init__(self) -> None:
         if find_spec("litellm") is None:
-            raise ConfigError("judge", "needs LiteLLM: pip install 'otel-evals[litellm]'")
-        if not self.model:
-            raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
-        if self.timeout <= 0:
-            raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
-        if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
-            raise ConfigError(
-                "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
-            )
-        if (self.input_price is None) != (self.output_price is None):
-            raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
-
-    def __repr__(self) -> str:
-        """Show model and server; no value of an option, since any may be a secret."""
-        server = f", api_base={without_credentials(self.api_base)!r}" if self.api_base else ""
-        options = f", options={sorted(self.options)}" if self.options else ""
-        return f"LiteLLMJudge({self.model!r}{server}{options})"
+            raise ConfigError("judge", f"needs LiteLLM: {install_hint('litellm')}")
+        super().__post_init__()
 
     @property
-    def identity(self) -> str:
-        """Everything but the question that answers depend on; a part of a cache's key."""
-        options = json.dumps(dict(self.options), sort_keys=True, default=str)
-        return f"litellm {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
+    def _kind(self) -> str:
+        return "litellm"
 
     def prepare(self) -> None:
         """Import LiteLLM before the first run."""
         load()
 
-    async def ask(self, request: JudgeRequest) -> JudgeReply:
-        """Ask, at most three times for a typed answer.
-
-        Raises:
-            JudgeUnavailableError: 429, 5xx, connection lost or timed out.
-            JudgeReplyError: the answer does not fit the schema.
-            JudgeError: the provider refused the request permanently.
-        """
-        spent = CallTotals()
-        need_span()
-        try:
-            return await self._ask(request, spent)
-        except JudgeError as error:
-            error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
-            raise
-
-    async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
-        if request.schema is None:
-            answer = await self._complete(request, spent, native=False)
-            if not answer.text.strip():
-                raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
-            return spent.reply(answer.text.strip(), answer.model)
-        if not self._plain_text_only:
-            reply = await self._natively(request, request.schema, spent)
-            if reply is not None:
-                return reply
-        return await self._by_prompt(request, request.schema, spent)
-
-    async def _natively(
-        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
-    ) -> JudgeReply | None:
-        """Return the answer by the provider's own structured output, None if that fails."""
-        try:
-            answer = await self._complete(request, spent, native=True)
-        except JudgeError as error:
-            if error.status not in (400, 422) or _hopeless(error):
-                raise
-            self._plain_text_only.append(True)  # unsupported by this provider: spare the next calls
-            return None
-        value, _ = parse_reply(answer.text, schema)
-        return None if value is None else spent.reply(value, answer.model)
-
-    async def _by_prompt(
-        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
-    ) -> JudgeReply:
-        asked = replace(request, prompt=f"{request.prompt}\n\n{describe_schema(schema)}")
-        for again in (True, False):
-            answer = await self._complete(asked, spent, native=False)
-            value, complaint = parse_reply(answer.text, schema)
-            if value is not None:
-                return spent.reply(value, answer.model)
-            if again:
-                asked = retry_request(asked, answer.text, complaint)
-        said = redact_secrets(answer.text)[:300]
-        raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
-
-    async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
-        """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
+    async def _prices(self) -> Prices:
         litellm = await to_thread.run_sync(load)
-        call = self._call(litellm, request)
-        async with AsyncExitStack() as stack:
-            settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]
-            answer = await self._answer(litellm, request, spent, native=native)
-            cost = self._cost(answer)
-            for settle in settles:
-                settle(answer.usage, cost)
-        spent.add(answer.usage, cost)
-        return answer
+        if None in (self.input_price, self.output_price) and self.max_tokens is not None:
+            return price_of(litellm, self.model)
+        return self.input_price, self.output_price
 
-    async def _answer(
-        self, litellm: Any, request: JudgeRequest, spent: CallTotals, *, native: bool
-    ) -> Completion:
-        messages = [
-            {"role": "system", "content": request.instructions},
-            {"role": "user", "content": request.prompt},
-        ]
-        spent.calls += 1
-        try:
-            with anyio.fail_after(self.timeout):  # LiteLLM's own timeout is for one read, not for the answer
-                response = await litellm.acompletion(
-                    model=self.model,
-                    messages=messages[0 if request.instructions else 1 :],
-                    response_format=request.schema if native else None,
-                    **self._options(litellm),
-                )
-        except Exception as error:  # not kept as the cause: its text may contain the judge's key
-            raise judge_error(error, self.model, self._credentials()) from None
-        answer = Completion.of(response)
-        return replace(answer, text=redact_values(answer.text, self._credentials()))
-
-    def _credentials(self) -> frozenset[str]:
-        return credentials(self.api_key, self.api_base, self.options)
-
-    def _call(self, litellm: Any, request: JudgeRequest) -> Call:
-        schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
-        tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
-        return Call(
-            model=self.model,
-            scorer_id=request.scorer_id,
-            max_input_tokens=tokens,
-            max_output_tokens=self.max_tokens,
-            max_cost=self._max_cost(litellm, tokens),
+    async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:
+        litellm = load()
+        response = await litellm.acompletion(
+            model=self.model, messages=messages, response_format=schema, **self._options(litellm)
         )
+        return completion_of(response)
 
-    def _max_cost(self, litellm: Any, input_tokens: int) -> float | None:
-        prices = (self.input_price, self.output_price)
-        if None in prices and self.max_tokens is not None:
-            prices = price_of(litellm, self.model)
-        if self.max_tokens is None or prices[0] is None or prices[1] is None:
-            return None
-        return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
+    def _key_of(self, model: str) -> str:
+        return key_of(model)
+
+    def missing_key(self) -> str | None:
+        names = _KEYS.get(self.model.partition("/")[0], ())
+        given = self.api_key or self.api_base or getattr(sys.modules.get("litellm"), "api_key", None)
+        return names[0] if names and not given and not any(map(os.environ.get, names)) else None
 
     def _options(self, litellm: Any) -> dict[str, Any]:
         return {
@@ -249,63 +115,5 @@ class LiteLLMJudge:
         return {} if client is None else {"client": client}
 
     def _headers(self) -> dict[str, Any]:
-        """Mark the call: a server of your own that runs otel-evals must not score it."""
-        if self.api_base is None:
-            return {}
-        return {
-            "extra_headers": {
-                "baggage": f"{semconv.MARK}={signature()}",
-                **self.options.get("extra_headers", {}),
-            }
-        }
-
-    def _cost(self, answer: Completion) -> float | None:
-        if self.input_price is None or self.output_price is None:
-            return answer.cost
-        usage = answer.usage
-        return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
-
-
-def _hopeless(error: JudgeError) -> bool:
-    """Return True if the request itself was refused, in any form."""
-    if isinstance(error, JudgeKeyError | JudgeModelError):
-        return True
-    return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")
-
-
-# --- answers as text ---
-
-
-def describe_schema(schema: type[BaseModel]) -> str:
-    form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
-    return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
-
-
-def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
-    """Return the parsed answer, or None and its problem without quoting it."""
-    if len(text) > _MOST:
-        return None, f"the answer is longer than {_MOST} characters"
-    if not text.strip():
-        return None, "the answer is empty"
-    complaint = "it holds no JSON object"
-    for candidate in _candidates(text):
-        try:
-            return schema.model_validate_json(candidate), ""
-        except ValidationError as error:
-            complaint = "; ".join(_problem(dict(item)) for item in error.errors(include_url=False)[:5])
-    return None, complaint
-
-
-def _candidates(text: str) -> list[str]:
-    """Return the texts that may be the object: all of it, a fenced block, or between the outermost braces."""
-    blocks = text.split("```", 2 * _MOST_BLOCKS)[1::2]
-    found = [text, *(block[m.end() :] for block in blocks if (m := _LANGUAGE.match(block)))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        found.append(text[start : end + 1])
-    return found
-
-
-def _problem(error: dict[str, object]) -> str:
-    path = ".".join(str(part) for part in error["loc"])  # type: ignore[attr-defined]  # a tuple by contract
-    return f"{path}: {error['msg']}" if path else str(error["msg"])
+        mark = self._mark(self.api_base is not None)
+        return {"extra_headers": {**mark, **self.options.get("extra_headers", {})}} if mark else {}

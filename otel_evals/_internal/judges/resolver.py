@@ -14,20 +14,23 @@ from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
 from otel_evals._internal.judges.judge import Judge, Limiter
 from otel_evals._internal.judges.litellm import LiteLLMJudge
+from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
 from otel_evals.errors import ConfigError
 
+_COMPATIBLE = "openai-compatible/"
 _NOT_IN_TEXT = ("limiters", "judge", "clock")
 
 
 def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
-    """Return a judge as it is, or a LiteLLMJudge from a model's name or a mapping of options.
+    """Return a judge as it is, or build one from a model's name or a mapping of options.
 
-    A mapping has `model`, the other options of LiteLLMJudge, and `limits`, `budget` (one or a list) and
-    `cache` with the options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so
-    scorers with equal settings share its limits. Raises ConfigError for anything else.
+    The prefix `openai-compatible/` selects OpenAICompatibleJudge; other names are LiteLLMJudge's. A mapping
+    has `model`, the judge's other options, and `limits`, `budget` (one or a list) and `cache` with the
+    options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so scorers with equal
+    settings share its limits. Raises ConfigError for anything else.
     """
     if isinstance(judge, str):
-        return LiteLLMJudge(judge)
+        return _built.__wrapped__(json.dumps({"model": judge}))
     if isinstance(judge, Mapping):
         return _built(json.dumps(dict(judge), sort_keys=True))
     if not callable(getattr(judge, "ask", None)):
@@ -42,7 +45,10 @@ def _built(text: str) -> Judge:
     budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
     limiters: list[Limiter] = [_make(JudgeLimits, limits, "judge.limits")] if limits else []
     limiters.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
-    judge: Judge = _make(LiteLLMJudge, {**options, "limiters": tuple(limiters)}, "judge")
+    kind: type[LiteLLMJudge | OpenAICompatibleJudge] = LiteLLMJudge
+    if str(options.get("model")).startswith(_COMPATIBLE):
+        kind, options["model"] = OpenAICompatibleJudge, options["model"].removeprefix(_COMPATIBLE)
+    judge: Judge = _make(kind, {**options, "limiters": tuple(limiters)}, "judge")
     if not cache:
         return judge
     cached: Judge = _make(CachedJudge, {"judge": judge, **({} if cache is True else cache)}, "judge.cache")

@@ -236,6 +236,17 @@ def describe(provider: Any) -> list[Described]:
     return found
 
 
+def is_adopted(provider: Any) -> bool:
+    """Return True if the provider's spans are captured, or were in an earlier configuration."""
+    return hasattr(unwrapped(provider), _MARK)
+
+
+def exporters_of(provider: Any) -> list[str]:
+    """Return the names of a provider's exporters."""
+    processor: Any = getattr(provider, "_active_span_processor", None)
+    return [type(exporter).__name__ for exporter in _exporters_in(processor)]
+
+
 def same_provider(one: Any, other: Any) -> bool:
     return unwrapped(one) is unwrapped(other)
 

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_evals._internal.live.adoption import AdoptedExporter
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -45,9 +46,6 @@ def start() -> None:
         install(path)
     except ConfigError as error:
         _logger.error("nothing will be scored: %s", error)
-        from otel_evals._internal.live.doctor.examine import diagnosis_of, write_report
-
-        write_report(diagnosis_of(error))
     except Exception:
         _logger.exception("nothing will be scored")
 
@@ -61,7 +59,7 @@ def _exporter(name: str) -> SpanExporter:
     }
     point = points.get(otlp if name == "otlp" else name)
     if point is None:
-        known = ", ".join(sorted(points)) or "none; pip install 'otel-evals[otlp]'"
+        known = ", ".join(sorted(points)) or f"none; {install_hint('otlp')}"
         raise ConfigError(TRACES_EXPORTER, f"there is no traces exporter {name!r}; installed: {known}")
     exporter: SpanExporter = point.load()()
     return exporter

@@ -19,12 +19,19 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
 from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
-from otel_evals._internal.live.doctor.examine import REPORTS, check_outside, write_report
-from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.doctor.process import check_process, start_timer
+from otel_evals._internal.live.doctor.examine import (
+    REPORTS,
+    check_outside,
+    mistakes_reported,
+    report_before_os_exit,
+    write_report,
+)
+from otel_evals._internal.live.doctor.findings import Diagnosis, problem
+from otel_evals._internal.live.doctor.process import check_process, start_timer, warn_if_silent
 from otel_evals._internal.live.providers import (
     Providers,
     flush,
@@ -49,6 +56,8 @@ _FLUSH_MILLIS = 3_000
 _REPORT_MILLIS = 60_000
 _stopping = OneAtATime()
 _traffic_timer: threading.Timer | None = None
+_unchecked: Pipeline | None = None
+"""Pipeline that was shut down before `no_traffic_after`."""
 _used = Providers()
 _attached: list[Any] = []
 """Tracer providers whose spans are captured."""
@@ -83,7 +92,8 @@ def configure(
     Raises:
         ConfigError: a value is wrong; the message names the field and the fix.
     """
-    config = build_config(rules, destinations, **options)
+    with mistakes_reported():
+        config = build_config(rules, destinations, **options)
     if not config.rules and not is_child():
         _logger.warning("nothing will be scored: `rules` is empty; fix: rules=[answered()]")
     return install(config, tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
@@ -101,15 +111,17 @@ def install(
     Raises:
         ConfigError: the file has mistakes, or the tracer provider is not the SDK's.
     """
-    global _pipeline, _chained, _used, _traffic_timer
+    global _pipeline, _chained, _used, _traffic_timer, _unchecked
     if not isinstance(config, Config):
-        config = load_config(config)
+        with mistakes_reported():
+            config = load_config(config)
     given = Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
     if is_child():  # a scorer's process imports the module that configures, if scorers are defined there
         config = Config()
-    with _lock:
+    with _lock, mistakes_reported():
         used = _providers(given)  # first: if one is wrong, the current pipeline continues
         shutdown()
+        _unchecked = None
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         built = Pipeline(
@@ -123,14 +135,24 @@ def install(
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
         adopt_logs(used.loggers, built)
+        _warn_of_missing_keys(config)
         _used = used
         _pipeline = built
         if config.no_traffic_after and config.rules:
             _traffic_timer = start_timer(built, used)
         register_exit_hook(shutdown)
+        report_before_os_exit(_report_losses)
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
         return built
+
+
+def _warn_of_missing_keys(config: Config) -> None:
+    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
+    for model, judge in judges.items():
+        if (missing := missing_key(judge)) is not None:
+            message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
+            _logger.warning(message, model, missing)
 
 
 def _providers(given: Providers) -> Providers:
@@ -277,14 +299,17 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
-    global _pipeline, _ended
-    if _traffic_timer is not None:
-        _traffic_timer.cancel()
+    global _pipeline, _ended, _unchecked
     with _stopping:
-        pipeline, _pipeline = _pipeline, None
-        if pipeline is None:
+        if _pipeline is None:
             return
+        write_report(doctor)
+        pipeline, _pipeline = _pipeline, None
         _ended = pipeline
+        # In a forked child the timer's thread does not exist: the parent checks.
+        _unchecked = pipeline if _traffic_timer is not None and _traffic_timer.is_alive() else None
+        if _traffic_timer is not None:
+            _traffic_timer.cancel()
         pipeline.shutdown(timeout_millis)
         # Before exporters are unwrapped: spans in queues of batch processors still receive their scores.
         late = [each for each in _attached if each is not _used.tracers]
@@ -296,10 +321,33 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
 def _exit() -> None:
     """Stop scoring at interpreter exit, and shut down the providers that were created here."""
-    if REPORTS in os.environ:
-        write_report(doctor())
     shutdown(_millis_left())
+    if _unchecked is not None:
+        warn_if_silent(_unchecked, _used, "before the process ended")
     _made.shutdown()
+
+
+def _report_losses() -> None:
+    """Write the doctor's report of a process that ends without its exit handlers."""
+    if _pipeline is not None:
+        write_report(_examined_at_os_exit)
+
+
+def _examined_at_os_exit() -> Diagnosis:
+    assert _pipeline is not None
+    ended = _count_ended(_pipeline)
+    found = doctor()
+    lost = _count_ended(_pipeline) - ended
+    if not lost:
+        return found
+    text = f"os._exit ended process {os.getpid()} before {lost} evaluations, which are lost"
+    loss = problem("exit", text, "call otel_evals.shutdown() before os._exit")
+    return Diagnosis(findings=(*found.findings, loss))
+
+
+def _count_ended(pipeline: Pipeline) -> int:
+    rules = pipeline.stats().rules.values()
+    return sum(each.scored + sum(each.not_scored.values()) + sum(each.failed.values()) for each in rules)
 
 
 _gave_up_at: float | None = None

@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_evals._internal.live.adoption import MADE
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ def _exporter(signal: str, module: str, name: str) -> Any:
     try:
         return getattr(import_module(path), name)()
     except ImportError as error:
-        problem = f"is set, but the exporter is missing: pip install 'otel-evals[otlp]' ({error})"
+        problem = f"is set, but the exporter is missing: {install_hint('otlp')} ({error})"
         raise ConfigError(_ENDPOINT, problem) from error
 
 

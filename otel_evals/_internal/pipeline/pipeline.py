@@ -85,9 +85,10 @@ class Pipeline:
         self._attacher = attacher = Attacher(
             self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
             logger if config.evaluation_events else None,
-            self._metrics(meter) if config.metrics else None,
+            None,
             self._scores if config.span_attributes else None,
             [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
         )
         open_spans = OpenSpans()
         self._engine = Engine(config, dialects, attacher, open_spans)
@@ -103,6 +104,8 @@ class Pipeline:
             close=self.shutdown,
         )
         self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        if config.metrics:
+            attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         _all.add(self)
 
@@ -114,7 +117,8 @@ class Pipeline:
         same_trace = self.config.evaluation_spans == "same_trace"
         provider = application if same_trace else own or unwrapped(application)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
-        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
+        proposed = self.config.semconv == "proposed"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
 
     @property
     def engine(self) -> Engine:

@@ -140,12 +140,14 @@ class Steps:
 
     # --- from spans to scores ---
 
-    def _close_due(self, now: float) -> None:
-        if self.gatherer.next_close <= now:
-            self._score_groups(self.gatherer.close_due(now))
+    def _close_due(self, now: float) -> bool:
+        """Score the runs that are complete; returns False if none was."""
+        groups = self.gatherer.close_due(now) if self.gatherer.next_close <= now else []
+        self._score_groups(groups)
         if self._split_runs.next_due <= now:
             for run in self._split_runs.due(now):
                 self._score([run], group_of([run]))
+        return bool(groups)
 
     def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
         """Read all groups, then judge all: the processor's caches favour one kind of work at a time."""
@@ -264,12 +266,15 @@ class Steps:
 
         With `ending`, conversations that are not idle yet are scored too.
         """
-        self._close_due(inf)
-        await self._settle(deadline, ending=ending)
-        await self.report_picks()
-        await self._store.all_sent(deadline - time.monotonic())
-        delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
-        self._note()
+        delivered = more = True
+        while more and delivered:  # a gatherer may close only as many runs as the destinations have room for
+            more = self._close_due(inf)
+            await self._settle(deadline, ending=ending)
+            self._attacher.release_metrics()
+            await self.report_picks()
+            await self._store.all_sent(deadline - time.monotonic())
+            delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+            self._note()
         written = await self._store.flush(deadline - time.monotonic())
         return delivered and written and not self._ledger.pending
 
@@ -295,6 +300,7 @@ class Steps:
     def end(self, items: Sequence[IntakeItem]) -> None:
         """Drop and count all unfinished work, with or without an earlier `finish_all`."""
         self._drop_all()
+        self._attacher.release_metrics()
         self._lose(self.gatherer.end(items))
         held = self._split_runs.flush()
         self._lose([] if self._store.keeps else [undecided(run.trace_id) for run in held])
@@ -311,6 +317,7 @@ class Steps:
         with suppress(BaseException):  # a log handler of the application
             self._loss_log.close(self.losses())
             self._ledger.failures.close()
+            self._ledger.exclusions.close()
 
 
 def assembly_limits(config: Config) -> AssemblyLimits:

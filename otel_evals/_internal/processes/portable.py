@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from otel_evals._internal.processes.importable import by_name, importable
+from otel_evals._internal.util.install_hint import install_hint
 
 
 class NotPortableError(Exception):
@@ -25,7 +26,7 @@ def pack(thing: Any) -> bytes:
         from otel_evals._internal.processes.by_value import Pickler as ByValue
     except ImportError:
         pickler: pickle.Pickler = _ByName(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = "move it to the top level of an importable module, or pip install 'otel-evals[process]'"
+        fix = f"move it to the top level of an importable module, or {install_hint('process')}"
     else:
         pickler = ByValue(buffer, pickle.HIGHEST_PROTOCOL)
         fix = "build it from plain values, and open files, locks and connections on first use"

@@ -29,7 +29,7 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
-    turns = _turns(calls)
+    turns = _turns(calls) if len(calls) > 1 else [calls] if calls else []  # one needs no content
     if not turns:
         others = others or [o for o in loose if o.kind is OperationKind.EMBEDDING]
         return [others] if others and alone else []

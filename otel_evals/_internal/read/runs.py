@@ -60,8 +60,9 @@ def find_runs(
     if loose:
         loose = [operation for operation in loose if not _serves_another_trace(operation)]
     if loose and not roots and all(o.kind is OperationKind.TOOL for o in loose):
-        # The server's end of a tool call, with nothing inside, is no run.
-        loose = [o for o in loose if o.span.kind != "SERVER" or o.span_id in tree.below]
+        # A tool without a model inside is no run if the run that asked for it is elsewhere.
+        models = (OperationKind.INFERENCE,)
+        loose = [o for o in loose if _contains(o, models, tree) or not _is_asked_elsewhere(o)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(tree, (*INVOCATIONS, OperationKind.INFERENCE))
@@ -197,6 +198,14 @@ def _serves_another_trace(operation: Operation) -> bool:
     if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
         return False
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
+
+
+def _is_asked_elsewhere(operation: Operation) -> bool:
+    """Return True for a tool's server, or for a call with an id that has lost its parent, as in streams."""
+    if operation.span.kind in ("SERVER", "CONSUMER"):
+        return True
+    call = operation.tool_call
+    return operation.span.parent_span_id is None and call is not None and call.id is not None
 
 
 def _does_something(root: Operation, tree: Tree) -> bool:

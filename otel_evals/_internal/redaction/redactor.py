@@ -26,6 +26,7 @@ from otel_evals._internal.model import Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import derives, recovered
 from otel_evals._internal.redaction.secrets import redact_secrets, replaced, search
 from otel_evals._internal.util.error_log import show_content
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
 
@@ -156,7 +157,7 @@ def _stdnum(name: str) -> Any:
     try:
         return import_module(f"stdnum.{name}")
     except ImportError as error:
-        raise ConfigError("redact", "pii needs python-stdnum: pip install 'otel-evals[text]'") from error
+        raise ConfigError("redact", f"pii needs python-stdnum: {install_hint('text')}") from error
 
 
 def _walk(value: Any, known: _Texts, depth: int) -> Any:

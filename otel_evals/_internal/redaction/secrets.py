@@ -46,9 +46,55 @@ _KEYS = re.compile(f"(?<![A-Za-z0-9])(?:({')|('.join(_KEY_FORMS.values())}))", r
 _JSON_WEB_TOKEN = re.compile(
     r"(?<![A-Za-z0-9_=-])eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?"
 )
-_BEARER = re.compile(r"(?i:\b(?:bearer|basic)[ \t]{1,4})([A-Za-z0-9._~+/=-]{16,})")
+_BEARER = re.compile(r"(?i:\b(?:bearer|basic):?[ \t]{1,4})([A-Za-z0-9._~+/=-]{16,})")
+_IS = r"[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}"
+"""Between a header's name and its value, in HTTP, JSON and code."""
+_MIXED = r"(?=[^\s\"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))"
+"""Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need."""
 _AUTHORIZATION = re.compile(
-    r"(?i:\bauthorization[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}[a-z]{1,12}[ \t]{1,4})([^\s\"'\\,;]{4,})"
+    rf"""(?i:\bauthorization{_IS})(?:
+        (?i:digest|oauth|hawk|signature|aws4-[a-z0-9-]{{1,20}})[ \t]{{1,4}}([^\r\n]{{4,4096}})
+        | [A-Za-z-]{{1,12}}[ \t]{{1,4}}([^\s"'\\,;]{{4,}})
+        | (?=[^\s"'\\,;]{{0,80}}[0-9])([^\s"'\\,;]{{8,}}))""",
+    re.VERBOSE,
+)
+_COOKIE = re.compile(
+    rf"(?i:\bcookies?{_IS}|[ ](?:--cookie|-b)[ =][\"']?)([\w!#$%&*+.^`|~-]{{1,80}}=[^\"'\\\r\n]{{4,4096}})"
+)
+_OPTION = re.compile(
+    rf"""(?<![\w-])(?i:--?(?:[a-z0-9]{{1,20}}-){{0,4}}
+        (?:passwd|password|pass|passphrase|passin|passout|secret|token|(?:(?:api|access|private|auth)-?)?key
+        |credentials?))(?:[ \t]{{1,4}}|=)["']?{_MIXED}([^\s"'\\;|<>-][^\s"'\\;|<>]{{3,256}})""",
+    re.VERBOSE,
+)
+_SHELL = re.compile(
+    rf"""\b(?:mysql|mysqldump|sshpass|redis-cli|docker[ ]login|podman[ ]login|az[ ]login)\b
+        [^\n;|]{{0,200}}?[ ]-[pa][ ]?["']?{_MIXED}([^\s"'\\;|]{{4,256}})
+        | \b(?:curl|wget)\b[^\n;|]{{0,200}}?[ ](?:-u|--user|--proxy-user)[ =]["']?[^\s:"']{{1,64}}:
+        ([^\s"'\\;|]{{3,256}})""",
+    re.VERBOSE,
+)
+_SAID = re.compile(
+    rf"""(?i:\b(?:password|passwort|passcode|passphrase|pwd)[ ]{{1,4}}(?:is|was)\b:?[ ]{{0,4}}["']?){_MIXED}
+          ([^\s"']{{4,256}})
+        | (?i:\b(?:otp|one-time[ ](?:code|password)|cv[vc]2?)(?:[ ]{{0,4}}[:=]|[ ]is)[ ]{{0,4}})([0-9]{{3,8}})
+        | (?i:\b(?:identified[ ]by|with[ ]password)[ ]{{1,4}}["'])([^"'\r\n]{{3,256}})
+        | (?i:\b(?:password|requirepass|passwd)[ ]{{1,4}})(?=[^\s]{{0,80}}[0-9])(?=[^\s]{{0,80}}[a-z])
+          (?=[^\s]{{0,80}}[A-Z!@#$%^&*])([^\s"',;()]{{8,256}})
+        | (?i:\b(?:seed|recovery|mnemonic)(?:[ ]phrase|[ ]words)?[ ]{{0,4}}[:=][ ]{{0,4}})
+          ((?:[a-z]{{3,8}}[ ]){{11,23}}[a-z]{{3,8}})""",
+    re.VERBOSE,
+)
+_MARKUP = re.compile(
+    r"""(?i:<[\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)>)([^<>\r\n]{4,256})</
+        | (?i:\b(?:key|name)=["'][\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)["'][ ]value=["'])
+          ([^"'\r\n]{4,256})""",
+    re.VERBOSE,
+)
+_URL_SECRET = re.compile(
+    r"""(?i:[?&][\w.%-]{0,60}(?:sig|signature|code|auth|jwt)=)([^\s&"'<>\\]{20,})
+        | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@""",
+    re.VERBOSE,
 )
 _URL_PASSWORD = re.compile(r"://[^\s:/@]{0,256}:([^\s/@]{1,256})@")
 _SECRET_URL = re.compile(
@@ -61,7 +107,8 @@ _AWS_SECRET = re.compile(
 # An assignment: a name, an operator, and perhaps the quote that opens the value.
 _NAME = re.compile(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
-        ["'\]\\]{0,4}[ \t]{0,40}(=>|:=|::|[:=]|(?<=[ \t])(?=["'A-Za-z0-9]))\s{0,40}\\{0,3}(["']?)""",
+        ["'\]\\]{0,4}[ \t]{0,40}
+        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]))\s{0,40}\\{0,3}(["']?)""",
     re.VERBOSE,
 )
 _VALUE = {
@@ -70,13 +117,17 @@ _VALUE = {
     "": re.compile(r"[^\s\"'\\,;&<>]{4,256}"),
 }
 _REST = re.compile(r"[^\s\"'\\,;&<>]*")
+_LINE = re.compile(r"[^\"'\\\r\n]*")
 _STRONG = re.compile(
     r"(?:passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key|api[_.-]?key"
     r"|access[_.-]?key|private[_.-]?key|account[_.-]?key|signing[_.-]?key|encryption[_.-]?key|auth[_.-]?key"
-    r"|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac)\Z",
+    r"|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac|subscription[_.-]?key|passcode"
+    r"|passwort|kennwort|contraseña|wachtwoord|senha|JSESSIONID|PHPSESSID|connect\.sid|(?:csrf|xsrf)-?token"
+    r"|laravel_session|PLAY_SESSION|ASP\.NET_SessionId)\Z",
     re.IGNORECASE,
 )
-_WEAK = re.compile(r"(?:key|pass|pw)\Z", re.IGNORECASE)
+_WEAK = re.compile(r"(?:key|pass|pw|auth|jwt|signature)\Z", re.IGNORECASE)
+_PASS = re.compile(r"(?=[^\s\"']{0,80}[0-9])(?=[^\s\"']{0,80}[A-Za-z])[^\s\"'\\,;&<>()]{8,256}")
 _LONG_KEY = re.compile(r"[A-Za-z0-9_/+=.-]{20,}")
 _END_LINE = re.compile(r"-----END[A-Z0-9 ]{0,60}-{0,5}")
 _DIGIT = re.compile("[0-9]")
@@ -92,9 +143,30 @@ _KNOWN: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
 _HEADERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (("bearer", "basic"), "bearer token", _BEARER),
     (("authorization",), "authorization header", _AUTHORIZATION),
+    (("cookie", " -b"), "cookie", _COOKIE),
+    (("pass", "secret", "token", "key", "credential"), "option of a command", _OPTION),
+    (("mysql", "sshpass", "redis-cli", " login", "curl", "wget"), "option of a command", _SHELL),
+    (("pass", "pwd", "otp", "one-time", "cv", "identified", "seed", "recovery", "mnemonic"), "said", _SAID),
+    (("</", "value="), "secret in markup", _MARKUP),
+    (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Lower-case hints, kind, pattern: a text without any of the hints is not searched for the pattern."""
-_NAME_HINTS = ("pass", "pwd", "pw", "secret", "key", "token", "credential", "hmac")
+_NAME_HINTS = (
+    *(
+        "pass",
+        "pwd",
+        "pw",
+        "secret",
+        "key",
+        "token",
+        "credential",
+        "hmac",
+        "kennwort",
+        "contraseña",
+        "wachtwoord",
+    ),
+    *("senha", "sess", "connect.sid", "auth", "jwt", "signature"),
+)
 _KEY_BLOCK_HINTS = ("begin ", "putty")
 _SHORTEST = 6
 _LONG = 36
@@ -116,24 +188,31 @@ def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, i
     """
     if len(text) < _SHORTEST:
         return
-    if _contains(text, _KEY_BLOCK_HINTS):
+    lowered = _lowered(text)
+    if _contains(lowered, _KEY_BLOCK_HINTS):
         yield from (("Private Key", *span) for span in _private_keys(text))
     for match, first, last in _found(_KEYS, text):
         if guess or "***" not in match[0]:
             yield _KINDS[(match.lastindex or 1) - 1], first, last
     for hints, kind, pattern in _KNOWN + _HEADERS if guess else _KNOWN:
-        if _contains(text, hints):
+        if _contains(lowered, hints):
             yield from ((kind, first, last) for _, first, last in _found(pattern, text))
-    if _contains(text, _NAME_HINTS):
+    if _contains(lowered, _NAME_HINTS):
         shortest = 0 if guess else _LONG
         yield from (("named secret", *span) for span in _assigned(text) if span[1] - span[0] >= shortest)
 
 
-def _contains(text: str, hints: tuple[str, ...]) -> bool:
-    for start in range(0, len(text), _LOWERED):
-        part = text[start : start + _LOWERED + _LONGEST_HINT].casefold()
-        if any(hint in part for hint in hints):
-            return True
+def _lowered(text: str) -> list[str]:
+    """Return a text in lower case, in overlapping parts."""
+    starts = range(0, len(text), _LOWERED)
+    return [text[start : start + _LOWERED + _LONGEST_HINT].casefold() for start in starts]
+
+
+def _contains(parts: list[str], hints: tuple[str, ...]) -> bool:
+    for part in parts:
+        for hint in hints:
+            if hint in part:
+                return True
     return False
 
 
@@ -155,7 +234,7 @@ def search(
     done = 0
     for start in range(0, len(text), _WINDOW):
         end, limit = start + _WINDOW, min(start + _WINDOW + _OVERLAP, len(text))
-        if hints and not _contains(text[start:limit], hints):
+        if hints and not _contains([text[start:limit].casefold()], hints):
             continue
         for match in pattern.finditer(text, max(start, done), limit):
             if match.start() >= end or done > end:
@@ -169,15 +248,18 @@ def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
     """Search for secrets: a match, or its group if the pattern has one."""
 
     def span(match: re.Match[str], limit: int) -> tuple[int, int]:
-        first, last = match.span(pattern.groups == 1)
+        # The group that matched is the secret. Keys have groups for their kinds, and are secrets as a whole.
+        first, last = match.span(0 if pattern is _KEYS else match.lastindex or 0)
+        if pattern is _COOKIE:  # several pairs, up to the end of their line
+            return first, _end_of_run(text, last, _LINE)
         return first, _end_of_run(text, last) if last == limit else last
 
     return search(pattern, text, span)
 
 
-def _end_of_run(text: str, end: int) -> int:
+def _end_of_run(text: str, end: int, rest: re.Pattern[str] = _REST) -> int:
     """Return the end of a secret that a window or a bound of its pattern has cut."""
-    while (further := _REST.match(text, end, end + _WINDOW)) and further.end() > end:
+    while (further := rest.match(text, end, end + _WINDOW)) and further.end() > end:
         end = further.end()
     return end
 
@@ -202,7 +284,10 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     if value is None or value[0].startswith(_MARK):
         return None
     if not strong or not name[2]:
-        key = _LONG_KEY.match(text, name.end(), name.end() + 256)
+        last = name.end() + 256
+        key = _LONG_KEY.match(text, name.end(), last)
+        if key is None and not strong and ("=" in name[0] or name[3]) and name[1][-3:].lower() != "key":
+            key = _PASS.match(text, name.end(), last)
         return key if key and (name[2] or name[3] or _DIGIT.search(key[0])) else None
     # "the token: unchanged" is prose; quotes, an equals sign or a composed name are not
     written_as_code = bool(name[3]) or "=" in name[0] or "_" in name[1] or name[1].isupper()

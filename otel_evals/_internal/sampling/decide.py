@@ -35,6 +35,8 @@ class Decision(msgspec.Struct, frozen=True):
     """None if it was not computed."""
     error: BaseException | None = None
     """The exception of the rule's `when` or `sample`."""
+    asked: bool = True
+    """False if the trace id alone decided, before `when`."""
 
 
 class RunDecisions(msgspec.Struct, eq=False):
@@ -85,7 +87,7 @@ class Decider:
     def rule_out(self, asked_with: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
-            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
+            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling), asked=False)
             for rule in self._rules.get(asked_with, ())
         ]
 
@@ -140,20 +142,12 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     if not certain and not is_sampled(chance.probability, *randomness_source(run)):
         reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"
         return Decision(rule, "not_sampled", reason, chance)
-    if not chance.known:
-        chance = _estimable(chance, run)
-    decisions.sampled[rule.scorer_id] = chance
+    if not chance.known and chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
+        # Estimates leave out runs that would not have been sampled without the predicate.
+        chance = Chance(chance.part)
+    on_record = chance if chance.known else Chance(chance.probability, known=False)
+    decisions.sampled[rule.scorer_id] = on_record
     return Decision(rule, "sampled", chance=chance)
-
-
-def _estimable(chance: Chance, run: Run) -> Chance:
-    """Return the chance without predicates if that samples the run, else an unknown one.
-
-    Estimates leave out the latter runs: without the predicate, they would not have been sampled.
-    """
-    if chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
-        return Chance(chance.part)
-    return Chance(chance.probability, known=False)
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

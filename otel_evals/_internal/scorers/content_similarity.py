@@ -15,6 +15,8 @@ def content_similarity(
 ) -> FunctionScorer:
     """Similarity of the answer and a reference by the pairs of neighbouring characters they share.
 
+    Likeness is no measure of quality: in some domains better answers are more alike, in others less.
+
     Range: 0..1, higher is more alike.
     Formula: the Sorensen-Dice coefficient of the two multisets of character pairs, 2 * shared / (pairs +
     pairs); 1 for equal texts, 0 if one has less than two characters.

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 
@@ -14,7 +15,7 @@ def extra_library(module: str, scorer_id: str, extra: str = "text") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        problem = f"needs {error.name or module}: pip install 'otel-evals[{extra}]'"
+        problem = f"needs {error.name or module}: {install_hint(extra)}"
         raise ConfigError(scorer_id, problem) from error
 
 

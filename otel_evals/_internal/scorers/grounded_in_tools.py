@@ -29,10 +29,13 @@ def grounded_in_tools() -> FunctionScorer:
     A number is also supported if it follows from the evidence in a way a reader can check: rounded (22 for
     21.7), 5% off after a word such as about, in another unit (50% for 0.5, 2 hours for 120 minutes, $49.90
     for 4990 cents, °F for °C), in words (two dozen for 24), the length of a list or the number of its
-    entries with an equal value, the total of a field over a list, a product of two fields, a stated
-    percentage of a number or its remainder, a sum, difference or product of found numbers that the answer
-    itself states, a sum or difference of two numbers of a short text, the years between two years. A name
-    is supported in other forms: Turkish for Turkey, Western Australia for WA, UN for United Nations.
+    entries with an equal value, or of all entries that the words around it describe (3 available blue
+    shirts), the total of a field over a list, a product of two fields, a stated percentage of a number or
+    its remainder, a sum, difference or product of found numbers that the answer itself states, a sum or
+    difference of two numbers of a short text, the years between two years. Near a word such as total,
+    difference or refund, so is the sum of an amount over some entries of a short list, and the sum or
+    difference of two amounts if there are few. A name is supported in other forms: Turkish for Turkey,
+    Western Australia for WA, UN for United Nations, Texas for TX.
 
     An unsupported fact is contradicted if the evidence gives another value for it: next to the same words,
     under a field that the answer names, of the same things (5 business days for 10 business days, though 10
@@ -67,7 +70,7 @@ def _judge(run: Run) -> Score | NotScored:
     answer = fold((run.output or "")[:_MAX_ANSWER], _MAX_ANSWER)
     stated = _distinct(claims_in(answer))[:_MAX_CLAIMS]
     evidence = _evidence(run)
-    claims, wrong = check(stated, evidence, _countable(run, answer)) if stated else ([], [])
+    claims, wrong = check(stated, answer, evidence, _countable(run, answer)) if stated else ([], [])
     if not claims:
         return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
     if wrong and (incomplete := _incomplete(run, evidence)):

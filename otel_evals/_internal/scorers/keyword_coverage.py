@@ -24,9 +24,10 @@ def keyword_coverage(
     The reference is the user's words or, in experiments, the expected answer. A keyword is a word between
     blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there
     is no stemming, and scripts without blanks make one keyword of a phrase. By default, stop words are the
-    571 English ones of the SMART system; pass your own for other languages.
+    571 English ones of the SMART system; pass your own for other languages. Covering the user's words is no
+    measure of quality: in some domains better answers repeat more of them, in others fewer.
 
-    Range: 0..1, higher is better. Formula: matched keywords / keywords of the reference, each counted once.
+    Range: 0..1, higher covers more. Formula: matched keywords / keywords of the reference, each counted once.
     Source: the keyword coverage scorer of Mastra's evals, which scores 1 if there is nothing to cover.
     Needs: the input (or the ground truth) and the output. The `text` extra, unless `stop_words` is given.
     Not scored: `no_keywords` if the reference has only stop words and numbers; `input_not_recorded`,

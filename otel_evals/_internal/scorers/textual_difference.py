@@ -14,7 +14,8 @@ _MOST = 20_000
 def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
     """The share of the answer and a reference that is the same, in order, character by character.
 
-    Despite its customary name, more is more alike.
+    Despite its customary name, more is more alike. Likeness is no measure of quality: in some domains better
+    answers are more alike, in others less.
 
     Range: 0..1, higher is more alike.
     Formula: 2 * LCS / (length + length), with LCS the length of the longest common subsequence of

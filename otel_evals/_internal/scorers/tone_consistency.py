@@ -12,6 +12,7 @@ from statistics import fmean, pvariance
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905
@@ -84,6 +85,6 @@ def _afinn() -> Mapping[str, int]:
     try:
         path = distribution("afinn").locate_file("afinn/data/AFINN-en-165.txt")
     except PackageNotFoundError as error:
-        raise ConfigError("tone_consistency", "needs afinn: pip install 'otel-evals[text]'") from error
+        raise ConfigError("tone_consistency", f"needs afinn: {install_hint('text')}") from error
     lines = Path(str(path)).read_text(encoding="utf-8").splitlines()
     return {word: int(valence) for word, valence in (line.split("\t") for line in lines if line)}

@@ -7,7 +7,7 @@ the same group in every process, and the sums of a group add up like all others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -67,13 +67,43 @@ class Clusters:
         """Number of groups with weight."""
         return sum(w > 0.0 for w in self.w)
 
-    def spread(self, centre: float) -> float:
-        """Return the cluster-robust counterpart of `Sums.spread`: G / (G - 1) * sum (A_g - centre * B_g)^2.
+    @property
+    def effective(self) -> float:
+        """Estimated number of clusters of equal weight with the same precision; infinite if they are many.
 
-        A_g and B_g are a group's sums of wx and of w, G counts the groups with weight. Infinite if there are
-        fewer than two.
+        K equal clusters, in groups at random, give a mean sum of squared shares of 1/K + (1 - 1/K) / 32.
         """
-        if self.groups < 2:
-            return math.inf
-        squares = math.fsum((a - centre * b) ** 2 for a, b in zip(self.wx, self.w, strict=True))
-        return squares * self.groups / (self.groups - 1)
+        total = math.fsum(self.w)
+        squares = math.fsum((w / total) ** 2 for w in self.w) if total else 1.0
+        above = squares - 1.0 / CLUSTER_GROUPS
+        return (1.0 - 1.0 / CLUSTER_GROUPS) / above if above > 0.0 else math.inf
+
+    @property
+    def freedom(self) -> float:
+        """Satterthwaite's degrees of freedom of `spread`; few if some groups outweigh the others."""
+        return freedom(self.w)
+
+    def spread(self, centre: float) -> float:
+        """Return the cluster-robust counterpart of `Sums.spread`; see `jackknife`."""
+        return jackknife([a - centre * b for a, b in zip(self.wx, self.w, strict=True)], self.w)
+
+
+def freedom(weights: Sequence[float]) -> float:
+    """Return Satterthwaite's degrees of freedom of `jackknife` over groups of these weights; at least 1."""
+    most = max(weights)
+    squares = [(w / most) ** 2 for w in weights] if most else [1.0]
+    return max(1.0, math.fsum(squares) ** 2 / math.fsum(s * s for s in squares) - 1.0)
+
+
+def jackknife(influences: Sequence[float], weights: Sequence[float]) -> float:
+    """Return (G - 1) / G * sum (r_g / (1 - s_g))^2, the jackknife variance of the sum of group influences.
+
+    s_g is a group's share of all weight, and G counts the groups with weight: the sum of squares alone is
+    too small if few groups hold much of it. Infinite if there are fewer than two groups.
+    """
+    groups, total = sum(w > 0.0 for w in weights), math.fsum(weights)
+    if groups < 2:
+        return math.inf
+    rests = (max(1.0 - w / total, 1e-9) for w in weights)
+    squares = math.fsum((r / rest) ** 2 for r, rest in zip(influences, rests, strict=True))
+    return squares * (groups - 1) / groups

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters, jackknife
 from otel_evals._internal.statistics.estimate import Interval, check_confidence, check_values
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
@@ -39,6 +40,8 @@ class Labelled:
     """One over the probability that the run was judged; at least 1."""
     probability: float = 1.0
     """q: that it was chosen for labelling among the judged runs; above 0."""
+    group: int = 0
+    """Group of its user or conversation, of `CLUSTER_GROUPS`; used if the judged runs have clusters."""
 
     def __post_init__(self) -> None:
         for name, value in (("label", self.label), ("judged", self.judged)):
@@ -64,13 +67,20 @@ class Corrected:
     """Number of labels of equal weight with the same precision."""
 
 
-def corrected(judged: Sums, labelled: Sequence[Labelled], *, confidence: float = 0.95) -> Corrected | None:
+def corrected(
+    judged: Sums,
+    labelled: Sequence[Labelled],
+    *,
+    confidence: float = 0.95,
+    clusters: Clusters | None = None,
+) -> Corrected | None:
     """Return the mean label of all runs and its confidence interval.
 
     Args:
         judged: sums of all judged runs, including the labelled runs; values in 0..1.
         labelled: the labelled runs.
         confidence: share of cases in which the interval holds, between 0 and 1.
+        clusters: the judged runs by groups of conversations or users, whose runs are correlated.
 
     Returns:
         None without a judged or a labelled run.
@@ -83,11 +93,17 @@ def corrected(judged: Sums, labelled: Sequence[Labelled], *, confidence: float =
     if judged.mean is None or not labelled:
         return None
     sample = _Sample.of(labelled)
-    padded = sample.with_pseudo_labels()
+    padded, df = sample.with_pseudo_labels(), sample.n_effective + 3.0
     b, variance = padded.tuned(judged)
+    if clusters:
+        alike = padded.clustered(b, judged, clusters)
+        if alike > variance:
+            # As in `estimate`: the labels say as much as so many times fewer.
+            padded = sample.with_pseudo_labels(min(alike / variance, sample.n_effective / 4.0))
+            variance, df = padded.clustered(b, judged, clusters), Clusters(w=sample.groups).freedom
     mean = b * judged.mean + sample.rest(b)
     centre = b * judged.mean + padded.rest(b)
-    t = t_quantile((1.0 + confidence) / 2.0, sample.n_effective + 3.0)
+    t = t_quantile((1.0 + confidence) / 2.0, df)
     half = math.hypot(t * math.sqrt(variance), mean - centre)
     mean = min(1.0, max(0.0, mean))
     low, high = max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
@@ -103,13 +119,14 @@ def corrected(judged: Sums, labelled: Sequence[Labelled], *, confidence: float =
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Labelled runs as (weight among the labelled, weight among the judged, label, judge's score)."""
+    """Labelled runs as (weight among the labelled, weight among the judged, label, judge's score, group)."""
 
-    rows: tuple[tuple[float, float, float, float], ...]
+    rows: tuple[tuple[float, float, float, float, int | None], ...]
+    """Pseudo labels have no group."""
 
     @classmethod
     def of(cls, labelled: Sequence[Labelled]) -> _Sample:
-        return cls(tuple((each.w / each.probability, each.w, each.label, each.judged) for each in labelled))
+        return cls(tuple((x.w / x.probability, x.w, x.label, x.judged, x.group) for x in labelled))
 
     @property
     def weight(self) -> float:
@@ -119,13 +136,23 @@ class _Sample:
     def n_effective(self) -> float:
         return self.weight**2 / math.fsum(row[0] ** 2 for row in self.rows)
 
-    def with_pseudo_labels(self) -> _Sample:
-        typical = self.weight / self.n_effective
-        return _Sample((*self.rows, *((typical, 0.0, y, f) for y, f in _PSEUDO)))
+    @property
+    def groups(self) -> tuple[float, ...]:
+        """Weight of the labels in each group."""
+        found = [0.0] * CLUSTER_GROUPS
+        for v, *_, group in self.rows:
+            if group is not None:
+                found[group] += v
+        return tuple(found)
+
+    def with_pseudo_labels(self, times: float = 1.0) -> _Sample:
+        """Return the sample with four pseudo labels, each of so many times the typical weight."""
+        typical = max(1.0, times) * self.weight / self.n_effective
+        return _Sample((*self.rows, *((typical, 0.0, y, f, None) for y, f in _PSEUDO)))
 
     def rest(self, b: float) -> float:
         """Return the weighted mean of y - b f."""
-        return math.fsum(v * (y - b * f) for v, _, y, f in self.rows) / self.weight
+        return math.fsum(v * (y - b * f) for v, _, y, f, _ in self.rows) / self.weight
 
     def tuned(self, judged: Sums) -> tuple[float, float]:
         """Return the b in 0..1 of least variance, and that variance.
@@ -138,7 +165,7 @@ class _Sample:
         f_labelled = labels - self.rest(1.0)
         variance = covariance = 0.0
         slope = judged.spread(f_judged) / judged.w**2
-        for v, w, y, f in self.rows:
+        for v, w, y, f, _ in self.rows:
             alpha = v * (y - labels) / total
             own = w * (f - f_judged) / judged.w
             beta = own - v * (f - f_labelled) / total
@@ -147,3 +174,19 @@ class _Sample:
             slope += beta * beta - own * own
         b = min(1.0, max(0.0, -covariance / slope)) if slope > 0.0 else 0.0
         return b, max(0.0, variance + 2.0 * b * covariance + b * b * slope)
+
+    def clustered(self, b: float, judged: Sums, clusters: Clusters) -> float:
+        """Return the variance if all runs of a group are alike: of the sums of their influences."""
+        total, rest = self.weight, self.rest(b)
+        f_judged = judged.wx / judged.w
+        influences = [
+            b * (wx - f_judged * w) / judged.w for wx, w in zip(clusters.wx, clusters.w, strict=True)
+        ]
+        pseudo = 0.0
+        for v, _, y, f, group in self.rows:
+            influence = v * (y - b * f - rest) / total
+            if group is None:
+                pseudo += influence * influence
+            else:
+                influences[group] += influence
+        return jackknife(influences, self.groups) + pseudo

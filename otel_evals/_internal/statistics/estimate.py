@@ -4,14 +4,19 @@ For values in 0..1 the interval is that of Agresti and Coull (1998), with weight
 (0, 0, 1, 1) of the typical weight k = sum w^2 / sum w are added. Fifty perfect scores still leave an interval
 about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.py` simulates how often it
 holds.
+
+Clusters that inflate the variance by a factor leave as much information as so many times fewer runs, so the
+pseudo observations get that many times the weight.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
+from otel_evals._internal.statistics.clusters import Clusters, freedom
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
@@ -19,8 +24,11 @@ ENOUGH = 10.0
 """Minimum effective sample size for a conclusion."""
 ENOUGH_UNSCALED = 200.0
 """Minimum effective sample size for an interval of values without a scale."""
+FEW_CLUSTERS = 50.0
+"""Effective number of clusters below which there is a warning."""
 DOMINANT_SHARE = 0.05
 """Share of all weight above which a single run causes a warning."""
+_BLOCKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,8 @@ class Estimate:
     dominated: bool
     """True if one run may have more than `DOMINANT_SHARE` of all weight."""
     few_clusters: bool
-    """True if a group of clusters is empty, usual below about a hundred clusters: the interval then holds in
-    90 to 93 of 100 cases instead of 95."""
+    """True if runs of the same cluster are alike, and the effective number of clusters is below
+    `FEW_CLUSTERS`: other users or conversations may differ from these."""
     approximate: bool
     """True if the values have no scale: the interval then assumes that no rare, huge value was missed."""
 
@@ -120,7 +128,7 @@ def estimate(
         unknown=sums.unknown,
         too_few=sums.n_effective < ENOUGH,
         dominated=sums.w_max > DOMINANT_SHARE * sums.w,
-        few_clusters=clusters is not None and clusters.groups < CLUSTER_GROUPS,
+        few_clusters=clusters is not None and _few(sums, clusters),
         approximate=not scaled,
     )
 
@@ -136,6 +144,56 @@ def design_effect(sums: Sums, clusters: Clusters) -> float:
     return max(1.0, clusters.spread(mean) / spread) if spread and mean is not None else 1.0
 
 
+def wander(hours: Mapping[int, Sums]) -> float:
+    """Return the factor by which slow changes of the mean inflate the variance of a sum; at least 1.
+
+    If the mean wanders for hours at a time, blocks of hours differ more than their runs explain. The factor
+    is the largest ratio of the variance between blocks to that of their runs, over blocks of 1, 2, 4 ...
+    hours of which there are at least six, if it is beyond chance. One lasting change of the mean, a fall for
+    example, is not wandering and left out. A memory longer than a sixth of the time cannot be seen.
+
+    Args:
+        hours: sums by hour, numbered from any hour.
+    """
+    whole = sum(hours.values(), Sums())
+    spread = whole.spread(whole.mean) if whole.mean is not None else 0.0
+    rests = _around_change(hours)
+    first, found, width = min(hours, default=0), 1.0, 1
+    while spread and (max(hours) - first + 1) // width >= _BLOCKS:
+        weights: dict[int, float] = {}
+        sums: dict[int, float] = {}
+        for hour, rest in rests.items():
+            block = (hour - first) // width
+            weights[block] = weights.get(block, 0.0) + hours[hour].w
+            sums[block] = sums.get(block, 0.0) + rest
+        n, df = len(weights), freedom(list(weights.values())) - 2.0
+        if n >= _BLOCKS and df >= 1.0:
+            ratio = math.fsum(rest * rest for rest in sums.values()) * n / (n - 3) / spread
+            if ratio > 1.0 + 2.0 * math.sqrt(2.0 / df):
+                found = max(found, ratio * (_t(0.95, df) / _t(0.95, math.inf)) ** 2)
+        width *= 2
+    return found
+
+
+def _around_change(hours: Mapping[int, Sums]) -> dict[int, float]:
+    """Return wx - m w by hour, for means m before and after the change that explains most."""
+    order = sorted(hours)
+    pairs = ((hours[hour].w, hours[hour].wx) for hour in order)
+    before = list(accumulate(pairs, lambda one, other: (one[0] + other[0], one[1] + other[1])))
+    w, wx = before[-1] if before else (0.0, 0.0)
+
+    def explained(split: int) -> float:
+        one, other = before[split], (w - before[split][0], wx - before[split][1])
+        return math.fsum(x * x / v for v, x in (one, other) if v > 0.0)
+
+    best = max(range(len(order)), key=explained, default=0)
+    found = {}
+    for place, hour in enumerate(order):
+        v, x = before[best] if place <= best else (w - before[best][0], wx - before[best][1])
+        found[hour] = hours[hour].wx - (x / v if v > 0.0 else 0.0) * hours[hour].w
+    return found
+
+
 def check_confidence(confidence: float) -> None:
     """Raise ValueError unless it lies between 0 and 1."""
     if not 0.0 < confidence < 1.0:
@@ -147,6 +205,12 @@ def check_values(sums: Sums) -> None:
     for name, x in (("x_min", sums.x_min), ("x_max", sums.x_max)):
         if x is not None and not 0.0 <= x <= 1.0:
             raise ValueError(f"{name}: values must lie in 0..1, not {x!r}; divide scores by their scale")
+
+
+def _few(sums: Sums, clusters: Clusters) -> bool:
+    """Return True if there are few clusters, and their runs are alike, beyond chance."""
+    noise = 2.5 * math.sqrt(2.0 / clusters.freedom)
+    return clusters.effective < FEW_CLUSTERS and design_effect(sums, clusters) > 1.0 + noise
 
 
 def _mean(sums: Sums, scaled: bool) -> float | None:
@@ -170,7 +234,12 @@ def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation
     if clusters:
         if clusters.groups < 2:
             return Interval(0.0, 1.0)
-        spread, df = max(spread, clusters.spread(centre)), min(df, clusters.groups - 1.0)
+        effect = clusters.spread(centre) / spread if spread else 1.0
+        if effect > 1.0:
+            k = min(k * effect, sums.w / 4.0)
+            weight = sums.w + 4.0 * k
+            centre = (sums.wx + 2.0 * k) / weight
+            spread, df = max(spread, clusters.spread(centre)), min(df, clusters.freedom)
     spread += 2.0 * k * k * (centre**2 + (1.0 - centre) ** 2)
     half = math.hypot(_t(confidence, df) * math.sqrt(spread) / weight, mean - centre)
     return Interval(max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half)))
@@ -185,7 +254,8 @@ def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflati
     if clusters:
         if clusters.groups < 2:
             return None
-        spread, df = max(spread, clusters.spread(mean)), min(df, clusters.groups - 1.0)
+        if clusters.spread(mean) > spread:
+            spread, df = clusters.spread(mean), min(df, clusters.freedom)
     half = _t(confidence, df) * math.sqrt(spread) / sums.w
     return Interval(mean - half, mean + half)
 

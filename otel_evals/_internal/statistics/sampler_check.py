@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 _BETS = tuple(0.002 * 2.0**i for i in range(11))
 _HIGHEST = 1e100
+_UNSEEN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,17 @@ class Picks:
     """Sum of the probabilities."""
     variance: float = 0.0
     """Sum of p (1 - p)."""
+    represented: float = 0.0
+    """Sum of 1 / p over the picked runs: the number of runs that they stand for."""
+    represented_variance: float = 0.0
+    """Sum of (1 - p) / p^2 over the picked runs: an estimate of the variance of `represented`."""
+
+    @classmethod
+    def of(cls, p: float, picked: bool) -> Picks:
+        """Return the picks of one run with this probability, above zero."""
+        if not picked:
+            return cls(1, 0, p, p * (1.0 - p))
+        return cls(1, 1, p, p * (1.0 - p), 1.0 / p, (1.0 - p) / (p * p))
 
     def __add__(self, other: Picks) -> Picks:
         return Picks(
@@ -35,7 +47,19 @@ class Picks:
             self.picked + other.picked,
             self.expected + other.expected,
             self.variance + other.variance,
+            self.represented + other.represented,
+            self.represented_variance + other.represented_variance,
         )
+
+    @property
+    def representative(self) -> bool:
+        """False if the picked runs stand for a tenth more or fewer runs than there were, beyond chance.
+
+        That is so when none of a large group of rarely picked runs was picked: the sample itself cannot
+        show that it lacks them.
+        """
+        apart = abs(self.represented - self.runs)
+        return apart <= max(_UNSEEN * self.runs, 4.0 * math.sqrt(self.represented_variance))
 
     @property
     def z(self) -> float | None:

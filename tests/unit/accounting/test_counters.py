@@ -59,7 +59,7 @@ class Counters(Ledger):
 
     @staticmethod
     def rule(name: str) -> Any:
-        return SimpleNamespace(name=name)
+        return SimpleNamespace(name=name, when=None)
 
 
 class Conservation(RuleBasedStateMachine):

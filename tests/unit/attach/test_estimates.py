@@ -215,3 +215,31 @@ def test_the_mean_of_traffic_under_the_rule_of_the_front_page_is_in_the_interval
     assert interval
     assert interval.low < 0.9 < interval.high
     assert interval.width < 0.08
+
+
+def test_each_series_is_collected_at_zero_before_its_first_weight() -> None:
+    """For every outcome, whenever it begins; backends then lose none of it."""
+    meters = Meters()
+    meters.estimates.wait_for_collections()
+    seen: dict[tuple[str, str], list[float]] = {}
+
+    def collect() -> None:
+        meters.estimates.collecting()
+        for name in (*SERIES, "runs"):
+            for point in meters.points(name):
+                outcome = str((point.attributes or {}).get("otel_evals.outcome", ""))
+                seen.setdefault((name, outcome), []).append(float(point.value))
+
+    for outcome in (Score(value=0.5), Dropped(reason="queue_full"), Score(value=0.5)):
+        meters.estimates.expect("s", RUN)
+        meters.record(outcome, 0.1)
+        collect()
+    meters.record(Score(value=0.5), 0.1)
+    collect()
+    collect()
+    assert seen.keys() == {("runs", "scored"), ("runs", "dropped"), *((name, "") for name in SERIES)}
+    assert {values[0] for values in seen.values()} == {0.0}
+    assert (seen["runs", "scored"][-1], seen["runs", "dropped"][-1], seen["score", ""][-1]) == (30, 10, 15)
+    meters.record(NotScored(reason="no_claims"), 0.1)
+    meters.estimates.release()
+    assert meters.value("runs", otel_evals__outcome="not_scored") == 10

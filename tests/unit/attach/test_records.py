@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get
 
 from otel_evals._internal.attach.attacher import emit_event, span_attributes
 from otel_evals._internal.attach.evaluation_spans import judged_context, judged_links
-from otel_evals._internal.attach.records import end_span, opening_attributes
+from otel_evals._internal.attach.records import end_span, opening_attributes, proposed_attributes
 from otel_evals.model import (
     Evaluation,
     Operation,
@@ -244,3 +244,25 @@ def test_links_lead_to_what_was_judged() -> None:
     whole = replace(RUN, turns=(earlier, RUN), conversation_id="c-42")
     assert linked(whole) == [("1" * 32, "2" * 16), (TRACE, SPAN)]
     assert opening_attributes(whole, "turns")["otel_evals.conversation.turns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("scorer", "scale", "kind", "limits"),
+    [
+        ("hallucination", 1.0, "llm_judge", (0.0, 1.0)),
+        ("keyword_coverage", 5, "deterministic", (0.0, 5.0)),
+        ("keyword_coverage", None, "deterministic", None),
+        ("answer_relevancy", 1.0, None, None),
+        ("tool_call_accuracy", 1.0, None, None),
+    ],
+)
+def test_proposed_attributes_name_the_evaluator_and_what_is_known_of_its_score(
+    scorer: str, scale: float | None, kind: str | None, limits: tuple[float, float] | None
+) -> None:
+    attributes = proposed_attributes(replace(judged(scorer), scale=scale))
+    start = "gen_ai.evaluation."
+    assert attributes.pop(start + "evaluator.id") == scorer
+    assert attributes.pop(start + "evaluator.version") == "1f3a"
+    assert attributes.pop(start + "evaluator.type", None) == kind
+    assert attributes.pop(start + "score.range", None) == limits
+    assert not attributes

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
+from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.version import __version__
 
 COMMAND = (
@@ -30,9 +35,53 @@ def test_the_version_is_the_distributions() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout.strip() == __version__
 
 
-@pytest.mark.parametrize("command", ["demo", "runs"])
-def test_help_lists_every_command(command: str) -> None:
-    assert command in CliRunner().invoke(app, ["--help"]).stdout
+def commands_of(group: Any) -> dict[str, Any]:
+    return {name: group.get_command(None, name) for name in group.list_commands(None)}
+
+
+def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command and group, by its words."""
+    for name, command in commands_of(group).items():
+        yield " ".join((*path, name)), command
+        if hasattr(command, "list_commands"):
+            yield from leaves(command, (*path, name))
+
+
+def test_help_lists_every_command_in_its_panel() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).stdout
+    panels = re.findall(r"─ (Start|Look|Run|Manage|Other packages) ─|│ (\w+) {2,}\w", shown)
+    listed: dict[str, list[str]] = {}
+    for panel, command in panels:
+        listed.setdefault(panel, []) if panel else listed[list(listed)[-1]].append(command)
+    assert listed == {
+        "Start": ["init", "demo", "doctor"],
+        "Look": ["runs", "explain", "report", "monitor", "top"],
+        "Run": ["score", "gateway", "replay", "judge"],
+        "Manage": ["config", "scorers", "destinations", "results", "labels", "export", "store"],
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, _ in leaves(get_group(app))])
+def test_the_help_of_a_command_is_one_sentence_on_one_line(name: str) -> None:
+    command = dict(leaves(get_group(app)))[name]
+    summary = command.help.split("\n\n")[0]
+    assert re.fullmatch(r"[A-Z][^\n]{5,95}[^. ]\.", summary), summary
+    assert ". " not in summary
+
+
+def test_the_shell_completes_commands_scorers_and_destinations() -> None:
+    def completed(*words: str) -> list[str]:
+        environment = {
+            "_OTEL_EVALS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(["otel-evals", *words]),
+            "COMP_CWORD": str(len(words)),
+        }
+        done = CliRunner().invoke(app, [], prog_name="otel-evals", env=environment)
+        return done.stdout.split()
+
+    assert completed("sc") == ["score", "scorers"]
+    assert completed("scorers", "show", "trajectory_a") == ["trajectory_accuracy"]
+    assert completed("destinations", "test", "lang") == ["langfuse", "langsmith"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +91,7 @@ def test_help_lists_every_command(command: str) -> None:
 def test_a_missing_library_is_one_line_that_names_the_extra(library: str, command: str, extra: str) -> None:
     done = without(library, command)
     assert done.returncode == 1
-    assert f"needs {library}: pip install 'otel-evals[{extra}]'" in done.stderr
+    assert f"needs {library}: {install_hint(extra)}" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -63,7 +112,7 @@ def test_a_command_that_cannot_be_imported_leaves_the_others(monkeypatch: pytest
     lacking, wrong = (CliRunner().invoke(app, [name]) for name in ("lacking", "wrong"))
     assert (lacking.exit_code, wrong.exit_code) == (1, 1)
     needed = "a_module_that_is_not_there"
-    assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: pip install {needed}"
+    assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: {package_hint(needed)}"
     assert "otel-evals wrong: cannot be imported: AttributeError" in wrong.output
 
 

@@ -1,4 +1,4 @@
-"""`otel-evals destinations list`, and `destination test` against a server on loopback."""
+"""`otel-evals destinations list`, and `destinations test` against a server on loopback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(*arguments: str) -> Result:
 
 
 def try_out(name: str, server: RecordingServer, *more: str) -> Result:
-    return run("destination", "test", f"{name}={server.url}", "--trace", TRACE, "--span", SPAN, *more)
+    return run("destinations", "test", f"{name}={server.url}", "--trace", TRACE, "--span", SPAN, *more)
 
 
 def test_the_list_has_every_backend_with_its_kind_and_needs() -> None:
@@ -116,7 +116,7 @@ def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServ
 
 
 def test_a_span_is_sent_first_and_scored(server: RecordingServer) -> None:
-    done = run("destination", "test", f"datadog={server.url}")
+    done = run("destinations", "test", f"datadog={server.url}")
     assert done.exit_code == 0, done.output
     spans, scores = server.requests
     assert spans.path == "/v1/traces"
@@ -127,7 +127,7 @@ def test_a_span_is_sent_first_and_scored(server: RecordingServer) -> None:
 
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DD_API_KEY", raising=False)
-    done = run("destination", "test", "datadog")
+    done = run("destinations", "test", "datadog")
     assert (done.exit_code, done.stderr) == (
         2,
         "--to datadog.api_key: is missing: give it, or set DD_API_KEY\n",
@@ -141,16 +141,16 @@ def test_a_key_that_is_no_text_is_told_without_it() -> None:
 
 
 def test_an_unknown_name_is_told_what_there_is() -> None:
-    told = run("destination", "test", "langfus").stderr
+    told = run("destinations", "test", "langfus").stderr
     assert told == "--to langfus: there is no destination 'langfus'; did you mean 'langfuse'?\n"
 
 
 def test_trace_and_span_go_together() -> None:
-    assert run("destination", "test", "datadog", "--trace", TRACE).exit_code == 2
+    assert run("destinations", "test", "datadog", "--trace", TRACE).exit_code == 2
 
 
 def test_a_preset_has_nothing_to_send() -> None:
-    assert "reads evaluation events" in run("destination", "test", "azure").stdout
+    assert "reads evaluation events" in run("destinations", "test", "azure").stdout
 
 
 @pytest.mark.parametrize("name", sorted(backends()))

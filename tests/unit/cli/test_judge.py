@@ -1,4 +1,4 @@
-"""`otel-evals judge check` and `calibrate`, with a judge behind real HTTP that falls for some attacks."""
+"""`otel-evals judge attack` and `calibrate`, with a judge behind real HTTP that falls for some attacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def invoke(*args: str) -> Any:
 def test_check_counts_the_scores_that_attacks_moved() -> None:
     with StubOpenAI(gullible) as stub:
         args = ["--model", "openai/stub", "--api-base", stub.url, "--scorer", "hallucination"]
-        result = invoke("check", *args, "--option", "explain=false", "--limit", "32", "--json")
+        result = invoke("attack", *args, "--option", "explain=false", "--limit", "32", "--json")
     report = json.loads(result.stdout)["hallucination"]
     assert report["attempts"] == 64
     assert report["failed"] == 0
@@ -86,7 +86,7 @@ def test_wrong_input_is_named(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "line 1.label" in result.output
-    result = CliRunner().invoke(app, ["judge", "check", "--model", "m", "--scorer", "halucination"])
+    result = CliRunner().invoke(app, ["judge", "attack", "--model", "m", "--scorer", "halucination"])
     assert result.exit_code == 2
     assert "hallucination" in result.output
 

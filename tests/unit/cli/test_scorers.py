@@ -46,7 +46,8 @@ def test_init_writes_a_file_that_is_right_and_replaces_none(tmp_path: Path) -> N
     path = tmp_path / "otel-evals.yaml"
     said = run("init", str(path))
     assert [rule.name for rule in load_config(path).rules] == ["answered", "grounded_in_tools"]
-    assert "instrument_all()" in path.read_text(), "pydantic-ai is installed here"
+    assert "instrument" not in path.read_text(), "installed frameworks are not those of the application"
+    assert "otel-evals doctor -- python app.py" in said
     assert f'otel_evals.install("{path}")' in said
     done = CliRunner().invoke(app, ["init", str(path)])
     assert done.exit_code == 2

@@ -70,6 +70,21 @@ def test_headers_are_added(server: RecordingServer) -> None:
     assert server.requests[0].headers["x-team"] == "search"
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        *((moved, "redirected") for moved in (301, 302, 308)),
+        *((401, "unauthorized"), (403, "unauthorized"), (408, "unavailable"), (425, "unavailable")),
+        *((409, "conflict"), (413, "too_large"), (422, "refused"), (429, "rate_limited")),
+    ],
+)
+def test_a_refusal_has_a_reason(status: int, reason: str, server: RecordingServer) -> None:
+    server.reply = lambda _: Reply(status, headers={"Location": "http://elsewhere.example"})
+    with pytest.raises(DestinationError) as caught:
+        send(server.url)
+    assert caught.value.reason == reason
+
+
 @needs_openssl
 def test_a_private_authority_is_trusted_only_when_it_is_named(tmp_path: Path) -> None:
     certificate, key = certificates(tmp_path)

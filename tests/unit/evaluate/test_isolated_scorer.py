@@ -64,6 +64,7 @@ def test_one_process_scores_one_run_after_another_whatever_they_come_to() -> Non
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_or_hangs_is_replaced() -> None:
     async def body() -> None:
         isolated = IsolatedScorer(obeys, timeout=30)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, RefusedError
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode, decoded_size
 
 MOST = 1_000_000
 
@@ -136,6 +136,53 @@ def test_a_bomb_costs_no_more_than_the_limit() -> None:
         assert tracemalloc.get_traced_memory()[1] < 10 * MOST
     finally:
         tracemalloc.stop()
+
+
+def envelope(field: bytes, content: bytes) -> bytes:
+    return field + _varint(len(content)) + content
+
+
+def span_with(fields: bytes) -> bytes:
+    return envelope(b"\x0a", envelope(b"\x12", envelope(b"\x12", fields)))
+
+
+BOMBS = {
+    "resources": b"\x0a\x00",
+    "scopes": b"\x12\x00",
+    "spans": b"\x12\x00",
+    "attributes": b"\x4a\x00",
+    "links": b"\x6a\x00",
+    "events": b"\x5a\x00",
+    "events with a long tag": b"\xda\x80\x00\x00",
+}
+WRAPPED = {
+    "resources": bytes,
+    "scopes": lambda data: envelope(b"\x0a", data),
+    "spans": lambda data: envelope(b"\x0a", envelope(b"\x12", data)),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_many_empty_elements_count_with_their_memory_before_they_are_decoded(bomb: str) -> None:
+    """At least 40 bytes for each, where the body has two; upb takes 43 to 174."""
+    data = WRAPPED.get(bomb, span_with)(BOMBS[bomb] * 10_000)
+    assert decoded_size(ExportRequest("traces", data), data) > 40 * 10_000
+
+
+def test_many_empty_json_objects_count_with_their_memory() -> None:
+    data = b'{"resourceSpans":[' + b",".join([b"{}"] * 10_000) + b"]}"
+    assert decoded_size(ExportRequest("traces", data, JSON), data) > 300 * 10_000
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(max_size=40), max_size=20))
+def test_ordinary_spans_count_a_few_times_their_size(texts: list[str]) -> None:
+    request = a_request()
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    for text in texts:
+        span.attributes.add(key="gen_ai.input.messages").value.string_value = text
+    data = request.SerializeToString()
+    assert len(data) < decoded_size(ExportRequest("traces", data), data) < 2_000 + 60 * len(data)
 
 
 def test_an_unknown_compression_is_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +21,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from otel_evals_gateway import GatewayOptions
+from otel_evals_gateway._internal.receiver import grpc_receiver
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from tests.support.gateways import eventually
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -136,3 +140,36 @@ def test_tokens_are_required_where_they_are_configured(tmp_path: Path) -> None:
         assert wrong.code() is grpc.StatusCode.UNAUTHENTICATED
         assert served.taken == []
         assert served.call(TRACES, b"", authorization="Bearer right") == b""
+
+
+def test_a_sender_without_a_token_is_refused_before_its_message_arrives(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("right")
+    never = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        never.wait(20)
+        yield b""
+
+    with Served(tokens=BearerTokens(tmp_path / "tokens")) as served:
+        with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.stream_unary(TRACES)(messages(), timeout=15)
+            never.set()
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_connections_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_receiver, "max_connections", lambda: 3)
+    with Served() as served, contextlib.ExitStack() as opened:
+        for _ in range(20):
+            opened.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=20))
+        assert served.refusal(TRACES, b"").code() is grpc.StatusCode.UNAVAILABLE
+        opened.close()
+        eventually(lambda: _served(served))
+
+
+def _served(served: Served) -> bool:
+    try:
+        return served.call(TRACES, b"") == b""
+    except grpc.RpcError:
+        return False

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from otel_evals_gateway import GatewayOptions
+from otel_evals_gateway._internal.receiver import http_receiver
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
-from tests.support.gateways import post
+from tests.support.gateways import eventually, post
 
 
 class Served:
@@ -210,3 +211,54 @@ def _all(connection: socket.socket) -> bytes:
     while part := connection.recv(65_536):
         received += part
     return received
+
+
+def test_idle_connections_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_receiver, "max_connections", lambda: 5)
+    with Served() as served, contextlib.ExitStack() as opened:
+        idle = [opened.enter_context(_connection(served)) for _ in range(20)]
+        assert post(served.url, b"")[0] == 200
+        closed = [each for each in idle if _closed(each)]
+        assert len(closed) >= 15
+        assert idle[0] in closed, "the longest idle one goes first"
+
+
+def test_a_request_in_progress_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_receiver, "max_connections", lambda: 2)
+    with Served() as served, contextlib.ExitStack() as opened:
+        busy = opened.enter_context(_connection(served))
+        busy.sendall(b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n")
+        busy.sendall(b"Content-Type: application/x-protobuf\r\n\r\n")
+        eventually(lambda: served.limits.in_progress)
+        for _ in range(5):
+            opened.enter_context(_connection(served))
+        busy.sendall(b"\x0a\x00")
+        assert busy.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def _connection(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.port), timeout=20)
+
+
+def _closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_small_body_with_too_many_elements_is_refused_before_it_is_decoded(served: Served) -> None:
+    """4 KB that decompress to 50 KB, and would take 4 MB once decoded."""
+    inner = b"\x12\x00" * 24_000
+    spans = b"\x12" + _varint(len(inner)) + inner
+    body = gzip.compress(b"\x0a" + _varint(len(spans)) + spans)
+    status, answer, _ = post(served.url, body, Content_Encoding="gzip")
+    assert (status, served.taken) == (413, [])
+    assert b"send smaller requests" in answer
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14])

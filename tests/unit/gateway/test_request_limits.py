@@ -27,12 +27,26 @@ def test_too_many_requests_at_once_are_asked_to_come_again() -> None:
     assert limits.in_progress == 0
 
 
-def test_what_all_requests_hold_together_is_bounded_but_one_always_has_room() -> None:
+def test_the_memory_of_all_requests_together_is_bounded() -> None:
     limits = limits_of(10)
-    with limits.reserve(1_000), pytest.raises(RefusedError), limits.reserve(1):
-        pass
-    with limits.reserve(300), limits.reserve(100), pytest.raises(RefusedError), limits.reserve(1):
-        pass
+    with limits.reserve(300), limits.reserve(100):
+        with pytest.raises(RefusedError) as caught, limits.reserve(1):
+            pass
+        assert caught.value.answer.status == 503
+    assert limits.bytes == 0
+
+
+def test_a_request_that_can_never_fit_is_not_asked_to_come_again() -> None:
+    limits = limits_of(10)
+    with limits.reserve(10) as reservation:
+        with pytest.raises(RefusedError) as caught:
+            reservation.resize(401)
+        assert (caught.value.answer.status, caught.value.answer.retry_after) == (413, None)
+        reservation.resize(400)
+        reservation.resize(5)
+        with limits.reserve(395):
+            pass
+    assert limits.bytes == 0
 
 
 def test_a_service_that_ends_takes_nothing_more_and_waits_for_what_is_in_progress() -> None:

@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import Rule
 from otel_evals._internal.live.providers import Providers
+from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
@@ -137,6 +138,50 @@ def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
         assert gateway.service._kafka.stats()["dead_letters"] == 2
 
 
+def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str) -> None:
+    """Without keys, each member would judge the part of a trace that it got."""
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
+        produce(brokers, runs(1))
+        eventually(lambda: first.scored.evaluations)
+        with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            members = (first, second)
+            eventually(lambda: all(g.service._readyz()[0] == 200 for g in members))
+            producer = kafka.Producer({"bootstrap.servers": brokers})
+            for number in range(40):
+                producer.produce(TOPIC, body(recorded()), partition=number % 4)
+            assert producer.flush(30) == 0
+            pages = [eventually(lambda g=g: (p := g.service._readyz())[0] == 503 and p[1]) for g in members]
+            assert all("partition_traces_by_id" in page["problem"] for page in pages)
+            assert len(first.scored.evaluations) + len(second.scored.evaluations) == 1
+
+
+def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+    spans = recorded()
+    for number, span in enumerate(spans):
+        producer.produce(TOPIC, body([span]), partition=number % 4)
+    assert producer.flush(30) == 0
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        assert gateway.service._readyz()[0] == 200
+
+
+def test_it_is_not_ready_without_its_brokers() -> None:
+    with GatewayThread(Rule(answered()), gateway=section("127.0.0.1:1")) as gateway:
+        status, page = gateway.service._readyz()
+        assert (status, "reached" in page["problem"]) == (503, True)
+        assert gateway.service._healthz()[0] == 200
+
+
+def test_properties_that_librdkafka_does_not_know_are_an_error_of_the_configuration(brokers: str) -> None:
+    with pytest.raises(ConfigError, match=r"no\.such\.property"):
+        GatewayThread(
+            Rule(answered()),
+            gateway={"kafka": {"brokers": [brokers], "properties": {"no.such.property": "1"}}},
+        ).start()
+
+
 @pytest.mark.slow
 def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
     """Far more than the queue has room for arrives at once."""
@@ -184,6 +229,7 @@ def test_a_member_that_is_killed_leaves_its_share_to_the_others(brokers: str, tm
     for folder in (first, second):
         folder.mkdir()
     sent = runs(120)
+    produce(brokers, sent[:1])  # the topic exists
     a = GatewayProcess(first, ["answered"], section(brokers))
     b = GatewayProcess(second, ["answered"], section(brokers))
     with b:

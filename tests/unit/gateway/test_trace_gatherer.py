@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -11,18 +12,20 @@ from hypothesis import strategies as st
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals.model import SpanEvent, SpanRecord
-from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
+from otel_evals_gateway._internal.closed_spans import ClosedSpans
+from otel_evals_gateway._internal.trace_gatherer import SourceTime, TraceGatherer
 
 TRACE = "a" * 32
 
 
-def gatherer(**limits: Any) -> TraceGatherer:
+def gatherer(room: Callable[[], float] = lambda: inf, **limits: Any) -> TraceGatherer:
     given = {"grace": 0.0, "max_age": 600.0, "max_traces": 100, "max_spans_per_trace": 50, "max_bytes": 10**9}
     return TraceGatherer(
         AssemblyLimits(**{**given, **limits}),
         quiet=5.0,
         idle=30.0,
         opens_run=lambda span: span.name == "agent",
+        room=room,
     )
 
 
@@ -69,16 +72,53 @@ def test_a_trace_without_its_root_waits_until_it_is_idle() -> None:
     assert ids(group) == {2}
 
 
-def test_a_trace_without_its_root_waits_as_long_as_its_source_does() -> None:
+def test_a_trace_is_quiet_by_the_time_of_its_source() -> None:
+    """The source is behind: what it has read by 200 s are the messages up to 6 s, then up to 10.5 s."""
     traces = gatherer()
-    traces.add([span(2, 1)], 0.0)
-    traces.source_waits = True
-    assert traces.close_due(100.0) == []
-    traces.source_waits = False
-    assert traces.close_due(129.0) == []
-    traces.add([span(1)], 129.5)
-    (group,) = traces.close_due(134.5)
+    traces.add([SourceTime(2.0, 2.0), span(1), SourceTime(2.0)], 100.0)
+    assert traces.close_due(150.0) == []
+    traces.add([SourceTime(6.0, 5.5), span(2, 1), SourceTime(6.0)], 200.0)
+    assert traces.close_due(210.0) == []
+    traces.add([SourceTime(10.5)], 211.0)
+    (group,) = traces.close_due(212.0)
     assert ids(group) == {1, 2}
+
+
+def test_traces_of_other_senders_do_not_wait_for_a_source_that_is_behind() -> None:
+    traces = gatherer()
+    traces.add([SourceTime(2.0, 2.0), span(1), SourceTime(2.0), span(3, trace="b" * 32)], 100.0)
+    (group,) = traces.close_due(105.0)
+    assert ids(group) == {3}
+    assert open_spans(traces) == 1
+
+
+def test_complete_traces_stay_open_while_there_is_no_room_to_judge_them() -> None:
+    room = [0.0]
+    traces = gatherer(room=lambda: room[0])
+    for number in range(1, 6):
+        traces.add([span(number, trace=f"{number:032x}")], 0.0)
+    assert traces.close_due(10.0) == []
+    assert traces.next_close > 10.0, "the engine must not spin"
+    room[0] = 2.0
+    assert len(traces.close_due(11.0)) == 2
+    assert len(traces.close_due(inf)) == 2
+    room[0] = inf
+    assert len(traces.close_due(inf)) == 1
+
+
+def test_spans_of_judged_runs_are_remembered_for_the_time_and_number_that_are_set() -> None:
+    closed = ClosedSpans(10.0, 100)
+    for number in range(40):
+        closed.add(f"{number:016x}", True, 1.0)
+    closed.add("ff" * 8, False, 11.5)
+    assert (closed.get(f"{5:016x}"), closed.get("ff" * 8), closed.get("ee" * 8)) == (True, False, None)
+    closed.add("ee" * 8, True, 22.0)
+    assert closed.get(f"{5:016x}") is None
+    assert closed.forgotten == 0
+    for number in range(1_000):
+        closed.add(f"{number:016x}", True, 23.0)
+    assert len(closed) <= 100
+    assert closed.forgotten > 0
 
 
 def test_a_trace_that_is_let_go_of_is_gathered_anew() -> None:

@@ -129,6 +129,7 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     "model",

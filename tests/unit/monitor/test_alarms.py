@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals.statistics import Sums, total
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
-from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings, find_alarms
-from otel_evals_monitor._internal.alarms.watchers import flipped, limited
+from otel_evals_monitor._internal.alarms import monitors
+from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms, lasting_alarms
+from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings, check_store, find_alarms
+from otel_evals_monitor._internal.alarms.watchers import flipped, limited, silence
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
 
@@ -34,14 +37,15 @@ def test_a_fall_is_found_with_its_time_and_its_worst_runs(store: ResultsStore) -
     assert began - 3 * 3600 < alarm.since < alarm.raised < began + 8 * 3600
     assert alarm.evidence is not None
     assert alarm.needed is not None
-    assert alarm.needed == pytest.approx(5 / 0.05)
+    assert alarm.needed == pytest.approx(6 / 0.05)
     assert alarm.evidence >= alarm.needed
-    assert alarm.evidence_text == "more than 1,000,000 (threshold 100)"
-    assert replace(alarm, evidence=1_234.5).evidence_text == "1,234 (threshold 100)"
-    assert replace(alarm, evidence=0.123).evidence_text == "0.12 (threshold 100)"
+    sure = "Without a change, so much evidence appears in at most one of {} weeks (an alarm needs one of 120)"
+    assert alarm.evidence_text == sure.format("a million")
+    assert replace(alarm, evidence=1_234.5).evidence_text == sure.format("1,234")
     assert replace(alarm, evidence=None, needed=None).evidence_text == ""
     assert len(alarm.trace_ids) == 5
-    assert "in the period before" in alarm.text
+    assert "in the reference from" in alarm.text
+    assert "worst runs" in alarm.next_step
 
 
 @pytest.mark.slow
@@ -109,6 +113,134 @@ def test_an_empty_store_and_one_run_raise_nothing(store: ResultsStore) -> None:
     assert kinds(store, floors={"grounded": 1.0}) == []
 
 
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_a_store_younger_than_a_step_has_no_alarm(store: ResultsStore, count: int) -> None:
+    store.write(record(n, 0.0, time=START + n) for n in range(count))
+    assert kinds(store, START + 40, floors={"grounded": 0.9}) == []
+    told = CliRunner().invoke(app, ["monitor", store.database.name, "--check"])
+    assert (told.exit_code, told.stdout.strip()) == (0, "no alarm")
+
+
+def test_every_prefix_of_a_record_can_be_checked(store: ResultsStore) -> None:
+    """A run, a second one, a version, a step, a day: no size is special."""
+    rows = list(records(64, hours=40.0))
+    for end in (1, 2, 3, 5, 8, 16, 32, 64):
+        store.write(each | {"agent_version": str(n % 3)} for n, each in enumerate(rows[:end]))
+        kinds(store, rows[end - 1]["start_time"] // 10**9 + 1_200, floors={"grounded": 0.9})
+
+
+def test_a_version_alarm_names_the_step_that_was_enough(store: ResultsStore) -> None:
+    both = zip(
+        records(1_500, version="1", seed=1),
+        records(1_500, version="2", seed=2, mean=lambda hour: 0.3),
+        strict=True,
+    )
+    store.write(each for pair in both for each in pair)
+    (alarm,) = find_alarms(store.database, AlarmSettings(), END)
+    assert alarm.kind == "version"
+    assert START < alarm.raised < START + 6 * 3600
+
+
+def test_a_fall_lasts_until_quality_returns_or_somebody_acknowledges_it(store: ResultsStore) -> None:
+    """Two weeks after the fall, all of the last week is low; the reference stays that before the fall."""
+    days = 24 * 3600
+    start = END - 16 * days
+    store.write(records(3_200, hours=16 * 24, mean=lambda hour: 0.95 if hour < 48 else 0.65))
+    for day in (4, 10, 16):
+        keep_alarms(store.database, find_alarms(store.database, AlarmSettings(), start + day * days), END)
+        (kept,) = lasting_alarms(store.database)
+        assert kept.alarm.kind == "fall"
+    name = store.database.name
+    acknowledge = ["results", "acknowledge", name, kept.alarm.monitor]
+    assert CliRunner().invoke(app, acknowledge).exit_code == 0
+    assert kinds(store) == []
+    keep_alarms(store.database, [], END)
+    assert CliRunner().invoke(app, acknowledge).exit_code == 2
+
+
+def test_a_pinned_reference_replaces_the_usual_one(store: ResultsStore) -> None:
+    days = 24 * 3600
+    store.write(records(4_800, hours=16 * 24, mean=lambda hour: 0.95 if hour < 7 * 24 else 0.8))
+    assert kinds(store) == ["drift"]
+    pin = ["results", "pin", store.database.name, "--scorer", "grounded", "--agent", "support"]
+    times = [datetime.fromtimestamp(END - back * days, UTC).isoformat() for back in (6, 4, 30, 29)]
+    assert CliRunner().invoke(app, [*pin, "--since", times[0], "--until", times[1]]).exit_code == 0
+    assert kinds(store) == []
+    assert CliRunner().invoke(app, [*pin, "--since", times[2], "--until", times[3]]).exit_code == 2
+
+
+def test_a_slow_fall_over_weeks_is_found(store: ResultsStore) -> None:
+    """0.1 in four weeks, 300 runs a day: never much worse than a week earlier."""
+    store.write(records(8_400, hours=28 * 24, mean=lambda hour: 0.95 - 0.1 * hour / (28 * 24)))
+    (alarm,) = find_alarms(store.database, AlarmSettings(), END)
+    assert alarm.kind == "drift"
+    assert alarm.since < END - 7 * 24 * 3600
+    assert "in the pinned reference" in alarm.text
+
+
+def test_a_fall_that_starts_with_a_new_scorer_version_is_reported_with_it(store: ResultsStore) -> None:
+    rows = list(records(2_500, mean=lambda hour: 0.95 if hour < 30 else 0.75))
+    for each in rows[len(rows) * 30 // 48 :]:
+        each["evaluations"][0]["version"] = "b2"
+    store.write(rows)
+    (alarm,) = find_alarms(store.database, AlarmSettings(), END)
+    assert alarm.kind == "fall"
+    assert "Version b2 of the scorer is in use since" in alarm.text
+
+
+@pytest.mark.parametrize("column", ["agent", "version"])
+def test_a_retired_agent_or_scorer_version_is_no_silence(store: ResultsStore, column: str) -> None:
+    rows = list(records(4_000, mean=lambda hour: 0.9))
+    for number, each in enumerate(rows):
+        if number % 2 and number < 3_000:
+            (each if column == "agent" else each["evaluations"][0])[column] = "old"
+    store.write(rows)
+    assert kinds(store, END + 600) == []
+
+
+def test_a_nightly_pause_is_no_silence_and_a_missing_morning_is() -> None:
+    """Runs from 8 to 20 o'clock for some days, and then none."""
+    hour, day = 3600, 24 * 3600
+    for days in (1, 2, 4, 7):
+        starts = [d * day + m for d in range(days) for m in range(8 * hour, 20 * hour, 600)]
+        for later in range(23):
+            now = (days - 1) * day + 20 * hour + later * hour
+            found = silence(starts, 600, now).since
+            assert (found is not None) == (later > 12), (days, later)
+
+
+def test_a_mean_that_wanders_raises_no_floor_alarm(
+    store: ResultsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mean of 0.9 that wanders by 0.05 with a memory of six hours, for a week at a floor of 0.9."""
+    rng, state, means = random.Random(11), 0.0, []
+    for _ in range(7 * 24):
+        state = math.exp(-1 / 6) * state + math.sqrt(1 - math.exp(-1 / 3)) * rng.gauss(0.0, 1.0)
+        means.append(state)
+    middle = sum(means) / len(means)
+    wandering = [0.9 + 0.05 * (each - middle) for each in means]
+    assert min(wandering) < 0.8
+    store.write(records(4_000, hours=7 * 24, mean=lambda hour: min(1.0, wandering[int(hour)])))
+    assert kinds(store, floors={"grounded": 0.9}) == []
+    monkeypatch.setattr(monitors, "wander", lambda hours: 1.0)
+    assert "floor" in kinds(store, floors={"grounded": 0.9})
+
+
+def test_the_predicted_delay_is_that_of_the_alarms_there_are(store: ResultsStore) -> None:
+    store.write(records(5_000, mean=lambda hour: 0.9))
+    per_run = 48 * 3600 / 5_000
+
+    def runs(**settings: Any) -> float:
+        (delay,) = check_store(store.database, AlarmSettings(**settings), END).delays.values()
+        return delay / per_run
+
+    fallen = runs()
+    assert 2_000 < fallen < 6_000, "against a reference of a day"
+    assert 1_000 < runs(floors={"grounded": 0.9}) < 2_000
+    assert runs(floors={"grounded": 0.5}) == fallen, "a fall by 0.05 does not reach this floor"
+    assert runs(level=0.001) > fallen
+
+
 def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsStore) -> None:
     rows = list(records(500))
     for each in rows:
@@ -133,14 +265,14 @@ def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore,
     path = str(tmp_path / "results.db")
 
     def check(*options: str) -> Any:
-        return CliRunner().invoke(app, ["monitor", path, "--check", *options])
+        return CliRunner().invoke(app, ["monitor", path, "--once", *options])
 
     assert check("--floor", "grounded=0.9").exit_code == 1
     found = json.loads(check("--floor", "grounded=0.9", "--json").stdout)["alarms"]
     assert "floor" in {alarm["kind"] for alarm in found}
     assert check("--floor", "grounded").exit_code == 2
     assert check("--missing", "2").exit_code == 2
-    assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--check"]).exit_code == 2
+    assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--once"]).exit_code == 2
 
 
 def test_sums_turned_round_and_limited_are_those_of_the_runs() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
 from otel_evals_monitor._internal.demo.history import write_history
 from otel_evals_monitor._internal.store.database import Database
@@ -13,6 +15,7 @@ from tests.support.result_records import record
 NOW = 1_790_000_000.0
 
 
+@pytest.mark.slow
 def test_two_days_hold_alarms_to_find(tmp_path: Path) -> None:
     told = [record(i, float(i % 4 > 0), scorer="grounded_in_tools", end_time=None) for i in range(40)]
     scores = tmp_path / "scores.jsonl"

@@ -14,7 +14,8 @@ from otel_evals._internal.cli.app import app
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
-from otel_evals_monitor._internal.report.report import sampler_checks
+from otel_evals_monitor._internal.page.detail import summary_of
+from otel_evals_monitor._internal.report.report import ReportOptions, make_report, sampler_checks
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of
 from otel_evals_monitor._internal.store.queries import Window, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -31,7 +32,7 @@ def passes(run: Run) -> bool:
 
 
 def minute(number: int, picks: Picks, process: str = "a") -> MinuteOfPicks:
-    return MinuteOfPicks(process, "grounded", START + 60 * number, picks)
+    return MinuteOfPicks(process, "grounded", "support", START + 60 * number, picks)
 
 
 def test_picks_of_processes_add_up_and_repeats_do_no_harm(store: ResultsStore) -> None:
@@ -95,3 +96,25 @@ def test_a_store_without_picks_says_nothing(store: ResultsStore) -> None:
     store.write([record(1, 1.0)])
     with store.database.reading() as connection:
         assert sampler_checks(connection, stored_slices(connection), Window()) == []
+
+
+def test_a_sample_that_lacks_the_ordinary_runs_has_no_interval(store: ResultsStore) -> None:
+    """48 errors under `ratio(0.001) | errors()`, and none of 400 other runs."""
+    store.write(record(n, float(n % 4 == 0)) for n in range(48))
+    keep_picks(store.database, [minute(0, Picks(48, 48, 48.0, 0.0, 48.0))])
+    (row,) = make_report(store.database, ReportOptions()).slices
+    assert row.estimate.interval is not None
+    lacking = [minute(1, sum([Picks.of(0.001, False)] * 400, Picks()))]
+    keep_picks(store.database, lacking)
+    told = CliRunner().invoke(app, ["report", store.database.name, "--json"])
+    (found,) = json.loads(told.stdout)["estimates"]
+    assert found["representative"] is False
+    assert (found["low"], found["high"], found["missing_low"]) == (None, None, None)
+    assert "not representative" in found["warnings"][0]
+    assert "not representative" in CliRunner().invoke(app, ["report", store.database.name]).stdout
+    with store.database.reading() as connection:
+        _, sentence = summary_of(connection, stored_slices(connection), Window()) or (
+            "",
+            "",
+        )
+    assert "not representative" in sentence

@@ -113,7 +113,7 @@ def test_alertmanager_is_sent_what_lasts_again_and_its_end_once(
     assert len(alerts) == 3
     assert alerts[0]["labels"] == {
         "alertname": "OtelEvalsFloor",
-        "monitor": "floor grounded a1 support",
+        "monitor": "floor grounded support",
         "gen_ai_evaluation_name": "grounded",
         "gen_ai_agent_name": "support",
         "severity": "warning",

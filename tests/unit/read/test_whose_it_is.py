@@ -143,6 +143,43 @@ GUARDS = [
         ),
         runs=0,
     ),
+    case(
+        "FastMCP: a server's call that retrieves something",
+        span("tools/call look", {"mcp.method.name": "tools/call", "gen_ai.tool.name": "look"}, kind="SERVER"),
+        span("search", {KIND: "RETRIEVER", "input.value": ASKED}, scope="openinference.instrumentation.x"),
+        scope="fastmcp",
+        runs=0,
+    ),
+    case(
+        "OpenTelemetry: a call that comes in by a queue",
+        span("look", {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}, kind="CONSUMER"),
+        runs=0,
+    ),
+    case(
+        "Vercel: a streamed tool that lost its parent",
+        span(
+            "ai.toolCall",
+            {
+                "ai.operationId": "ai.toolCall",
+                "ai.toolCall.name": "look",
+                "ai.toolCall.id": "c1",
+                "ai.toolCall.args": '{"lift": 2}',
+                "ai.toolCall.result": '"up"',
+            },
+        ),
+        scope="ai",
+        runs=0,
+    ),
+    case(
+        "OpenInference: the same",
+        span("look", {KIND: "TOOL", "tool.name": "look", "tool_call.id": "c1", "output.value": "up"}),
+        runs=0,
+    ),
+    case(
+        "Traceloop: a tool without an id was called by an application, and is judged",
+        span("look.tool", {"traceloop.span.kind": "tool", "traceloop.entity.name": "look"}),
+        runs=1,
+    ),
 ]
 
 ORPHANS = [

@@ -57,6 +57,97 @@ def test_quoted_passwords_need_no_digits_and_may_have_blanks(value: str) -> None
     )
 
 
+MIXED, SAID = "Zk3pQ9vX2mW7rT5yB8nC4dF6", "hunter2-Blue"
+COOKIES = [
+    "Cookie: session=%s",
+    "Cookie: a=1; sid=%s; theme=dark",
+    "Set-Cookie: sid=%s; Path=/; HttpOnly",
+    '{"Cookie": "session_id=%s; lang=en"}',
+    "-H 'Cookie: auth=%s'",
+    "curl -b 'sid=%s' https://x",
+    'curl --cookie "PHPSESSID=%s" https://x',
+    'document.cookie = "t=%s"',
+    "JSESSIONID=%s",
+    "connect.sid=%s",
+]
+HEADERS = [
+    "Authorization: %s",
+    "authorization=%s",
+    '"Authorization": "%s"',
+    "headers={'Authorization': '%s'}",
+    "Authorization:%s",
+    'Authorization: Digest username="bob", response="%s"',
+    "Authorization: Hawk id=1, mac=%s",
+    "Authorization: AWS4-HMAC-SHA256 SignedHeaders=host, Signature=%s",
+    "Proxy-Authorization: Basic %s",
+    "Ocp-Apim-Subscription-Key: %s",
+]
+OPTIONS = [
+    "--password %s",
+    "--password '%s'",
+    "--pass %s",
+    "--token %s",
+    "--api-key %s",
+    "--client-secret %s",
+    "--db-password %s",
+    "--auth-token %s",
+    "--passphrase %s",
+    "openssl -passin pass:%s",
+    "mysql -u root -p%s",
+    "sshpass -p %s ssh x",
+    "redis-cli -a %s",
+    "docker login -u bob -p %s",
+    "curl -u bob:%s https://x",
+    "curl --user bob:%s https://x",
+]
+WORDS = [
+    "my password is %s",
+    "the password was: %s",
+    "user bob password %s",
+    "requirepass %s",
+    "password -> %s",
+    "IDENTIFIED BY '%s'",
+    "WITH PASSWORD '%s'",
+    "pw=%s",
+    "'pass': '%s'",
+    "DB_PASS=%s",
+    "passcode: %s",
+    "kennwort: %s",
+    "password%%3D%s",
+    "<password>%s</password>",
+    '<add key="Password" value="%s"/>',
+]
+ADDRESSES = [
+    "https://x/c?sv=1&sig=%s",
+    "https://x/?X-Amz-Signature=%s",
+    "https://x/?code=%s",
+    "https://%s@x.io/1",
+    "Bearer: %s",
+]
+
+
+@pytest.mark.parametrize("form", COOKIES + HEADERS + OPTIONS + WORDS + ADDRESSES)
+def test_secrets_go_by_the_place_that_they_have_in_headers_commands_and_sentences(form: str) -> None:
+    for value in (MIXED,) if form in ADDRESSES else (MIXED, SAID):
+        for around in ("%s", "x %s", '{"text": 1}\n%s\nend'):
+            assert value not in redact_secrets(
+                around.replace("%s", form.replace("%s", value).replace("%%", "%"))
+            )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The one-time code is 492817.", "cvv: 123", "seed phrase: " + "able " * 11 + "zoo", "OTP = 4928"],
+)
+def test_codes_go_that_are_said_to_be_codes(text: str) -> None:
+    assert "[redacted]" in redact_secrets(text)
+
+
+def test_a_cookie_goes_to_the_end_of_its_line_however_long_it_is() -> None:
+    cookies = "; ".join(f"a{n}=x9x9x9x9" for n in range(2_000))
+    assert redact_secrets(f"Cookie: {cookies}\nAccept: text") == "Cookie: [redacted]\nAccept: text"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -68,6 +159,15 @@ def test_quoted_passwords_need_no_digits_and_may_have_blanks(value: str) -> None
         "Order A-1001 ships on 2031-05-02, key: blue.",
         "https://example.com:8080/path?a=b",
         "passkey to success; keyboard=qwerty",
+        "Use the --password option, or --token FILE, to log in.",
+        "Authorization: required. The cookie: a chocolate chip.",
+        "The password is wrong, and the password was changed.",
+        "The pin code 560001 is in Bengaluru; sessionId: conv-1",
+        "first_pass = true, pass=0.95, pass: 12/15, bypass=yes",
+        "unexpected token 'else' near password base64-encoded",
+        "docker run -p 8080:80 -u 1000:1000 x; psql -p 5432",
+        "get_secret('OPENAI_API_BASE')",
+        "the code is 200; https://x/?code=de&page=2",
     ],
 )
 def test_prose_stays(text: str) -> None:
@@ -154,6 +254,9 @@ HOSTILE = [
     "token:", '"token":', '"token":"a",', "token=", "key=", "password='", "sk-", "sk-a-", "eyJ-", "eyJ.", "://",
     "a://b:", "bearer ", "authorization: ", "-----BEGIN PRIVATE KEY", "-----BEGIN ", "a", "=", "a=", '\\"',
     "0000000000:", "SG.", "SG.aaaaaaaaaaaaaaaaaaaaa", "glpat-", "中", " ", "\n", "a_", "-", "[redacted]",
+    "cookie: a=", "cookie: a=b; ", " -b a=", "--password ", "--a-", "--", "curl -u ", "curl ", "mysql -p",
+    "password is ", "password a1B", "able ", "seed phrase: able ", "<password>", "?sig=", "://a1",
+    "authorization: digest ",
 ]  # fmt: skip
 
 

@@ -299,7 +299,7 @@ def test_a_rule_that_follows_a_predicate_has_what_is_known() -> None:
         decisions, (first, _) = decider.decide(judged, "run")
         (second,) = decider.follow(decisions, "cheap", LOW)
         probabilities = [decider.sampled(each, judged).probability for each in (first, second)]
-        assert chance_of(decider.sampled(first, judged), judged) == first.chance
+        assert chance_of(decider.sampled(first, judged), judged) == decisions.sampled["cheap"]
         assert probabilities[0] == probabilities[1]
         recorded.add(probabilities[0])
     assert recorded == {None, 0.5}

@@ -198,6 +198,120 @@ def test_what_running_text_says_in_other_forms_raises_no_alarm(answer: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("It ships to Oregon.", {"state": "OR"}),
+        ("It ships to Reno, NV.", "The customer lives in Reno, Nevada."),
+        ("It ships to Quebec.", {"province": "QC"}),
+        (
+            "A Norwegian diver found it.",
+            "the diver came from norway and found the wreck off the coast at her third attempt",
+        ),
+        ("It grows in Northern Australia.", "it is a north australian plant with yellow flowers"),
+        ("It cost €1,250 in 2014.", "It cost €1,250.Prices have risen since 2014.Today it costs more."),
+        ("The 2013 season was long.", "The 2012 - 13 season was long."),
+        ("Order 77 has the size Small.", {"order": 77, "size": "S"}),
+        ("The father is Omar Davis Sr.", {"name": "Omar Davis"}),
+    ],
+)
+def test_names_and_years_are_found_in_the_forms_that_evidence_has(answer: str, result: Any) -> None:
+    assert label(answer, result) == "grounded"
+
+
+LAMPS = {
+    str(n): {
+        "id": str(n),
+        "options": {"colour": colour, "size": size},
+        "available": available,
+        "price": price,
+    }
+    for n, (colour, size, available, price) in enumerate(
+        [
+            ("green", "tall", True, 31.15),
+            ("green", "low", True, 42.4),
+            ("white", "tall", False, 27.33),
+            ("white", "low", True, 58.9),
+            ("amber", "tall", True, 61.07),
+        ],
+        start=9001,
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "There are 4 available lamps.",
+        "Three tall lamps are listed.",
+        "Two available lamps are tall and 1 is not.",
+        "Of these lamps, 3 are not green.",
+        "The green ones cost $73.55 in total.",
+        "The price difference is $27.75.",
+        "You save $3.82.",
+        "All three tall ones cost $119.55 together.",
+    ],
+)
+def test_rows_that_an_answer_describes_are_counted_and_their_amounts_added_up(answer: str) -> None:
+    outcome = judge(answer, {"name": "Lamp", "variants": LAMPS})
+    assert isinstance(outcome, Score)
+    assert outcome.label == "grounded", outcome.explanation
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "There are six available lamps.",
+        "Four tall lamps are listed.",
+        "Of these lamps, 4 are not green.",
+        "The green ones cost $74.55 in total.",
+        "The price difference is $27.76.",
+        "The lamp is $73.55.",
+    ],
+)
+def test_wrong_counts_and_amounts_of_rows_are_not_found(answer: str) -> None:
+    assert label(answer, {"name": "Lamp", "variants": LAMPS}) == "ungrounded"
+
+
+def test_rows_of_several_results_are_counted_together_and_repeated_results_once() -> None:
+    orders = [{"items": [{"name": "Kettle"}, {"name": name}]} for name in ("Teapot", "Kettle", "Mug")]
+    calls = tuple(ToolCall(name="get", result=order, status="ok") for order in (*orders, orders[0]))
+    assert label("You ordered four kettles.", None, tool_calls=calls) == "grounded"
+    assert label("You ordered seven kettles.", None, tool_calls=calls) == "ungrounded"
+
+
+def test_sums_of_many_round_amounts_support_nothing() -> None:
+    fares = [{"fare": fare} for fare in range(100, 1000, 37)]
+    assert label("The difference is $222.", fares[:4]) == "ungrounded"
+    assert label("The difference is $74.", fares[:4]) == "grounded"
+    assert label("The difference is $74.", fares) == "ungrounded"
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (
+            "Two films are named.",
+            "In the 1995 film a dog, and in a later film a cat, find their way home alone.",
+        ),
+        (
+            "Three tremors are named.",
+            "The 4.8 tremor and a later tremor did no harm, officials in the town said.",
+        ),
+    ],
+)
+def test_a_year_or_a_measure_is_no_other_count_of_the_same_things(answer: str, result: str) -> None:
+    assert label(answer, result + " Nobody was hurt, and the road is open again.") == "no_claims"
+
+
+def test_unlike_numbers_do_not_contradict_each_other() -> None:
+    outcome = judge(
+        "It won the 2013 festival.", "The film won 12 festival prizes, 4.5 festival prizes a year."
+    )
+    assert isinstance(outcome, Score)
+    assert "contradicted" not in (outcome.explanation or "")
+
+
+@pytest.mark.parametrize(
     ("answer", "result", "kind", "text", "instead"),
     [
         ("The shoes are $79.50 each.", ORDER, "number", "$79.50", "89.5"),

@@ -17,7 +17,7 @@ import pytest
 
 import otel_evals.scorers as built_in
 from otel_evals._internal.judges.fence import Fence
-from otel_evals._internal.judges.litellm import parse_reply
+from otel_evals._internal.judges.model_judge import parse_reply
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.scorers.summarization import SummaryReply
 from otel_evals.context import documents, tool_results
@@ -268,6 +268,7 @@ def test_no_call_of_a_routine_takes_long(name: str, piece: str) -> None:
     assert_short_calls(lambda: ROUTINES[name](text), f"{name} of {piece!r}")
 
 
+@pytest.mark.slow
 def test_a_pattern_of_exponential_time_is_given_up() -> None:
     found = outcome(checks.matches("(a|a)+b"), run_of({"output": "a" * 100_000}))
     assert isinstance(found, TimeoutError)

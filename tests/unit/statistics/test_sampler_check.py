@@ -9,7 +9,7 @@ import pytest
 
 from otel_evals import Rule, Run, sampling, scorer
 from otel_evals._internal.accounting.picks import PickLog
-from otel_evals._internal.sampling.decide import Decision
+from otel_evals._internal.sampling.decide import Decider, Decision
 from otel_evals.sampling import Chance
 from otel_evals.statistics import PickDetector, Picks
 from tests.support.result_records import START
@@ -68,3 +68,53 @@ def test_runs_of_one_trace_are_counted_once_and_cascades_not_at_all() -> None:
     assert log.changed() == []
     log.note(replace(a_run(), trace_id="5" * 32), Decision(plain, "not_sampled", chance=Chance(0.1)))
     assert log.changed()[0].picks.runs == 3
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sampling.ratio(0.5) | sampling.when(lambda run: run.output == "odd"),
+        sampling.when(lambda run: run.output == "odd") | sampling.ratio(0.5),
+        (sampling.ratio(0.8) & sampling.when(lambda run: run.output == "odd")) | sampling.ratio(0.3),
+        sampling.ratio(0.2) | sampling.errors() | sampling.when(lambda run: run.output == "odd"),
+    ],
+    ids=str,
+)
+def test_a_correct_sampler_with_a_predicate_is_not_condemned(sampler: sampling.Sampler) -> None:
+    rng, log = random.Random(3), PickLog(clock=lambda: START)
+    decider = Decider([Rule(passes, sample=sampler)])
+    for _ in range(4_000):
+        output = "odd" if rng.random() < 0.3 else "even"
+        run = replace(a_run(), trace_id=f"{rng.getrandbits(128):032x}", output=output)
+        for decision in decider.decide(run, "run")[1]:
+            log.note(run, decision)
+    (row,) = log.changed()
+    assert row.picks.runs == 4_000
+    assert row.picks.z is not None
+    assert abs(row.picks.z) < 3
+    assert row.picks.representative
+
+
+def test_a_sample_without_ordinary_runs_is_not_representative() -> None:
+    """48 errors, and none of the others, which were picked with a probability of 0.001."""
+    picks = sum((Picks.of(1.0, True) for _ in range(48)), Picks())
+    assert picks.representative
+    assert sum((Picks.of(0.001, False) for _ in range(3)), picks).representative
+    lacking = sum((Picks.of(0.001, False) for _ in range(400)), picks)
+    assert not lacking.representative
+    assert lacking.z is not None
+    assert abs(lacking.z) < 1
+    assert (lacking + Picks.of(0.001, True)).representative
+
+
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.5])
+def test_ordinary_samples_are_representative(p: float) -> None:
+    """Samples of at least ten runs, which is the fewest that a mean is shown for."""
+    rng, wrong = random.Random(int(1000 * p)), 0
+    for _ in range(500):
+        runs = int(20 / p)
+        picked = sum(rng.random() < p for _ in range(runs))
+        one, other = Picks.of(p, True), Picks.of(p, False)
+        picks = sum([one] * picked + [other] * (runs - picked), Picks())
+        wrong += picked >= 10 and not picks.representative
+    assert wrong <= 2

@@ -77,6 +77,22 @@ def test_conversations_are_taken_for_what_they_are(simulation: SimpleNamespace) 
     assert grouped >= 89
 
 
+@pytest.mark.parametrize(("users", "sizes", "least"), [(5, "even", 95), (15, "even", 92), (50, "uneven", 93)])
+def test_intervals_hold_for_few_and_uneven_users(
+    simulation: SimpleNamespace, users: int, sizes: str, least: float
+) -> None:
+    """Without the corrections for few clusters, 60 to 80%."""
+    _, grouped = simulation.dependence.cluster_coverage(users, 0.5, "ratio", 300, sizes)
+    assert grouped >= least
+
+
+def test_a_correction_by_labels_heeds_users(simulation: SimpleNamespace) -> None:
+    """Taken for independent, its interval fails in a third of the cases."""
+    ignored, grouped, _ = simulation.judges.clustered_coverage(30, 0.2, 300, 60)
+    assert ignored < 85
+    assert grouped >= 93
+
+
 def test_the_known_side_of_a_sampler_is_unbiased(simulation: SimpleNamespace) -> None:
     """`ratio | when`: the mean of all sampled is far off, that of the ratio's own is not."""
     every, known, held = simulation.dependence.known_side(100)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otel_evals.sdk.commands import echo
-from otel_evals_gateway._internal.commands import errors_exit
+from otel_evals.sdk.commands import exit_on
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.service import Gateway
@@ -23,27 +22,23 @@ def gateway(
         Path | None,
         typer.Option(help="YAML file with rules, destinations and `gateway`; OTEL_EVALS_CONFIG by default."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
 ) -> None:
-    """Receive OTLP from agents in any language, and score it as in process."""
+    """Receive OTLP from agents in any language, and score it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     named = config or os.environ.get("OTEL_EVALS_CONFIG")
     if not named:
         raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
-    with errors_exit("gateway"):
-        _run(Path(named), check=check)
+    with exit_on(command="gateway", extra="gateway"):
+        _run(Path(named))
 
 
-def _run(path: Path, *, check: bool) -> None:
+def _run(path: Path) -> None:
     from otel_evals import load_config
     from otel_evals.sdk.pipeline import Providers, make_missing
     from otel_evals_gateway._internal.service import Gateway
 
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-gateway")
     loaded = load_config(path)
-    if check:
-        echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
-        return
     made = Providers()
     make_missing(Providers(), made)
     try:

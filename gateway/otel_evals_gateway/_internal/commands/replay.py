@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.commands import echo, visible
-from otel_evals_gateway._internal.commands import errors_exit
+from otel_evals.sdk.commands import echo, exit_on, visible
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.replay.recording import RecordedTraffic
@@ -50,11 +49,11 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Send recorded traffic as live OTLP/HTTP, with fresh ids and times.
+    """Send recorded traffic as live OTLP, with new ids and times.
 
     Exits with 0 if the endpoint accepted everything, with 1 if not, and with 2 if nothing could be sent.
     """
-    with errors_exit("replay"):
+    with exit_on(command="replay", extra="gateway"):
         url, factor, headers = _url(to), _factor(speed), _headers(header)
         from otel_evals_gateway._internal.replay.recording import read_recording
 

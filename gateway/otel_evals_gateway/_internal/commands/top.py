@@ -33,7 +33,7 @@ def top(
         None, envvar="OTEL_EVALS_TOKEN", help="Bearer token, if the gateway requires one."
     ),
 ) -> None:
-    """Show a running gateway: rates, queue, lag, scores, costs, losses, worst runs.
+    """Show the rates, scores, costs and losses of a running gateway.
 
     Exits with 1 if the gateway does not answer.
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals.errors import ConfigError
+from otel_evals.sdk.util import install_hint
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.tap import Tap
 
@@ -30,9 +31,14 @@ def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
     try:
         from otel_evals_gateway._internal.kafka.source import KafkaSource
     except ModuleNotFoundError as error:
-        fix = "pip install 'otel-evals[gateway,kafka]'"
-        raise ConfigError("gateway.kafka", f"needs {error.name}: {fix}") from error
-    source = KafkaSource(options, tap)
+        problem = f"needs {error.name}: {install_hint('gateway,kafka')}"
+        raise ConfigError("gateway.kafka", problem) from error
+    from confluent_kafka import KafkaException
+
+    try:
+        source = KafkaSource(options, tap)
+    except KafkaException as error:
+        raise ConfigError("gateway.kafka.properties", error.args[0].str()) from error
     _observe(source, tap.scoring.meter)
     return source
 

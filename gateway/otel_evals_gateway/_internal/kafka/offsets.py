@@ -85,6 +85,11 @@ class Offsets:
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
 
+    def start_of(self, partition: Partition) -> int:
+        """Return the committed offset from which a partition is read; negative if there is none."""
+        before = self._before.get(partition)
+        return -1 if before is None else before.offset
+
     @property
     def oldest_age(self) -> float:
         """Seconds since the oldest message was read; 0 without messages."""

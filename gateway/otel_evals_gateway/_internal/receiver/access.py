@@ -62,13 +62,22 @@ def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     watch = FileWatch([tls.certificate, tls.key])
+    for name in ("certificate", "key", "client_ca"):
+        if (path := getattr(tls, name)) is not None:
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise ConfigError(
+                    f"gateway.tls.{name}", f"{path} cannot be read: {error.strerror}"
+                ) from error
     try:
         context.load_cert_chain(tls.certificate, tls.key)
         if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(tls.client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError("gateway.tls", f"cannot be used: {error}") from error
+        files = f"{tls.certificate} and {tls.key}"
+        raise ConfigError("gateway.tls", f"{files} cannot be used: {error}") from error
 
     def reload() -> None:
         if watch.changed():

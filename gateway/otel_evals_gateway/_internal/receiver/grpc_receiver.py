@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from otel_evals_gateway._internal.options import TlsOptions
 from otel_evals_gateway._internal.receiver.answers import grpc_code, grpc_trailers, partial_success
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Receiver
+from otel_evals_gateway._internal.receiver.request_limits import IDLE_SECONDS, max_connections
 
 _SERVICES: dict[Signal, str] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -37,6 +39,9 @@ class GrpcReceiver(Receiver):
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", max_connections()),
+                ("grpc.max_connection_idle_ms", int(IDLE_SECONDS * 1000)),
+                ("grpc.server_handshake_timeout_ms", int(self._options.request_timeout * 1000)),
             ]
         )
         self._server.add_generic_rpc_handlers([self._handlers(signal) for signal in self._signals])
@@ -57,9 +62,9 @@ class GrpcReceiver(Receiver):
             await self._server.stop(max(0.0, seconds))
 
     def _handlers(self, signal: Signal) -> Any:
-        async def export(body: bytes, context: Any) -> bytes:
+        async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
             async def read() -> ExportRequest:
-                return ExportRequest(signal, body)
+                return ExportRequest(signal, await anext(messages, b""))
 
             given = dict(context.invocation_metadata() or ()).get("authorization", "")
             answer = await self._answer(signal, given if isinstance(given, str) else "", read)
@@ -68,7 +73,8 @@ class GrpcReceiver(Receiver):
             await context.abort(grpc_code(answer), answer.message, grpc_trailers(answer))
             return b""
 
-        method = grpc.unary_unary_rpc_method_handler(export)  # without a deserializer: the bytes are kept
+        # As a stream, so that the message is read after the sender's token; without a deserializer.
+        method = grpc.stream_unary_rpc_method_handler(export)
         return grpc.method_handlers_generic_handler(_SERVICES[signal], {"Export": method})
 
 

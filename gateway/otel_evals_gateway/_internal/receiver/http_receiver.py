@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -21,11 +21,17 @@ from otel_evals_gateway._internal.receiver.answers import (
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Handle, Receiver
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.request_limits import (
+    IDLE_SECONDS,
+    RequestLimits,
+    max_connections,
+)
 
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
 
-Page = Callable[[], tuple[int, dict[str, Any]]]
+Page = Callable[[], tuple[int, dict[str, Any] | str]]
+"""Returns the status, and JSON or text in the format of Prometheus."""
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
 
@@ -43,14 +49,13 @@ class HttpReceiver(Receiver):
     ) -> None:
         super().__init__(handle, signals, limits, tokens)
         self._pages = pages or {}
-        self._silent: set[RequestHandler] = set()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
-        self._runner = web.ServerRunner(_Server(self._serve, seconds, self._silent), shutdown_timeout=seconds)
+        self._runner = web.ServerRunner(_Server(self._serve, seconds), shutdown_timeout=seconds)
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, host, port, ssl_context=tls)
         await self._site.start()
@@ -68,13 +73,14 @@ class HttpReceiver(Receiver):
             await self._runner.cleanup()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._silent.discard(request.protocol)
         authorization = request.headers.get("Authorization", "")
         if request.method in ("GET", "HEAD") and request.path in self._pages:
             if request.path not in _OPEN and not self._admits(authorization):
                 answer = {"message": "a bearer token is required"}
                 return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
             status, page = self._pages[request.path]()
+            if isinstance(page, str):
+                return web.Response(text=page, status=status, headers={"Content-Type": _PROMETHEUS})
             return web.json_response(page, status=status)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
@@ -121,14 +127,25 @@ class HttpReceiver(Receiver):
 
 
 class _Server(web.Server):
-    """Closes connections without a request in the first `seconds`; `silent` collects new connections."""
+    """Closes connections without a first request within `seconds`, and idle ones to make room for others."""
 
-    def __init__(self, handler: Any, seconds: float, silent: set[RequestHandler]) -> None:
+    def __init__(
+        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], seconds: float
+    ) -> None:
         super().__init__(
-            handler, access_log=None, auto_decompress=False, lingering_time=1.0, keepalive_timeout=75.0
+            self._serve,
+            access_log=None,
+            auto_decompress=False,
+            lingering_time=1.0,
+            keepalive_timeout=IDLE_SECONDS,
         )
+        self._answer = handler
         self._seconds = seconds
-        self._silent = silent
+        self._most = max_connections()
+        self._silent: set[RequestHandler] = set()
+        self._idle: dict[RequestHandler, None] = {}
+        """Open connections without a request in progress, the longest idle one first."""
+        self._busy = 0
 
     def __call__(self) -> RequestHandler:
         protocol = super().__call__()
@@ -136,11 +153,40 @@ class _Server(web.Server):
         asyncio.get_running_loop().call_later(self._seconds, self._check, protocol)
         return protocol
 
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._idle[handler] = None
+        if len(self._idle) + self._busy > self._most:
+            longest_idle = next(iter(self._idle))
+            del self._idle[longest_idle]
+            _close(longest_idle)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        self._idle.pop(handler, None)
+        self._silent.discard(handler)
+        super().connection_lost(handler, exc)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        protocol = request.protocol
+        self._silent.discard(protocol)
+        self._idle.pop(protocol, None)
+        self._busy += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self._busy -= 1
+            if protocol.transport is not None:
+                self._idle[protocol] = None
+
     def _check(self, protocol: RequestHandler) -> None:
         if protocol in self._silent:
             self._silent.discard(protocol)
-            if protocol.transport is not None:
-                protocol.transport.close()
+            _close(protocol)
+
+
+def _close(protocol: RequestHandler) -> None:
+    if protocol.transport is not None:
+        protocol.transport.close()
 
 
 def _response(answer: ExportAnswer, signal: str, content_type: str) -> web.Response:

@@ -8,12 +8,20 @@ from collections.abc import Awaitable, Callable, Collection
 
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+from otel_evals_gateway._internal.receiver.decoder import (
+    ExportRequest,
+    Signal,
+    decode_plain,
+    decoded_size,
+    decompress,
+)
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 
 _logger = logging.getLogger(__name__)
-LARGE = 256 * 1024
-"""Bytes of a body from which a thread decodes it, so other requests need not wait."""
+LARGE = 1024 * 1024
+"""Decoded bytes of a request from which a thread decodes it, so other requests need not wait."""
+_SMALL = 64 * 1024
+"""Uncompressed bytes of a body that is decompressed without a thread."""
 Handle = Callable[[ExportRequest], Awaitable[ExportAnswer]]
 
 
@@ -45,12 +53,15 @@ class Receiver:
                 if not self._admits(authorization):
                     raise RefusedError(ExportAnswer(401, "a bearer token is required"))
                 request = await read()
-                with self._limits.reserve(len(request.body)):
-                    most = self._options.max_decompressed
-                    if len(request.body) < LARGE:
-                        decode(request, most)
+                with self._limits.reserve(len(request.body)) as reservation:
+                    data = await self._decompressed(request)
+                    size = decoded_size(request, data)
+                    reservation.resize(size)
+                    if size < LARGE:
+                        decode_plain(request, data)
                     else:
-                        await asyncio.to_thread(decode, request, most)
+                        await asyncio.to_thread(decode_plain, request, data)
+                    request.reservation = reservation
                     answer = await self._handle(request)
         except RefusedError as error:
             answer = error.answer
@@ -59,3 +70,14 @@ class Receiver:
             answer = ExportAnswer(500, "internal error")
         self._limits.answers[signal, answer.status] += 1
         return answer
+
+    async def _decompressed(self, request: ExportRequest) -> bytes:
+        """Return the uncompressed body; large ones are decompressed on a thread, one at a time."""
+        most = self._options.max_decompressed
+        try:
+            return decompress(request.body, request.encoding, min(_SMALL, most))
+        except RefusedError as refused:
+            if refused.answer.status != 413 or most <= _SMALL:
+                raise
+        async with self._limits.decompressing:
+            return await asyncio.to_thread(decompress, request.body, request.encoding, most)

@@ -11,7 +11,20 @@ from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
 
 _BODIES_IN_PROGRESS = 4
-"""The bodies of all requests in progress may have this many times the limit of one request."""
+"""All requests in progress may take this many times the limit of one uncompressed body, once decoded."""
+
+_CONNECTIONS = 1_000
+IDLE_SECONDS = 75.0
+"""Seconds after which a connection without a request is closed."""
+
+
+def max_connections() -> int:
+    """Return how many connections a receiver accepts: 1,000, or a quarter of the allowed open files."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _CONNECTIONS
+    return min(_CONNECTIONS, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 
 class RequestLimits:
@@ -19,8 +32,9 @@ class RequestLimits:
 
     def __init__(self, options: GatewayOptions) -> None:
         self.options = options
-        self._most_bytes = _BODIES_IN_PROGRESS * options.max_decompressed
-        self._bytes = 0
+        self.most_bytes = _BODIES_IN_PROGRESS * options.max_decompressed
+        self.bytes = 0
+        self.decompressing = asyncio.Lock()
         self.in_progress = 0
         self.closed = False
         """True once the service shuts down, which refuses all requests."""
@@ -55,14 +69,31 @@ class RequestLimits:
                 self._idle.set()
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Reserve memory for a body; RefusedError if all bodies are too large together."""
-        if self._bytes and self._bytes + size > self._most_bytes:
-            raise RefusedError(
-                ExportAnswer(503, "the requests in progress are too large together", retry_after=1.0)
-            )
-        self._bytes += size
+    def reserve(self, size: int) -> Iterator[Reservation]:
+        """Reserve memory for a request; RefusedError if all requests are too large together."""
+        reservation = Reservation(self)
         try:
-            yield
+            reservation.resize(size)
+            yield reservation
         finally:
-            self._bytes -= size
+            self.bytes -= reservation.size
+
+
+class Reservation:
+    """Memory that one request takes of the bytes that all requests may take."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        self.size = 0
+
+    def resize(self, size: int) -> None:
+        """Change the size; RefusedError if it is too large, alone or with the other requests."""
+        limits, most = self._limits, self._limits.most_bytes
+        if size > most:
+            problem = f"the body takes more than {most} bytes once decoded: send smaller requests"
+            raise RefusedError(ExportAnswer(413, problem))
+        if limits.bytes - self.size + size > most:
+            problem = "the requests in progress are too large together"
+            raise RefusedError(ExportAnswer(503, problem, retry_after=1.0))
+        limits.bytes += size - self.size
+        self.size = size

@@ -12,6 +12,7 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.dialects import Dialects
+from otel_evals.model import SpanRecord
 from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
 from otel_evals.sdk.pipeline import (
     CapturedLog,
@@ -47,6 +48,16 @@ class Selection:
     def add(self, item: IntakeItem, place: Place) -> None:
         self.items.append(item)
         self.places.append(place)
+
+    def is_top(self, span: SpanRecord) -> bool:
+        """Return True if no span above this one can come in another request of its sender."""
+        links = {item.span_id: item.parent_span_id for item in self.items if isinstance(item, UnclaimedSpan)}
+        above = None if span.parent_is_remote else span.parent_span_id
+        for _ in links:
+            if above not in links:
+                break
+            above = links[above]
+        return above is None
 
     def judged(self, *, nested: bool) -> dict[Place, RecordedSpan]:
         """Return the claimed spans that may be judged: without a claimed parent here, or all if nested."""

@@ -8,6 +8,7 @@ from otel_evals.model import Availability, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import join_chunks
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds
@@ -38,19 +39,10 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.TOOL:
         _read_tool(reader)
     elif kind is OperationKind.INFERENCE:
-        _join_chunks(reader)
+        messages = reader.fields.get("output_messages", ())
+        if len(messages) > 1 and all(message.role == "assistant" for message in messages):
+            reader.fields["output_messages"] = (join_chunks(messages),)
     return kind
-
-
-def _join_chunks(reader: SpanReader) -> None:
-    """Join the chunks of a streamed response to one message."""
-    messages = reader.fields.get("output_messages", ())
-    if len(messages) > 1 and all(message.role == "assistant" for message in messages):
-        parts = [part for message in messages for part in message.parts]
-        texts = [part.text or "" for part in parts if part.kind == "text"]
-        others = [part for part in parts if part.kind != "text"]
-        joined = [replace(parts[0], kind="text", text="".join(texts), data=None)] if any(texts) else []
-        reader.fields["output_messages"] = (replace(messages[0], parts=(*joined, *others)),)
 
 
 def _read_tool(reader: SpanReader) -> None:

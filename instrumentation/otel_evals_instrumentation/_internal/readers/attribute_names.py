@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from operator import itemgetter
 
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+_INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 _MOST_SHAPES = 1_000
 _MOST_NAMES = 64
 """Do not cache the names of spans with more attributes."""
@@ -18,14 +20,15 @@ class FieldsByAttribute:
     The spans of an instrumentation have few different sets of attributes, so results are cached.
     """
 
-    __slots__ = ("_fields", "known")
+    __slots__ = ("_fields", "_lists", "known")
 
     def __init__(self, names: AttributeNames) -> None:
         self._fields: dict[str, list[tuple[str, int]]] = {}
+        self._lists: dict[str, list[tuple[str, int]]] = {}
         for field in fields(names):
             for rank, key in enumerate(getattr(names, field.name)):
-                if not key.endswith(".*"):
-                    self._fields.setdefault(key, []).append((field.name, rank))
+                known = self._lists if key.endswith(".*") else self._fields
+                known.setdefault(key, []).append((field.name, rank))
         self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
         """Results of `find` by the names of a span's attributes."""
 
@@ -35,6 +38,10 @@ class FieldsByAttribute:
         for name in names:
             for field, rank in self._fields.get(name, ()):
                 found.setdefault(field, []).append((rank, name))
+        ends = [(name, _INDEX.search(name)) for name in names]
+        for name in dict.fromkeys(name[: end.start()] + ".*" for name, end in ends if end is not None):
+            for field, rank in self._lists.get(name, ()):
+                found.setdefault(field + ".*", found.get(field, []).copy()).append((rank, name))
         by_field = {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
         if len(names) <= _MOST_NAMES:
             if len(self.known) >= _MOST_SHAPES:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from types import NoneType
 from typing import Any, ClassVar
 
 from otel_evals.dialects import CONTENT, PSEUDO_TOOLS, Record, recovered
@@ -130,13 +129,13 @@ class Convention:
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
         reader.fields.update(span=span, kind=kind, dialect=self.name)
-        return Operation(**_notes(reader), **reader.fields)
+        return recovered(Operation, None, {**_NOTHING, **_notes(reader), **reader.fields})
 
     def open(self, span: SpanRecord) -> SpanReader:
         """Find the attributes of a span that may contain the fields of an operation."""
         attributes, events = read_events(span) if span.events or span.logs else (span.attributes, [])
         there = attributes
-        if NoneType in set(map(type, there.values())):
+        if None in there.values():
             there = {key: value for key, value in there.items() if value is not None}
         keys = tuple(there)
         known = self.index.known.get(keys)

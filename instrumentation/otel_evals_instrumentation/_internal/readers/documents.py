@@ -13,8 +13,8 @@ from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_ma
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _CONTAINERS = words(
-    """documents outputs output results retrievalResults source_nodes nodes matches hits contexts chunks
-    passages"""
+    """documents outputs output results result retrievalResults source_nodes nodes matches hits contexts
+    chunks passages"""
 )
 """Keys of the list of documents in libraries' responses."""
 _TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")

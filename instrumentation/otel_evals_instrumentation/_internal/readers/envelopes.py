@@ -17,7 +17,7 @@ _ANSWERS = words(
 _QUESTIONS = words(
     """new_message input inputs prompt question query task user_prompt user_input user_msg user_message
     userMessage userInput user_query userQuery chat_input chatInput request instruction contents topic
-    query_str query_bundle str_or_query_bundle embedding text content body"""
+    query_str query_bundle str_or_query_bundle sys.query embedding text content body"""
 )
 _KEYS = frozenset(
     (

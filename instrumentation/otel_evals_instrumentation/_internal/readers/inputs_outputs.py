@@ -134,7 +134,9 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
         return _first(reader, side, role, reader.with_lists(side))[0]
     recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
     best, has_content = _first(reader, side, role, recorded)
-    return best if has_content else _first(reader, side, role, reader.with_lists(side), best)[0]
+    if has_content or side + ".*" not in reader.found_at:
+        return best
+    return _first(reader, side, role, reader.with_lists(side), best)[0]
 
 
 def _first(

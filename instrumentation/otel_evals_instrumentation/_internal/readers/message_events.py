@@ -8,6 +8,7 @@ from typing import Any
 from otel_evals.model import Message
 from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import join_chunks
 from otel_evals_instrumentation._internal.readers.single_message import read_message
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
@@ -18,6 +19,8 @@ _EVENTS = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+
+_UNFINISHED = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
 def event_name(event: dict[str, Any]) -> str:
@@ -43,9 +46,16 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
             inputs.extend(_event(parsed, role))
         elif name == "gen_ai.choice":
             choices.append(parse(body))
-    for choice in first_choice(choices):
+    streamed = _are_chunks(choices)
+    for choice in choices if streamed else first_choice(choices):
         outputs.extend(_event(choice, "assistant"))
-    return inputs, outputs
+    return inputs, [join_chunks(outputs)] if streamed and outputs else outputs
+
+
+def _are_chunks(choices: list[Any]) -> bool:
+    """Return True for the chunks of a streamed response, of which only the last one says how it finished."""
+    ends = [isinstance(choice, dict) and choice.get("finish_reason") not in _UNFINISHED for choice in choices]
+    return len(ends) > 1 and ends[-1] and not any(ends[:-1])
 
 
 def _spoken(value: Any) -> Any:

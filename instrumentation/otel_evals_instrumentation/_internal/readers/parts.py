@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
@@ -39,6 +41,17 @@ _UNTYPED = frozenset(
 def text_message(role: str, text: str | None) -> Message:
     """Return a message with one text."""
     return Message(role=role, parts=(Part(kind="text", text=text),))
+
+
+def join_chunks(chunks: Sequence[Message]) -> Message:
+    """Join the chunks of a streamed response to one message, and adjacent texts in them to one text."""
+    parts: list[Part] = []
+    for part in (part for message in chunks for part in message.parts):
+        if parts and part.kind == parts[-1].kind and part.text and parts[-1].text:
+            parts[-1] = replace(parts[-1], text=parts[-1].text + part.text)
+        else:
+            parts.append(part)
+    return replace(chunks[0], parts=tuple(parts))
 
 
 def is_part(item: dict[str, Any]) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -17,7 +15,6 @@ from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 _DETAILS = frozenset(
     ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
 )
@@ -58,11 +55,13 @@ class SpanReader(msgspec.Struct, eq=False):
     events: list[tuple[str, Any]]
     """Message events of the span and its logs, as (name, body)."""
     found_at: Mapping[str, tuple[tuple[int, str], ...]]
-    """By field: the attributes that may contain it as (rank, name), most trusted first."""
+    """By field: the attributes that may contain it as (rank, name), most trusted first.
+
+    A field with indexed lists has a second entry, its name with `.*`, that includes the lists.
+    """
     fields: dict[str, Any] = {}
     noted: dict[str, tuple[str, Availability]] = {}
     """By field of content: the attribute that it came from, and its availability."""
-    lists: set[str] | None = None
 
     def note(self, field: str, key: str, availability: Availability = Availability.PRESENT) -> None:
         """Record the attribute that a field came from, and its availability."""
@@ -126,18 +125,11 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
         """Return a field's attributes as (rank, name, value), with lists spread over indexed keys."""
-        hits = [(rank, key, self.attributes[key]) for rank, key in self.found_at.get(field, ())]
-        for rank, key in enumerate(getattr(self.names, field)):
-            if key.endswith(".*") and key[:-2] in self._indexed():
-                hits.append((rank, key, unflatten(self.attributes, key[:-2])))
-        return sorted(hits, key=itemgetter(0))
-
-    def _indexed(self) -> set[str]:
-        """Return the prefixes of indexed keys."""
-        if self.lists is None:
-            ends = [(key, _INDEX.search(key)) for key in self.attributes]
-            self.lists = {key[: end.start()] for key, end in ends if end is not None}
-        return self.lists
+        attributes, hits = self.attributes, self.found_at.get(field + ".*") or self.found_at.get(field, ())
+        return [
+            (rank, key, unflatten(attributes, key[:-2]) if key.endswith(".*") else attributes[key])
+            for rank, key in hits
+        ]
 
 
 def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:

@@ -57,4 +57,6 @@ def alarms_of(database: Database, most: int = 200) -> list[KeptAlarm]:
 
 
 def _alarm(details: dict[str, Any]) -> Alarm:
-    return Alarm(**{**details, "trace_ids": tuple(details["trace_ids"])})
+    window = details.get("reference")
+    reference = (window[0], window[1]) if window else None
+    return Alarm(**{**details, "trace_ids": tuple(details["trace_ids"]), "reference": reference})

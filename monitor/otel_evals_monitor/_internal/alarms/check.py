@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, keep_alarms
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
@@ -30,6 +30,8 @@ class AlarmCheck:
     receivers: Sequence[Receiver] = ()
     checked: int | None = None
     """Time of the last check, seconds since the Unix epoch."""
+    delays: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """See `Found.delays`."""
     problem: str = ""
     """Problem of the last `run_once`; empty if there was none."""
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -41,8 +43,9 @@ class AlarmCheck:
         """
         now = time.time()
         if every <= 0.0 or self._is_due(now, every):
-            keep_alarms(self.database, find_alarms(self.database, self.settings, now), now)
-            self.checked = int(now)
+            found = check_store(self.database, self.settings, now)
+            keep_alarms(self.database, found.alarms, now)
+            self.checked, self.delays = int(now), found.delays
         return [problem for each in self.receivers for problem in self._notify(each)]
 
     def run_for_ever(self, every: float) -> None:

@@ -13,23 +13,29 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
-from otel_evals.statistics import shared_threshold
+from otel_evals.statistics import Sums, expected_delay, shared_threshold, total, wander
+from otel_evals_monitor._internal.alarms.judgements import Judgements, judgements, monitor_name
 from otel_evals_monitor._internal.alarms.watchers import (
     Findings,
     LabelledScore,
     Watched,
     agreements,
     disagreement,
+    drift,
     fall,
     floor,
+    floor_detector,
     missing_share,
+    per_bucket,
+    reference_detector,
     silence,
     worse_version,
     wrong_sampler,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
+from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
@@ -43,9 +49,26 @@ from otel_evals_monitor._internal.store.queries import (
 )
 from otel_evals_monitor._internal.store.schema import HOUR
 
-_BY = ("scorer_id", "scorer_version", "agent_name")
+_BY = ("scorer_id", "agent_name")
 _DAY = 24 * HOUR
-_OF_SLICE = 5
+_OF_SLICE = 6
+_PINNED = 7 * _DAY
+_QUARTER = 6 * HOUR
+_QUARTERS = 12 * 7 * 4
+_FALL = 0.05
+"""The fall, of the scale, whose delay is predicted."""
+NEXT_STEPS: Mapping[str, str] = {
+    "floor": "Open the worst runs below, then compare versions on the scorer's page",
+    "fall": "Open the worst runs below, then look for what changed at that time on the scorer's page",
+    "drift": "Compare recent bad runs with runs of the reference; look for slow changes of models and data",
+    "version": "Open the worst runs of the new version, and roll back if they confirm it",
+    "missing": "Open the scorer's page for the reasons, and `otel-evals doctor` in the process that scores",
+    "agreement": "Open the label queue, and calibrate the judge with `otel-evals judge calibrate`",
+    "sampler": "Run `otel-evals doctor` in the process that scores; look for head samplers, and trace ids "
+    "that are not random",
+    "silence": "Check that the service runs and has traffic; `otel-evals doctor` finds why it is not scored",
+}
+"""What to do about an alarm, by kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +96,9 @@ class Alarm:
     monitor: str
     """Name of the monitor, the same at every check."""
     kind: str
-    """`floor`, `fall`, `version`, `missing`, `silence`, `agreement` or `sampler`."""
+    """`floor`, `fall`, `drift`, `version`, `missing`, `silence`, `agreement` or `sampler`."""
     scorer_id: str
-    """Name of the rule for a `sampler` alarm."""
+    """Name of the rule for a `sampler` alarm, of the service for `silence`."""
     agent_name: str
     since: int
     """Approximate start, seconds since the Unix epoch."""
@@ -89,45 +112,89 @@ class Alarm:
     """One sentence."""
     trace_ids: Sequence[str] = ()
     """Traces of the worst runs since then."""
+    reference: tuple[int, int] | None = None
+    """Start and end of the period that a fall was measured against; kept until the alarm is acknowledged."""
 
     @property
     def evidence_text(self) -> str:
-        """The evidence in words; empty if there is none."""
+        """How sure the alarm is; empty for a plain rule."""
         if self.evidence is None or self.needed is None:
             return ""
-        found = "more than 1,000,000" if self.evidence >= 1e6 else _count(self.evidence)
-        return f"{found} (threshold {_count(self.needed)})"
+        weeks = "a million" if self.evidence >= 1e6 else f"{max(self.evidence, 1.0):,.0f}"
+        return (
+            f"Without a change, so much evidence appears in at most one of {weeks} weeks "
+            f"(an alarm needs one of {self.needed:,.0f})"
+        )
+
+    @property
+    def next_step(self) -> str:
+        """What to do about it."""
+        return NEXT_STEPS.get(self.kind, "")
 
 
-def _count(number: float) -> str:
-    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Result of a check."""
+
+    alarms: Sequence[Alarm] = ()
+    delays: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Seconds until a fall of 0.05 of the scale raises an alarm, by scorer and agent."""
 
 
 def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list[Alarm]:
     """Return the current alarms of a store."""
+    return list(check_store(database, settings, now).alarms)
+
+
+def check_store(database: Database, settings: AlarmSettings, now: float) -> Found:
+    """Return the current alarms of a store, without acknowledged ones, and how fast a fall is found."""
     with database.reading() as connection:
         recorded = time_range(connection)
         if recorded is None:
-            return []
+            return Found()
         slices = stored_slices(connection)
         # An unfinished step is checked when it is over.
         end = int(now) // settings.step * settings.step
         last = min(end, -(-recorded[1] // settings.step) * settings.step)
         since = max(recorded[0], last - settings.period * settings.step) // settings.step * settings.step
-        labels = agreements(connection)
+        labels, judged = agreements(connection), judgements(connection)
         watched = [
-            _watched(connection, slices, key, steps, settings, labels)
+            _watched(connection, slices, key, steps, settings, labels, judged)
             for key, steps in series(connection, slices, Window(since, last), settings.step, _BY).items()
         ]
         picked = picks_of(connection, Window(since, last), settings.step)
+        if not watched and not picked:
+            return Found()
         # Counts all monitors of a slice even if some do not apply: the level must not depend on the data.
         needed = shared_threshold(settings.level, _OF_SLICE * len(watched) + len(picked))
-        found = [alarm for each in watched for alarm in _alarms_of(each, needed, settings, end)]
+        found = [alarm for each in watched for alarm in _alarms_of(each, needed, settings)]
         found = [_with_traces(connection, slices, alarm) for alarm in found]
         for rule, steps in picked.items():
             if (wrong := wrong_sampler(steps, needed, settings.period)).since is not None:
                 found.append(_alarm(wrong, needed, rule))
-        return found
+        services = series(connection, slices, Window(since, last), settings.step, ("service",))
+        for (service,), steps in services.items():
+            if (quiet := silence(sorted(steps), settings.step, end)).since is not None:
+                found.append(_alarm(quiet, None, service or "all scorers"))
+        delays = {(each.scorer_id, each.agent_name): _delay(each, needed, settings) for each in watched}
+        alarms = [each for each in found if each.since > judged.acknowledged.get(each.monitor, -1)]
+        return Found(alarms, {key: delay for key, delay in delays.items() if delay is not None})
+
+
+def _delay(watched: Watched, needed: float, settings: AlarmSettings) -> float | None:
+    """Return the seconds until a usual mean that falls by 0.05 of the scale raises an alarm."""
+    if not watched.scaled:
+        return None
+    limit = settings.floors.get(watched.scorer_id)
+    detectors = [
+        reference_detector(watched, watched.reference, settings.period),
+        None if limit is None else floor_detector(watched, limit / watched.scale, settings.period),
+    ]
+    starts = [start for start, _ in watched.steps]
+    buckets = (starts[-1] - starts[0]) / settings.step + 1
+    usual = per_bucket(watched.good(total(step.scored for _, step in watched.steps)), buckets)
+    found = [expected_delay(each, usual, _FALL, needed) for each in detectors if each is not None]
+    return min((buckets * settings.step for buckets in found if buckets is not None), default=None)
 
 
 def _findings(watched: Watched, needed: float, settings: AlarmSettings) -> Iterator[Findings]:
@@ -135,26 +202,24 @@ def _findings(watched: Watched, needed: float, settings: AlarmSettings) -> Itera
     if watched.scaled:
         if limit is not None:
             yield floor(watched, limit / watched.scale, needed, period)
-        yield fall(watched, needed, period)
+        fallen = fall(watched, needed, period)
+        yield fallen
+        if fallen.since is None:  # one incident, one alarm
+            yield drift(watched, needed, _QUARTERS)
         yield worse_version(watched, needed)
         yield disagreement(watched.labels, settings.agreement, needed, period)
     yield missing_share(watched, settings.missing, needed, period)
 
 
-def _alarms_of(watched: Watched, needed: float, settings: AlarmSettings, end: int) -> Iterator[Alarm]:
-    which = watched.scorer_id, watched.scorer_version, watched.agent_name
+def _alarms_of(watched: Watched, needed: float, settings: AlarmSettings) -> Iterator[Alarm]:
     for found in _findings(watched, needed, settings):
         if found.since is not None:
-            yield _alarm(found, needed, *which)
-    if (quiet := silence(watched, settings.step, end)).since is not None:
-        yield _alarm(quiet, None, *which)
+            yield _alarm(found, needed, watched.scorer_id, watched.agent_name)
 
 
-def _alarm(
-    found: Findings, needed: float | None, scorer_id: str, scorer_version: str = "", agent_name: str = ""
-) -> Alarm:
+def _alarm(found: Findings, needed: float | None, scorer_id: str, agent_name: str = "") -> Alarm:
     return Alarm(
-        monitor=" ".join(filter(None, (found.kind, scorer_id, scorer_version, agent_name))),
+        monitor=monitor_name(found.kind, scorer_id, agent_name),
         scorer_id=scorer_id,
         agent_name=agent_name,
         needed=needed,
@@ -169,30 +234,74 @@ def _watched(
     steps: Mapping[int, Measured],
     settings: AlarmSettings,
     labels: Mapping[int, Sequence[LabelledScore]],
+    judged: Judgements,
 ) -> Watched:
     columns = dict(zip(_BY, key, strict=True))
     inside = matching(slices, columns)
     starts = sorted(steps)
     first, last = starts[0], starts[-1]
-    # The reference period is the first two thirds of the steps, at most a day.
-    until = min(first + _DAY, first + (last - first) * 2 // 3)
-    reference = [steps[start] for start in starts if start < until] or [steps[first]]
-    hours = Window(first // HOUR * HOUR, max(-(-until // HOUR), first // HOUR + 1) * HOUR)
-    around = measure(connection, inside, hours, ()).get(())
-    largest = max([1.0, *(each.sampled.w_max for each in reference)])
-    by_version = series(connection, inside, Window(first), settings.step, ("agent_version",))
+    reference, pinned = _reference_windows(connection, inside, key, first, last, judged)
+    usual = Window(*reference)
+    inside_reference = [steps[start] for start in starts if reference[0] <= start < reference[1]]
+    around = measure(connection, inside, _hours(usual), ()).get((), Measured())
+    hourly = series(connection, inside, _hours(Window(first, last)), HOUR)
+    slow = wander({start // HOUR: each.scored for start, each in hourly.get((), {}).items()})
+    whole = measure(connection, inside, usual, ()).get((), Measured())
+    weeks = series(connection, inside, Window(pinned[1] - pinned[1] % _QUARTER + _QUARTER), _QUARTER)
+    complete = {at: each for at, each in weeks.get((), {}).items() if at + _QUARTER <= last + settings.step}
+    calm = measure(connection, inside, _hours(Window(*pinned)), ()).get((), Measured())
+    versions = series(connection, inside, Window(first), settings.step, ("scorer_version", "agent_version"))
+    firsts = sorted((min(found), version) for (version, _), found in versions.items())
+    newest = firsts[-1][1]
+    began = min(start for start, version in firsts if version == newest)
     return Watched(
         **columns,
         scale=steps[first].scale or 1.0,
         scaled=all(each.scale is not None for each in steps.values()),
         lower_is_better=steps[first].lower_is_better,
         steps=[(start, steps[start]) for start in starts],
-        reference_until=until,
-        largest=largest,
-        inflation=around.design_effect if around else 1.0,
+        reference=whole.scored,
+        reference_window=reference,
+        pinned=calm.scored if complete else Sums(),
+        periods=[(at, complete[at].scored) for at in sorted(complete)][-_QUARTERS:],
+        largest=max([1.0, whole.sampled.w_max, *(each.sampled.w_max for each in inside_reference)]),
+        inflation=max(around.design_effect, slow),
         labels=sorted((label for id in inside for label in labels.get(id, ())), key=attrgetter("time")),
-        versions={version: found for (version,), found in by_version.items()},
+        versions={agent: found for (version, agent), found in versions.items() if version == newest},
+        scorer_began=(newest, began) if len({version for _, version in firsts}) > 1 else None,
     )
+
+
+def _hours(window: Window) -> Window:
+    """Return a window as whole hours, of at least one."""
+    since, until = (window.since or 0) // HOUR * HOUR, -(-(window.until or 0) // HOUR) * HOUR
+    return Window(since, max(until, since + HOUR))
+
+
+def _reference_windows(
+    connection: Connection,
+    slices: Mapping[int, Any],
+    key: tuple[Any, ...],
+    first: int,
+    last: int,
+    judged: Judgements,
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the reference periods of the fall alarm and of the drift alarm.
+
+    The first is pinned by a person, or fixed by an alarm that nobody has acknowledged, else the first two
+    thirds of the steps, at most a day. The second is pinned, else the first week on record. Both start after
+    the latest acknowledgement.
+    """
+    since, until = judged.references.get(key, (None, None))
+    if since is not None and until is not None:
+        return (since, until), (since, until)
+    begin = max(first, since or 0)
+    reference = (begin, min(begin + _DAY, begin + max(last - begin, 0) * 2 // 3))
+    ids = list(slices)
+    bucket = schema.rollups.c.bucket
+    query = select(func.min(bucket)).where(schema.rollups.c.width == HOUR, schema.rollups.c.slice_id.in_(ids))
+    start = max(connection.execute(query).scalar() or first, since or 0)
+    return judged.fixed.get(key, reference), (start, start + _PINNED)
 
 
 def _with_traces(connection: Connection, slices: Mapping[int, Any], alarm: Alarm) -> Alarm:

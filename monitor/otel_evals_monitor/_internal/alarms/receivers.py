@@ -53,10 +53,12 @@ class Webhook:
     def notify(self, kept: KeptAlarm) -> None:
         """Post the alarm."""
         state = "started" if kept.ended is None else "ended"
-        body: dict[str, Any] = {"state": state, "ended": kept.ended, **asdict(kept.alarm)}
+        words = {"evidence_text": kept.alarm.evidence_text, "next_step": kept.alarm.next_step}
+        body: dict[str, Any] = {"state": state, "ended": kept.ended, **asdict(kept.alarm), **words}
         if self.slack:
             name = f"{kept.alarm.scorer_id} {kept.alarm.agent_name}".strip()
-            body = {"text": f"{kept.alarm.kind} alarm {state}: {name}: {kept.alarm.text}"}
+            todo = f". {kept.alarm.next_step}." if kept.ended is None else ""
+            body = {"text": f"{kept.alarm.kind} alarm {state}: {name}: {kept.alarm.text}{todo}"}
         _post(self.url, body)
 
 
@@ -93,6 +95,7 @@ class Alertmanager:
         }
         traces = " ".join(alarm.trace_ids)
         annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
+        annotations["description"] = alarm.next_step
         alert = {
             "labels": {name: value for name, value in labels.items() if value},
             "annotations": {name: value for name, value in annotations.items() if value},

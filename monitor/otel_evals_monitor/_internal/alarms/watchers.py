@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol, Self, TypeVar
 
 from sqlalchemy import Connection, select
@@ -51,21 +52,28 @@ class Watched:
     """Data of a scorer and agent for the monitors."""
 
     scorer_id: str
-    scorer_version: str
     agent_name: str
     scale: float
     scaled: bool
     lower_is_better: bool
     steps: Sequence[tuple[int, Measured]]
     """Steps with runs, by start in seconds."""
-    reference_until: int
-    """End of the reference period."""
+    reference: Sums
+    """Of the period that falls are measured against."""
+    reference_window: tuple[int, int]
+    """Its start and end in seconds."""
+    pinned: Sums
+    """Of the first week, or of the pinned reference; without runs until it is over."""
+    periods: Sequence[tuple[int, Sums]]
+    """Sums of the quarters of days after the pinned reference, by start."""
     largest: float
     """Largest weight of the reference period."""
     inflation: float
-    """Design effect of the reference period."""
+    """Factor by which users, conversations and slow changes inflate the variance of the reference period."""
     versions: Mapping[str, Mapping[int, Measured]]
-    """Steps by agent version."""
+    """Steps by agent version, of the newest scorer version."""
+    scorer_began: tuple[str, int] | None = None
+    """The newest scorer version and its first step, if there was another before."""
     labels: Sequence[LabelledScore] = ()
     """Labels of randomly drawn runs, in order of time."""
 
@@ -84,33 +92,80 @@ class Findings:
     raised: int | None = None
     evidence: float | None = None
     text: str = ""
+    reference: tuple[int, int] | None = None
+    """Start and end of the period that a fall was measured against."""
 
 
 def floor(watched: Watched, limit: float, needed: float, period: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
-    mean = 1.0 - limit if watched.lower_is_better else limit
-    detector = Detector(mean, int(period), watched.largest, inflation=watched.inflation)
-    buckets = ((start, watched.good(step.scored)) for start, step in watched.steps)
-    found = followed("floor", detector, buckets, needed)
+    steps = [(start, step.scored) for start, step in watched.steps]
+    detector = floor_detector(watched, limit, period)
+    found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
     side = "above the limit" if watched.lower_is_better else "below the floor"
     return _with_text(
-        found, lambda since: f"{_mean_since(watched, since)}, {side} of {limit * watched.scale:g}"
+        found, lambda since: f"{_mean_since(watched, steps, since)}, {side} of {limit * watched.scale:g}"
     )
+
+
+def floor_detector(watched: Watched, limit: float, period: float) -> Detector:
+    """Return a detector of means below a floor; `limit` is in 0..1."""
+    mean = 1.0 - limit if watched.lower_is_better else limit
+    return Detector(mean, int(period), watched.largest, inflation=watched.inflation)
 
 
 def fall(watched: Watched, needed: float, period: float) -> Findings:
     """Detect a mean that is worse than in the reference period."""
-    before = [step.scored for start, step in watched.steps if start < watched.reference_until]
-    reference = watched.good(total(before))
-    later = [(start, step) for start, step in watched.steps if start >= watched.reference_until]
-    if reference.mean is None or not later:
-        return Findings("fall")
-    detector = ReferenceDetector.start(
-        reference, period=int(period), largest=watched.largest, inflation=watched.inflation
+    start, until = watched.reference_window
+    steps = [(at, step.scored) for at, step in watched.steps if at >= until]
+    found = _against(watched, "fall", watched.reference, steps, needed, period)
+    before = f"in the reference from {clock(start)} to {clock(until)}"
+    found = replace(found, reference=(start, until))
+    return _explained(watched, found, steps, watched.reference, before)
+
+
+def drift(watched: Watched, needed: float, period: float) -> Findings:
+    """Detect a mean that has become slightly worse over weeks."""
+    found = _against(watched, "drift", watched.pinned, watched.periods, needed, period)
+    before = "in the pinned reference, the first week by default"
+    return _explained(watched, found, watched.periods, watched.pinned, before)
+
+
+def reference_detector(watched: Watched, reference: Sums, period: float) -> ReferenceDetector | None:
+    """Return a detector of falls below a reference; None if it has no runs."""
+    good = watched.good(reference)
+    if good.mean is None:
+        return None
+    return ReferenceDetector.start(
+        good, period=int(period), largest=watched.largest, inflation=watched.inflation
     )
-    found = followed("fall", detector, ((s, watched.good(step.scored)) for s, step in later), needed)
-    mean = (1.0 - reference.mean if watched.lower_is_better else reference.mean) * watched.scale
-    return _with_text(found, lambda since: f"{_mean_since(watched, since)}, {mean:.3f} in the period before")
+
+
+def _against(
+    watched: Watched,
+    kind: str,
+    reference: Sums,
+    steps: Sequence[tuple[int, Sums]],
+    needed: float,
+    period: float,
+) -> Findings:
+    detector = reference_detector(watched, reference, period) if steps else None
+    if detector is None:
+        return Findings(kind)
+    return followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed)
+
+
+def _explained(
+    watched: Watched, found: Findings, steps: Sequence[tuple[int, Sums]], reference: Sums, before: str
+) -> Findings:
+    """Add the means, and a new scorer version that may be the cause."""
+    if found.since is None:
+        return found
+    mean = (reference.mean or 0.0) * watched.scale
+    text = f"{_mean_since(watched, steps, found.since)}; it was {mean:.3f} {before}"
+    if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
+        version, began = watched.scorer_began
+        text += f". Version {version[:20]} of the scorer is in use since {clock(began)} and may be the cause"
+    return replace(found, text=text)
 
 
 def missing_share(watched: Watched, limit: float, needed: float, period: float) -> Findings:
@@ -138,22 +193,30 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         return Findings("version")
     (_, old), (since, new) = firsts[-2:]
     first = watched.good(total(step.scored for step in watched.versions[old].values()))
-    second = total(watched.good(step.scored) for step in watched.versions[new].values())
-    if first.mean is None or second.mean is None:
+    steps = sorted(watched.versions[new])
+    sums = list(accumulate(watched.good(watched.versions[new][start].scored) for start in steps))
+    if first.mean is None or sums[-1].mean is None:
         return Findings("version")
     both = (watched.largest, watched.largest)
-    log = log_e_value_worse(first, second, largest=both, inflation=(watched.inflation, watched.inflation))
-    evidence = math.exp(min(log, 200.0))
-    if evidence < needed:
-        return Findings("version", evidence=evidence)
-    means = [_in_units(watched, sums) for sums in (first, second)]
+
+    def evidence(second: Sums) -> float:
+        effects = (watched.inflation, watched.inflation)
+        return math.exp(min(log_e_value_worse(first, second, largest=both, inflation=effects), 200.0))
+
+    if (latest := evidence(sums[-1])) < needed:
+        return Findings("version", evidence=latest)
+    raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
+    means = [_in_units(watched, each) for each in (first, sums[-1])]
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
-    return Findings("version", since, max(watched.versions[new]), evidence, text)
+    return Findings("version", since, steps[min(raised, len(steps) - 1)], latest, text)
 
 
-def silence(watched: Watched, step: int, end: int) -> Findings:
-    """Detect that no run was sampled for three times the longest usual gap."""
-    starts = [start for start, _ in watched.steps]
+def silence(starts: Sequence[int], step: int, end: int) -> Findings:
+    """Detect that no run was sampled for three times the longest usual gap, unlike on earlier days.
+
+    `starts` has the steps with runs, in order. A pause at a time of day at which there were no runs on an
+    earlier day is usual.
+    """
     if len(starts) < 20:
         return Findings("silence")
     gaps = sorted(later - earlier for earlier, later in pairwise(starts))
@@ -161,6 +224,11 @@ def silence(watched: Watched, step: int, end: int) -> Findings:
     last = starts[-1] + step
     if end - last < 3 * usual:
         return Findings("silence")
+    for days in range(1, 8):
+        back = days * 86_400
+        covered = days == 1 or last - back >= starts[0]
+        if covered and sum(last - back <= start < end - back for start in starts) < 3:
+            return Findings("silence")
     text = f"no run has been sampled since {clock(last)}; usual gaps are at most {usual // 60} minutes"
     return Findings("silence", last, end, None, text)
 
@@ -208,12 +276,18 @@ def followed(
     return Findings(kind, since if raised is not None else None, raised, detector.e_value)
 
 
+def per_bucket(sums: Sums, buckets: float) -> Sums:
+    """Return the sums of an average bucket."""
+    parts = {name: getattr(sums, name) / buckets for name in ("w", "wx", "wxx", "ww", "wwx", "wwxx")}
+    return replace(sums, **parts)
+
+
 def _with_text(found: Findings, text: Callable[[int], str]) -> Findings:
     return found if found.since is None else replace(found, text=text(found.since))
 
 
-def _mean_since(watched: Watched, since: int) -> str:
-    sums = total(step.scored for start, step in watched.steps if start >= since)
+def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
+    sums = total(each for start, each in steps if start >= since)
     mean = (sums.mean or 0.0) * watched.scale
     return f"the mean is {mean:.3f} since {clock(since)}"
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from otel_evals.errors import OtelEvalsError
+from otel_evals.sdk.util import install_hint
 
 
 def demo(
@@ -37,7 +38,7 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 8765,
     browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
-    """Score a support agent's live traffic, and compare the scores with the planted faults."""
+    """Score the live traffic of a support agent with planted faults."""
     places = (*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ()))
     try:
         from otel_evals_monitor._internal.demo.main import demo as run_demo
@@ -49,6 +50,6 @@ def demo(
         package = (error.name or "").partition(".")[0]
         if not package or package.startswith("otel_evals"):
             raise
-        sys.exit(f"The demo needs {package}: pip install 'otel-evals[demo]'")
+        sys.exit(f"otel-evals demo: needs {package}: {install_hint('demo')}")
     except OtelEvalsError as error:
         sys.exit(str(error))

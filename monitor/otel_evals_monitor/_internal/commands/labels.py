@@ -12,8 +12,8 @@ import typer
 from msgspec.structs import replace
 
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.sdk.commands import echo
-from otel_evals_monitor._internal.commands.shared_options import Store, command_errors
+from otel_evals.sdk.commands import AsJson, done, echo, exit_on
+from otel_evals_monitor._internal.commands.shared_options import Store
 
 if TYPE_CHECKING:
     from otel_evals.model import Feedback
@@ -42,12 +42,13 @@ def pull(
     window: Annotated[str, typer.Option(help="Last recorded period only: 24h, 30d.")] = "30d",
     most: Annotated[int, typer.Option(min=1, help="Maximum number of items to read.")] = 100_000,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for the whole import.")] = 300.0,
-    content: Annotated[bool, typer.Option(help="Whether to keep comments.")] = True,
+    content: Annotated[bool, typer.Option(help="Keep the comments.")] = True,
+    as_json: AsJson = False,
 ) -> None:
-    """Import feedback from a backend: as labels of recorded scores, otherwise as feedback on traces."""
+    """Import feedback from a backend, as labels of recorded scores or as feedback on traces."""
     import anyio
 
-    with command_errors("labels pull", "results"):
+    with exit_on(OSError, command="labels pull", extra="results"):
         from otel_evals.sdk.commands import backend
         from otel_evals_monitor._internal.store.database import Database
         from otel_evals_monitor._internal.store.feedback_import import PullRules
@@ -58,7 +59,7 @@ def pull(
         with closing(Database(store, create=False)) as database:
             pulling = _Import(source, database, rules, content)
             anyio.run(pulling.run, window, most, timeout)
-    _print_counts(pulling, rules)
+    _print_counts(pulling, rules, as_json)
 
 
 class _Import:
@@ -124,12 +125,12 @@ class _Import:
         self.done += keep_feedback(self._database, said, self._rules)
 
 
-def _print_counts(pulling: _Import, rules: PullRules) -> None:
-    done, kept = pulling.done, ("labels", "feedback", "known")
-    echo(f"{done['labels']} labels and {done['feedback']} feedback written, {done['known']} known")
-    for reason, count in done.most_common():
-        if reason not in kept:
-            echo(f"left out: {count} {reason}{_ADVICE.get(reason, '')}")
+def _print_counts(pulling: _Import, rules: PullRules, as_json: bool) -> None:
+    counts, kept = pulling.done, ("labels", "feedback", "known")
+    left_out = {reason: count for reason, count in counts.most_common() if reason not in kept}
+    lines = [f"left out: {count} {reason}{_ADVICE.get(reason, '')}" for reason, count in left_out.items()]
+    text = f"{counts['labels']} labels and {counts['feedback']} feedback written, {counts['known']} known"
+    done("\n".join([text, *lines]), as_json, **{each: counts[each] for each in kept}, left_out=left_out)
     if pulling.problem is not None:
         echo(f"otel-evals labels pull: {rules.backend}: {pulling.problem}", err=True)
         raise typer.Exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.commands import echo
-from otel_evals_monitor._internal.commands.shared_options import Link, Store, command_errors
+from otel_evals.sdk.commands import echo, exit_on
+from otel_evals_monitor._internal.commands.shared_options import Link, Store
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 def monitor(
     store: Store,
-    check: Annotated[bool, typer.Option("--check", help="Check for alarms once; exit with 1 if any")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Look for alarms once, and exit with 1 if there is one.")
+    ] = False,
     floor: Annotated[
         list[str] | None, typer.Option(help="SCORER=MEAN: alarm if the mean falls below; repeatable.")
     ] = None,
@@ -41,10 +44,10 @@ def monitor(
         str | None, typer.Option(envvar="OTEL_EVALS_MONITOR_TOKEN", help="Required to listen on other hosts.")
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --check: print the alarms as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --once: print the alarms as JSON.")] = False,
 ) -> None:
-    """Serve a page with means, intervals, runs and alarms; or check for alarms once."""
-    with command_errors("monitor", "monitor"):
+    """Serve a page with means, runs and alarms, or look for alarms once."""
+    with exit_on(OSError, command="monitor", extra="monitor"):
         from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
         from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
         from otel_evals_monitor._internal.store.database import Database
@@ -55,10 +58,10 @@ def monitor(
             agreement=_share("--agreement", agreement),
         )
         receivers: list[Receiver] = [Webhook(webhook, slack)] if webhook else []
-        # With --check, an alert lasts until the next check, for example an hourly cron job.
-        receivers += [Alertmanager(alertmanager, 3600.0 if check else 600.0)] if alertmanager else []
+        # With --once, an alert lasts until the next check, for example an hourly cron job.
+        receivers += [Alertmanager(alertmanager, 3600.0 if once else 600.0)] if alertmanager else []
         with closing(Database(store, create=False)) as database:
-            if check:
+            if once:
                 raise typer.Exit(_check(database, settings, receivers, as_json))
             from otel_evals_monitor._internal.page.server import serve
 
@@ -80,8 +83,15 @@ def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Rece
     else:
         for alarm in lasting:
             line = f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}"
-            print("".join(c if c.isprintable() else " " for c in line))
-            print(f"  worst runs: {' '.join(alarm.trace_ids)}")
+            worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
+            known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
+            for each in (line, alarm.evidence_text, alarm.next_step, worst, known):
+                if each:
+                    print(
+                        "".join(
+                            c if c.isprintable() else " " for c in f"{'' if each is line else '  '}{each}"
+                        )
+                    )
         if not lasting:
             print("no alarm")
     for problem in problems:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otel_evals.sdk.commands import echo, json_text
-from otel_evals_monitor._internal.commands.shared_options import Link, command_errors
+from otel_evals.sdk.commands import AsJson, echo, exit_on, json_text
+from otel_evals_monitor._internal.commands.shared_options import Link
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.report.opener import Loaded
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def report(
     source: Annotated[
         list[str],
-        typer.Argument(help="Files of the jsonl destination (or gzip, or patterns), or one store."),
+        typer.Argument(help="Files of the jsonl destination (or gzip, or patterns), or results."),
     ],
     by: Annotated[str, typer.Option(help="Split by agent, version, tenant, rule, service, judge.")] = "",
     since: Annotated[str | None, typer.Option(help="Start: 2026-11-20T10:00, or 24h ago.")] = None,
@@ -31,10 +31,10 @@ def report(
     worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to list.")] = 3,
     link: Link = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file that needs no network.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Print weighted means with intervals, missing scores, changes and the worst runs."""
-    with command_errors("report", "monitor"):
+    """Print weighted means with intervals, changes and the worst runs."""
+    with exit_on(OSError, command="report", extra="monitor"):
         from otel_evals.sdk.commands import trace_link
         from otel_evals_monitor._internal.report.links import TraceLink
         from otel_evals_monitor._internal.report.opener import opened

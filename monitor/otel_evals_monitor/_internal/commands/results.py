@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.commands import echo
+from otel_evals.sdk.commands import AsJson, done, echo, exit_on
 from otel_evals.sdk.config import SCORERS
-from otel_evals_monitor._internal.commands.shared_options import Store, command_errors
+from otel_evals_monitor._internal.commands.shared_options import Store
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database
 
-results = typer.Typer(help="Fill, trim and clear a results store.", no_args_is_help=True)
+results = typer.Typer(help="Fill, trim and clear results.", no_args_is_help=True)
 
 
 def export(
-    source: Annotated[list[str], typer.Argument(help="A results store, or files of the jsonl destination.")],
+    source: Annotated[list[str], typer.Argument(help="Results, or files of the jsonl destination.")],
     trace: Annotated[list[str] | None, typer.Option(help="Runs of this trace; repeatable.")] = None,
     scorer: Annotated[str | None, typer.Option(help="The worst runs by this scorer.")] = None,
     worst: Annotated[int, typer.Option(min=1, help="Number of worst runs.")] = 20,
@@ -31,8 +32,8 @@ def export(
     at_least: Annotated[float, typer.Option(help="Minimum score in the test.")] = 1.0,
     labels: Annotated[Path | None, typer.Option(help="Write all labels, for `judge calibrate`.")] = None,
 ) -> None:
-    """Write a data set of recorded runs, for run_evals and pytest, or of labels, for judges."""
-    with command_errors("export", "results"):
+    """Write a data set of recorded runs for tests, or of labels for judges."""
+    with exit_on(OSError, command="export", extra="results"):
         from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, test_file
         from otel_evals_monitor._internal.report.opener import opened
 
@@ -56,19 +57,23 @@ def export(
 
 @results.command()
 def load(
-    store: Store, files: Annotated[list[str], typer.Argument(help="Files of the jsonl destination.")]
+    store: Store,
+    files: Annotated[list[str], typer.Argument(help="Files of the jsonl destination.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Write records of the jsonl destination into a store; recorded evaluations stay unchanged."""
-    with command_errors("results load", "results"):
+    """Write records of the jsonl destination into results, which keep what they have."""
+    with exit_on(OSError, command="results load", extra="results"):
         from otel_evals_monitor._internal.report.opener import Loaded, files_of, load_files
         from otel_evals_monitor._internal.store.writer import ResultsStore
 
         with closing(ResultsStore(store)) as found:
             loaded = Loaded(found.database, store)
             load_files(found, files_of(files), loaded)
-        done = loaded.written
-        echo(f"{done.evaluations} evaluations of {done.runs} runs written")
-        echo(f"{done.repeated} were known, {loaded.lost} lines are unreadable")
+        new = loaded.written
+        text = f"{new.evaluations} evaluations of {new.runs} runs written\n"
+        text += f"{new.repeated} were known, {loaded.lost} lines are unreadable"
+        counts = {"runs": new.runs, "evaluations": new.evaluations, "known": new.repeated}
+        done(text, as_json, **counts, unreadable_lines=loaded.lost)
 
 
 @results.command()
@@ -76,9 +81,10 @@ def forget(
     store: Store,
     trace: Annotated[list[str] | None, typer.Option(help="Everything about this trace; repeatable.")] = None,
     user: Annotated[list[str] | None, typer.Option(help="Everything about this user; repeatable.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Delete everything about traces or users, from means too."""
-    with command_errors("results forget", "results"):
+    with exit_on(OSError, command="results forget", extra="results"):
         from otel_evals_monitor._internal.store.database import Database
         from otel_evals_monitor._internal.store.retention import forget as delete
 
@@ -86,23 +92,61 @@ def forget(
             raise ConfigError("--trace", "name a --trace or a --user")
         with closing(Database(store, create=False)) as database:
             runs, evaluations = delete(database, trace_ids=trace or (), user_ids=user or ())
-        echo(f"{runs} runs and {evaluations} evaluations deleted")
+        text = f"{runs} runs and {evaluations} evaluations deleted"
+        done(text, as_json, runs=runs, evaluations=evaluations)
 
 
 @results.command()
 def trim(
     store: Store,
     older_than: Annotated[str, typer.Option(help="Delete runs older than this: 30d, 12w.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Delete old runs; means over time still include them."""
-    with command_errors("results trim", "results"):
+    """Delete old runs, which means over time still include."""
+    with exit_on(OSError, command="results trim", extra="results"):
         from otel_evals.sdk.commands import seconds_of
         from otel_evals_monitor._internal.store.database import Database
         from otel_evals_monitor._internal.store.retention import keep_within
 
         with closing(Database(store, create=False)) as database:
             age = seconds_of(older_than, "--older-than")
-            echo(f"{keep_within(database, age, None, seldom=0.0)} runs deleted")
+            runs = keep_within(database, age, None, seldom=0.0)
+        done(f"{runs} runs deleted", as_json, runs=runs)
+
+
+@results.command()
+def acknowledge(
+    store: Store,
+    monitor: Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")],
+) -> None:
+    """End a known alarm; it returns if it begins again. Falls are then measured against the time from now."""
+    with exit_on(OSError, command="results acknowledge", extra="results"):
+        from otel_evals_monitor._internal.alarms.judgements import acknowledge as keep
+        from otel_evals_monitor._internal.store.database import Database
+
+        with closing(Database(store, create=False)) as database:
+            keep(database, monitor, time.time())
+        echo(f"{monitor}: acknowledged")
+
+
+@results.command()
+def pin(
+    store: Store,
+    scorer: Annotated[str, typer.Option(help="The scorer.")],
+    since: Annotated[str, typer.Option(help="Start of the reference: 2026-11-20T10:00, or 24h ago.")],
+    until: Annotated[str, typer.Option(help="Its end, in the same forms.")],
+    agent: Annotated[str, typer.Option(help="The agent; by default, runs without an agent's name.")] = "",
+) -> None:
+    """Measure falls of a scorer and agent against this period."""
+    with exit_on(OSError, command="results pin", extra="results"):
+        from otel_evals.sdk.commands import moment_of
+        from otel_evals_monitor._internal.alarms.judgements import pin_reference
+        from otel_evals_monitor._internal.store.database import Database
+
+        start, end = moment_of(since, "--since"), moment_of(until, "--until")
+        with closing(Database(store, create=False)) as database:
+            pin_reference(database, scorer, agent, start, end)
+        echo(f"{scorer} {agent}".strip() + ": reference pinned")
 
 
 def _worst(database: Database, scorer: str | None, most: int, window: str | None) -> list[str]:

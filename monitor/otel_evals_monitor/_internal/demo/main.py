@@ -13,12 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import otel_evals
 from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.context import tool_results
 from otel_evals.destinations import InMemoryDestination
-from otel_evals.scorers import grounded_in_tools, keyword_coverage, tool_call_accuracy
+from otel_evals.scorers import grounded_in_tools, tool_call_accuracy, tool_error_rate
 
 
 @scorer
@@ -51,16 +52,15 @@ def handbook(run: Run) -> str | None:
 
 
 def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rule]:
-    """Yield rules: code scores every run, keyword coverage half of them, a paid model one in ten."""
+    """Yield rules: code scores every run, the share of failed calls half of them, a paid model one in ten."""
     yield Rule(grounded_in_tools())
     yield Rule(tool_call_accuracy(expected_tool=handbook))
     yield Rule(owns_up)
-    yield Rule(keyword_coverage(), sample=sampling.ratio(0.5))
+    yield Rule(tool_error_rate(), sample=sampling.ratio(0.5))
     if judge:
-        from otel_evals.judges import LiteLLMJudge
         from otel_evals.scorers import answer_relevancy, hallucination
 
-        model = LiteLLMJudge(judge, api_base=api_base)
+        model: Any = {"model": judge, "api_base": api_base}
         some = sampling.ratio(0.1) | sampling.errors()
         # The first call imports LiteLLM, which is slow.
         yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)

@@ -38,13 +38,13 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
     "grounded_in_tools": _FACTS,
     "tool_call_accuracy": (Fault.WRONG_TOOL,),
     "owns_up": (Fault.GLOSSED_ERROR,),
-    "keyword_coverage": (Fault.OFF_TOPIC,),
+    "tool_error_rate": (Fault.GLOSSED_ERROR,),
     "hallucination": _FACTS,
     "answer_relevancy": (Fault.OFF_TOPIC,),
 }
 """Faults that each scorer should find. Answers that gloss over an error always state invented facts."""
 
-_ALARM_BELOW = {"keyword_coverage": 0.1, "answer_relevancy": 0.5}
+_ALARM_BELOW = {"answer_relevancy": 0.5}
 _SHOWN, _WORST = 8, 3
 
 

@@ -102,7 +102,8 @@ class Page:
             pairs = sorted({(each["scorer_id"], each["agent_name"]) for each in slices.values()})
             for scorer, agent in pairs[:_MOST]:
                 inside = matching(slices, {"scorer_id": scorer, "agent_name": agent})
-                if recorded and (found := summary_of(connection, inside, Window(), recorded)):
+                delay = self.alarm_check.delays.get((scorer, agent))
+                if recorded and (found := summary_of(connection, inside, Window(), delay)):
                     row, sentence = found
                     href = "/scorer?" + urlencode({"scorer": scorer, "agent": agent})
                     cards.append({"row": row, "sentence": sentence, "href": href})
@@ -131,6 +132,7 @@ class Page:
                 recorded,
                 floor=self._settings.floors.get(scorer),
                 href=lambda a, b: "/runs?" + urlencode({**ids, "since": a, "until": b}),
+                delay=self.alarm_check.delays.get((scorer, agent)),
             )
             values: dict[str, Any] = {"row": None}
             if found:

@@ -8,13 +8,11 @@ from typing import Any
 from markupsafe import Markup
 from sqlalchemy import Connection
 
-from otel_evals.statistics import Estimate, estimate, expected_delay
+from otel_evals.statistics import Estimate, estimate
 from otel_evals_monitor._internal.report.plot import Point, step_for, timeline
-from otel_evals_monitor._internal.report.report import SliceReport, of_measured
+from otel_evals_monitor._internal.report.report import SliceReport, of_measured, unrepresentative
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series
-
-_PERIOD, _FALL = 1008, 0.05
 
 
 def detail_of(
@@ -25,15 +23,17 @@ def detail_of(
     *,
     floor: float | None = None,
     href: Callable[[int, int], str] | None = None,
+    delay: float | None = None,
 ) -> dict[str, Any] | None:
     """Return the values of a template for slices taken together; None if nothing is on record.
 
-    `href` returns the address of the runs between two times.
+    `href` returns the address of the runs between two times; `delay` is the time in seconds until a fall is
+    found.
     """
     whole = measure(connection, slices, window, ()).get(())
     if whole is None:
         return None
-    row, (first, last) = _report(slices, whole), _range(window, recorded)
+    row, (first, last) = _report(connection, slices, window, whole), _range(window, recorded)
     step = step_for(first, last)
     steps = series(connection, slices, window, step).get((), {})
     # A single step is too short to estimate a design effect.
@@ -45,23 +45,26 @@ def detail_of(
     marks = _marks(connection, slices, window, step, first)
     label = f"Mean score over time of {row.slice['scorer_id']}; the table below has the numbers"
     plot = Markup(timeline(points, step, label, scale=whole.scale, floor=floor, marks=marks))
-    sentence = _sentence(row, whole, last - first)
+    sentence = _sentence(row, delay)
     return {"row": row, "sentence": sentence, "points": points, "step": step, "plot": plot}
 
 
 def summary_of(
-    connection: Connection, slices: Mapping[int, Any], window: Window, recorded: tuple[int, int]
+    connection: Connection, slices: Mapping[int, Any], window: Window, delay: float | None = None
 ) -> tuple[SliceReport, str] | None:
     """Return the report of slices taken together, and its sentence; None if nothing is on record."""
     whole = measure(connection, slices, window, ()).get(())
     if whole is None:
         return None
-    row, (first, last) = _report(slices, whole), _range(window, recorded)
-    return row, _sentence(row, whole, last - first)
+    row = _report(connection, slices, window, whole)
+    return row, _sentence(row, delay)
 
 
-def _report(slices: Mapping[int, Any], whole: Measured) -> SliceReport:
-    return of_measured(dict(next(iter(slices.values()))), whole)
+def _report(
+    connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured
+) -> SliceReport:
+    lacking = unrepresentative(connection, slices, window)
+    return of_measured(dict(next(iter(slices.values()))), whole, lacking=lacking)
 
 
 def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
@@ -69,17 +72,18 @@ def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
     return first, recorded[1] if window.until is None else window.until
 
 
-def _sentence(row: SliceReport, measured: Measured, seconds: int) -> str:
-    """Return a sentence with the mean, its interval, and the time until a fall is detected."""
+def _sentence(row: SliceReport, delay: float | None) -> str:
+    """Return a sentence with the mean, its interval, and the time until an alarm finds a fall of 0.05."""
     known = row.estimate
     if known.mean is None:
         return "No scored run of known probability."
+    if not row.representative:
+        return f"{number(known.mean)} in the sample, which is not representative of all runs."
     if known.too_few or known.interval is None:
         return f"Too few runs for a statement: {known.n_effective:.0f} effective."
     text = f"{number(known.mean)}, between {number(known.interval.low)} and {number(known.interval.high)}"
-    delay = expected_delay(measured.scored, _FALL, period=_PERIOD) if row.scale else None
-    if delay and seconds > 0 and known.n:
-        text += f"; a fall of {_FALL * (row.scale or 1):g} would show in {_length(delay * seconds / known.n)}"
+    if delay is not None:
+        text += f"; a fall of {0.05 * (row.scale or 1):g} would raise an alarm in {_length(delay)}"
     return text + "."
 
 

@@ -54,6 +54,7 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
         "scale": row.scale,
         "direction": "lower_is_better" if row.lower_is_better else "higher_is_better",
         "too_few": known.too_few,
+        "representative": row.representative,
         "warnings": list(row.warnings),
         **counts,
         "unknown_probability": known.unknown,

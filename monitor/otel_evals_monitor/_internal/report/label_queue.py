@@ -47,6 +47,7 @@ def agreement_of(
     """Return how often labels agree with scores, and the corrected mean; None without labels."""
     evaluations, labels = schema.evaluations.c, schema.labels.c
     columns = (labels.evaluation_id, labels.label, evaluations.x, evaluations.weight, evaluations.slice_id)
+    columns = (*columns, evaluations.cluster)
     query = select(*columns).select_from(schema.labelled).where(evaluations.x.is_not(None))
     query = window.of(query, evaluations.time, 1_000_000_000)
     found = [each for each in connection.execute(query) if each.slice_id in slices]
@@ -57,11 +58,15 @@ def agreement_of(
     text = f"People labelled {len(found)} runs; {same} labels agree with the score."
     chances = chances_of(connection)
     chosen = [
-        Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id])
+        Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id], each.cluster)
         for each in found
         if each.evaluation_id in chances and each.weight and row.scale
     ]
-    if better := corrected(measured.scored, chosen) if len(chosen) >= 10 else None:
+    if (
+        better := corrected(measured.scored, chosen, clusters=measured.clusters)
+        if len(chosen) >= 10
+        else None
+    ):
         mean = number(better.mean * unit)
         low, high = number(better.interval.low * unit), number(better.interval.high * unit)
         text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,6 +87,10 @@ class SliceReport:
     cost: float
     input_tokens: int
     output_tokens: int
+    representative: bool = True
+    """False if the sampled runs stand for other runs than the rule decided on; there is no interval then."""
+    clusters: float = math.inf
+    """Effective number of users or conversations."""
     one_cluster: bool = False
     """True if all scored runs are of one group of users or conversations: their correlation is then
     unknown."""
@@ -93,17 +98,24 @@ class SliceReport:
     worst: Sequence[RunOfSlice] = ()
 
     @property
+    def unstated(self) -> str:
+        """Why the mean would mislead; empty if it does not."""
+        return "too few" if self.estimate.too_few else "" if self.representative else "not representative"
+
+    @property
     def warnings(self) -> Iterator[str]:
         """Warnings about the mean."""
         known, unknown = self.estimate, self.estimate.unknown
+        if not self.representative:
+            yield "not representative: runs that the rule seldom samples are missing from the sample"
         if known.too_few:
             yield f"too few: {known.n_effective:.1f} effective runs of at least 10"
         if unknown:
             yield f"{unknown} scored runs of unknown probability are in no mean"
         if known.dominated and not known.too_few:
             yield "one run holds more than 5% of all weight"
-        if known.few_clusters and known.n and not known.too_few:
-            yield "few users or conversations: the interval holds in 90 to 93 of 100 cases"
+        if known.few_clusters and not self.one_cluster and not known.too_few:
+            yield f"few users or conversations: as if they were {self.clusters:.0f} of equal weight"
         if self.one_cluster and not known.too_few:
             yield "all runs are of one user or conversation: the mean of others is unknown"
         if known.approximate:
@@ -131,6 +143,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
         slices = stored_slices(connection, **options.only)
         found = measure(connection, slices, options.window, by)
         others = _others(connection, slices, options, by, found)
+        lacking = unrepresentative(connection, slices, options.window)
         rows = []
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
@@ -138,7 +151,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             effect = _design_effect(connection, inside, options.window)
             few = found[key].scored.n <= _FEW
             worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
-            row = of_measured(columns, found[key], options.confidence, effect)
+            row = of_measured(columns, found[key], options.confidence, effect, lacking)
             change = _change(row, others.get(key), options.against)
             rows.append(replace(row, change=change, worst=worst))
         picks = picked_by_rules(connection, slices, options.window)
@@ -146,9 +159,16 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
 
 
 def of_measured(
-    columns: Mapping[str, Any], measured: Measured, confidence: float = 0.95, inflation: float = 1.0
+    columns: Mapping[str, Any],
+    measured: Measured,
+    confidence: float = 0.95,
+    inflation: float = 1.0,
+    lacking: Collection[str] = (),
 ) -> SliceReport:
-    """Return the report of a slice, without its worst runs; `inflation` is used without clusters."""
+    """Return the report of a slice, without its worst runs.
+
+    `inflation` is used without clusters; `lacking` has the agents whose runs are not represented.
+    """
     scaled, unit = measured.scale is not None, measured.scale or 1.0
     clusters = measured.clusters if measured.scored.n > 1 else None  # one run shares a cluster with no other
     clusters = clusters if clusters and clusters.groups else None
@@ -162,6 +182,9 @@ def of_measured(
         lost = missing(measured.scored, measured.lost, confidence=confidence, inflation=min(both, 1e6))
     weight = measured.scored.w + measured.lost.w
     bounds = _around(lost.bounds, known.interval) if lost else None
+    representative = columns.get("agent_name") not in lacking
+    if not representative:
+        known, bounds = replace(known, interval=None), None
     return SliceReport(
         slice=columns,
         estimate=known.in_units(unit),
@@ -170,6 +193,8 @@ def of_measured(
         stands_for=measured.sampled.w,
         sampled=sum(measured.counts.values()),
         **{name: getattr(measured, name) for name in _COPIED},
+        representative=representative,
+        clusters=clusters.effective if clusters else math.inf,
         one_cluster=clusters is not None and clusters.groups == 1,
     )
 
@@ -225,7 +250,12 @@ def _others(
     end = until if until is not None else max(recorded[1] if recorded else since, since)
     length = max(-(-(end - since) // HOUR) * HOUR if options.window.hours else end - since, 60)
     before = measure(connection, slices, Window(since - length, since), by)
-    return {key: of_measured({}, each, options.confidence) for key, each in before.items()}
+    lacking = unrepresentative(connection, slices, Window(since - length, since))
+    agent = by.index("agent_name")
+    return {
+        key: of_measured({"agent_name": key[agent]}, each, options.confidence, lacking=lacking)
+        for key, each in before.items()
+    }
 
 
 def _change(row: SliceReport, other: SliceReport | None, against: str | None) -> Change | None:
@@ -234,6 +264,20 @@ def _change(row: SliceReport, other: SliceReport | None, against: str | None) ->
         return None
     name = "previous" if against == "previous" else f"version {against}"
     return Change(name, found.mean, found.interval.low, found.interval.high)
+
+
+def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:
+    """Return the agents of these slices whose sampled runs do not represent the runs of a rule."""
+    rules = {each["rule"] for each in slices.values()}
+    found = {
+        agent: picks_of(connection, window, rules=sorted(rules), agent=agent)
+        for agent in {each["agent_name"] for each in slices.values()}
+    }
+    return {
+        agent
+        for agent, by_rule in found.items()
+        if not all(picks.representative for steps in by_rule.values() for picks in steps.values())
+    }
 
 
 def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:

@@ -64,8 +64,8 @@ def _cells(row: SliceReport) -> dict[str, str]:
     interval = f"{number(known.interval.low)} to {number(known.interval.high)}" if known.interval else "-"
     change = row.change
     return {
-        "mean": "too few" if known.too_few else number(known.mean),
-        "95% interval": "" if known.too_few else interval,
+        "mean": row.unstated or number(known.mean),
+        "95% interval": "" if row.unstated else interval,
         "n": str(known.n),
         "n eff": f"{known.n_effective:.0f}",
         "sampled": f"{row.sampled / row.stands_for:.0%}" if row.stands_for else "-",

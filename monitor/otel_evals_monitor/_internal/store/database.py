@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from otel_evals.errors import StoreError
-from otel_evals.sdk.util import make_private
+from otel_evals.sdk.util import install_hint, make_private
 from otel_evals_monitor._internal.store import schema
 
 # Id of the advisory lock of PostgreSQL's writers; any number that no other program uses.
@@ -144,7 +144,7 @@ def _server(url: str) -> Engine:
     except (ArgumentError, NoSuchModuleError) as error:
         raise StoreError(f"{_shown(url)}: {error}") from error
     except ModuleNotFoundError as error:
-        raise StoreError(f"{_shown(url)}: needs {error.name}: pip install 'otel-evals[results]'") from error
+        raise StoreError(f"{_shown(url)}: needs {error.name}: {install_hint('results')}") from error
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

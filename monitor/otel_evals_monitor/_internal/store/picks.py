@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Float, cast, delete, func, select
+from sqlalchemy import Connection, cast, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from otel_evals.statistics import Picks
@@ -14,24 +15,24 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import Window
 
 _KEPT = 30 * 86_400
+_COUNTED = tuple(each.name for each in fields(Picks))
 
 
 def keep_picks(database: Database, rows: Iterable[Any]) -> None:
     """Write the picks of a process by minute, and delete picks older than thirty days.
 
-    Rows have `process`, `rule`, `minute` (its start, Unix time) and `picks`; a later count of a minute
-    replaces the earlier one.
+    Rows have `process`, `rule`, `agent`, `minute` (its start, Unix time) and `picks`; a later count of a
+    minute replaces the earlier one.
     """
     table = schema.picks
     statement = (sqlite if database.sqlite else postgresql).insert(table)
-    counted = ("runs", "picked", "expected", "variance")
     upsert = statement.on_conflict_do_update(
-        index_elements=["bucket", "rule", "process"],
-        set_={name: statement.excluded[name] for name in counted},
+        index_elements=["bucket", "rule", "agent_name", "process"],
+        set_={name: statement.excluded[name] for name in _COUNTED},
     )
     values: list[dict[str, Any]] = [
-        {"bucket": row.minute, "rule": row.rule, "process": row.process}
-        | {name: getattr(row.picks, name) for name in counted}
+        {"bucket": row.minute, "rule": row.rule, "agent_name": row.agent, "process": row.process}
+        | {name: getattr(row.picks, name) for name in _COUNTED}
         for row in rows
     ]
     if values:
@@ -41,20 +42,25 @@ def keep_picks(database: Database, rows: Iterable[Any]) -> None:
 
 
 def picks_of(
-    connection: Connection, window: Window, step: int | None = None, rules: Sequence[str] | None = None
+    connection: Connection,
+    window: Window,
+    step: int | None = None,
+    rules: Sequence[str] | None = None,
+    agent: str | None = None,
 ) -> Mapping[str, Mapping[int, Picks]]:
     """Return the picks of rules in a window, by rule and start of the step; without a step, under 0."""
     table = schema.picks.c
     start = table.bucket - table.bucket % step if step else func.min(0)
-    sums = [func.sum(table[name]).label(name) for name in ("runs", "picked")]
-    sums += [cast(func.sum(table[name]), Float).label(name) for name in ("expected", "variance")]
+    sums = [cast(func.sum(table[name]), table[name].type).label(name) for name in _COUNTED]
     query = select(table.rule, start.label("start"), *sums)
     query = query.group_by(table.rule, start) if step else query.group_by(table.rule)
     query = window.of(query, table.bucket)
     if rules is not None:
         query = query.where(table.rule.in_(list(rules)))
+    if agent is not None:
+        query = query.where(table.agent_name == agent)
     found: dict[str, dict[int, Picks]] = {}
     for row in connection.execute(query.order_by("start")):
-        picks = Picks(int(row.runs), int(row.picked), row.expected, row.variance)
+        picks = Picks(**{name: getattr(row, name) for name in _COUNTED})
         found.setdefault(row.rule, {})[int(row.start)] = picks
     return found

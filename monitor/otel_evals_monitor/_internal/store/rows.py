@@ -15,11 +15,11 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+from otel_evals.model import is_missing
 from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
 
 STATUSES = ("scored", "not_scored", "failed", "dropped")
-_MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")
 _LONGEST_TEXT = 8_000
 LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
@@ -166,7 +166,7 @@ def _evaluation(
         "revision": _whole(evaluation.get("revision")) or 1,
         "status": status,
         "reason": reason,
-        "missing": status in ("failed", "dropped") or reason.endswith(_MISSING_SUFFIXES),
+        "missing": is_missing(status, reason),
         "value": value,
         "x": None if value is None else value / (scale or 1.0),
         "weight": _weight(evaluation.get("sampling")),
@@ -179,10 +179,6 @@ def _evaluation(
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
-
-
-def _explanation(evaluation: Mapping[str, Any]) -> str | None:
-    return _text(evaluation, "explanation") or _text(evaluation, "message") or None
 
 
 @lru_cache(maxsize=20_000)

@@ -166,9 +166,9 @@ picks = Table(
     "picks",
     metadata,
     *_keys(BigInteger, "bucket"),  # the minute's start in seconds
-    *_keys(Text, "rule", "process"),
+    *_keys(Text, "rule", "agent_name", "process"),
     *_columns(BigInteger, "runs", "picked"),
-    *_columns(Float, "expected", "variance"),
+    *_columns(Float, "expected", "variance", "represented", "represented_variance"),
 )
 
 draws = Table(
@@ -202,5 +202,11 @@ def _second(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE alarms DROP COLUMN told"))
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second)
+def _third(connection: Connection) -> None:
+    """Split picks by agent. Earlier counts, of up to thirty days, do not have agents."""
+    picks.drop(connection, checkfirst=True)
+    metadata.create_all(connection)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third)
 """Migrations to each version of the schema; `settings.schema` stores how many have run."""

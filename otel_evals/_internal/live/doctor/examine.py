@@ -6,19 +6,20 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import anyio
 
-from otel_evals._internal.config.costs import judges_of
+from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
+from otel_evals._internal.processes.child import is_child
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -38,18 +39,45 @@ def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float =
 
 
 def diagnosis_of(error: ConfigError) -> Diagnosis:
-    fix = "correct the field; `otel-evals config check` lists all mistakes"
+    fix = "correct the field that the message names"
     return Diagnosis(findings=tuple(problem("configuration", str(each), fix) for each in error.errors))
 
 
-def write_report(found: Diagnosis) -> None:
-    """Write findings to the folder of `otel-evals doctor`, if the program runs under it. Never raises."""
+@contextmanager
+def mistakes_reported() -> Iterator[None]:
+    """Write a report if the configuration is wrong."""
+    try:
+        yield
+    except ConfigError as error:
+        found = diagnosis_of(error)
+        write_report(lambda: found)
+        raise
+
+
+def report_before_os_exit(report: Callable[[], None]) -> None:
+    """Under `otel-evals doctor`, call a function before `os._exit`, which skips exit handlers."""
+    leave = os._exit
+    if REPORTS not in os.environ or hasattr(leave, "_otel_evals"):
+        return
+
+    def report_and_leave(status: int) -> NoReturn:
+        try:
+            report()
+        finally:
+            leave(status)
+
+    report_and_leave._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
+    os._exit = report_and_leave
+
+
+def write_report(examine: Callable[[], Diagnosis]) -> None:
+    """Under `otel-evals doctor`, examine and write the findings to its folder. Never raises."""
     folder = os.environ.get(REPORTS)
-    if not folder:
+    if not folder or is_child():
         return
     try:
         target = Path(folder, f"{os.getpid()}.json")
-        target.with_suffix(".part").write_text(json.dumps(found.as_json()), "utf-8")
+        target.with_suffix(".part").write_text(json.dumps(examine().as_json()), "utf-8")
         target.with_suffix(".part").replace(target)
     except Exception:
         _logger.warning("the doctor's report could not be written", exc_info=True)
@@ -85,15 +113,10 @@ def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
 
 
 def _judge(model: str, judge: Any) -> Finding:
-    judge = getattr(judge, "judge", judge)  # behind a cache
-    if find_spec("litellm") is None or not hasattr(judge, "api_key"):
+    missing = missing_key(judge)
+    if missing is None:
         return fine("judges", f"{model} was not asked")
-    from otel_evals._internal.judges.litellm_calls import load
-
-    known = load().validate_environment(model)
-    if judge.api_key or judge.api_base or known["keys_in_environment"] or not known["missing_keys"]:
-        return fine("judges", f"{model} has a key; it was not asked")
-    return problem("judges", f"{model} has no API key", f"export {known['missing_keys'][0]}=...")
+    return problem("judges", f"{model} has no API key", f"export {missing}=...")
 
 
 def _asked(model: str, judge: Any, timeout: float) -> Finding:

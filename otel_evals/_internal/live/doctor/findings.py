@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, Literal
 
 Status = Literal["fine", "note", "problem"]
+SPANS = "instrumentation"
+"""Name of the check for spans of agents, which succeeds if any process of a program has some."""
 _SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
 
 
@@ -52,6 +54,13 @@ class Diagnosis:
         """Read the output of `as_json`."""
         return cls(findings=tuple(Finding(**value) for value in values))
 
+    @classmethod
+    def of_program(cls, reports: Iterable[Diagnosis]) -> Diagnosis:
+        """Join the reports of a program's processes; one that saw no agent is fine if another did."""
+        found = dict.fromkeys(finding for each in reports for finding in each.findings)
+        seen = any(each.check == SPANS and each.status == "fine" for each in found)
+        return cls(findings=tuple(f for f in found if not (seen and f.check == SPANS and f.status != "fine")))
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -61,6 +70,6 @@ class Diagnosis:
                 if finding.status == status:
                     yield f"{_SIGNS[status]:8}{finding.check}: {finding.text}"
                     if finding.fix:
-                        yield f"{'':8}  fix: {finding.fix}"
+                        yield f"{'':8}  fix: " + finding.fix.replace("\n", f"\n{'':15}")
         count = len(self.problems)
         yield "no problem found" if not count else f"{count} problem{'s' * (count != 1)}"

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from threading import Timer
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals._internal.live.adoption import Described, describe, same_provider
-from otel_evals._internal.live.doctor.findings import Finding, fine, note, problem
+from otel_evals._internal.live.adoption import Described, describe, exporters_of, is_adopted, same_provider
+from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note, problem
+from otel_evals._internal.live.doctor.frameworks import imported_frameworks
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
-_BY_OPENINFERENCE = "{0}Instrumentor().instrument()  # pip install openinference-instrumentation-{1}"
-_FRAMEWORKS = {
-    "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),
-    "agents": ("OpenAI Agents", _BY_OPENINFERENCE.format("OpenAIAgents", "openai-agents")),
-    "langchain": ("LangChain", _BY_OPENINFERENCE.format("LangChain", "langchain")),
-    "crewai": ("CrewAI", _BY_OPENINFERENCE.format("CrewAI", "crewai")),
-    "llama_index": ("LlamaIndex", _BY_OPENINFERENCE.format("LlamaIndex", "llama-index")),
-    "openai": ("the OpenAI client", _BY_OPENINFERENCE.format("OpenAI", "openai")),
-    "anthropic": ("the Anthropic client", _BY_OPENINFERENCE.format("Anthropic", "anthropic")),
-}
-"""Name, and line of code that records its spans, by module."""
-_BY_HAND = "see docs/instrument.md for an agent without a framework"
+_BY_HAND = "turn on your framework's instrumentation (docs/recovery.md), or use @agent (docs/instrument.md)"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
@@ -43,21 +34,14 @@ def check_process(pipeline: Pipeline | None, used: Providers) -> Iterator[Findin
     yield from _check_provider(used.tracers)
     yield from _check_exporters(pipeline, describe(used.tracers))
     yield from _check_signals(pipeline, used)
-    yield from _check_spans(pipeline)
+    yield from _check_spans(pipeline, used)
     yield from _check_outcomes(pipeline)
-
-
-def likely_cause(pipeline: Pipeline, used: Providers) -> Finding | None:
-    """Return the first problem that explains why no run was seen; None if the application may be idle."""
-    found = [*_check_environment(), *_check_rules(pipeline), *_check_provider(used.tracers)]
-    if pipeline.dialects.unclaimed():  # spans came, but none of an agent or a model
-        found += [finding for finding in _check_spans(pipeline) if finding.check == "instrumentation"]
-    return next((finding for finding in found if finding.status == "problem"), None)
 
 
 def start_timer(pipeline: Pipeline, used: Providers) -> Timer:
     """Check a pipeline once, `no_traffic_after` seconds from now, on a daemon thread."""
-    timer = Timer(pipeline.config.no_traffic_after, _warn, (pipeline, used))
+    seconds = pipeline.config.no_traffic_after
+    timer = Timer(seconds, warn_if_silent, (pipeline, used, f"in {seconds:g} s"))
     timer.name = "otel-evals-no-traffic"
     timer.daemon = True
     try:
@@ -67,19 +51,22 @@ def start_timer(pipeline: Pipeline, used: Providers) -> Timer:
     return timer
 
 
-def _warn(pipeline: Pipeline, used: Providers) -> None:
+def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
+    """Log one warning with the likely cause if no run was seen; never raises."""
     try:
         if pipeline.stats().seen:
             return
-        cause = likely_cause(pipeline, used)
+        found = [*_check_environment(), *_check_rules(pipeline), *_check_provider(used.tracers)]
+        found += _check_spans(pipeline, used)
     except Exception:
         _logger.debug("could not check for traffic", exc_info=True)
         return
-    seconds = pipeline.config.no_traffic_after
-    if cause is None:
-        _logger.info("no run was seen in %g s, and no span of an agent or a model", seconds)
+    cause = next((finding for finding in found if finding.status == "problem"), None)
+    # Without any span, an agent without a framework may be idle.
+    if cause is None or (cause.fix == _BY_HAND and not pipeline.dialects.unclaimed()):
+        _logger.info("no run was seen %s, and no span of an agent or a model", when)
     else:
-        _logger.warning("no run was seen in %g s: %s; fix: %s", seconds, cause.text, cause.fix)
+        _logger.warning("no run was seen %s: %s; fix: %s", when, cause.text, cause.fix.replace("\n", " and "))
 
 
 def _check_environment() -> Iterator[Finding]:
@@ -150,25 +137,43 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
             yield note(what, f"{what} are not exported: there is no provider for them", fix)
 
 
-def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
+def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
     seen, unclaimed = pipeline.stats().seen, pipeline.dialects.unclaimed()
     claimed = pipeline.dialects.claimed()
     if seen:
         names = ", ".join(claimed) or "unnamed instrumentations"
-        yield fine("instrumentation", f"{seen} runs were seen, from {names}")
+        yield fine(SPANS, f"{seen} runs were seen, from {names}")
     elif claimed:
         text = f"spans of {', '.join(claimed)} were seen, but no run: no root span has ended"
-        yield note("instrumentation", text, "wait, or end the process")
+        yield note(SPANS, text, "wait, or end the process")
     else:
-        scopes = f"only from {', '.join(unclaimed)}" if unclaimed else "none at all"
-        text = f"no spans of an agent or a model were seen; {scopes}"
-        found = installed_framework()
-        yield problem("instrumentation", text, found[1] if found else _BY_HAND)
+        scopes = f"; only from {', '.join(unclaimed)}" if unclaimed else ""
+        yield _without_spans(f"no spans of an agent or a model were seen{scopes}", used)
 
 
-def installed_framework() -> tuple[str, str] | None:
-    """Return the name of the first installed framework, and the line of code that records its spans."""
-    return next((words for module, words in _FRAMEWORKS.items() if find_spec(module) is not None), None)
+def _without_spans(text: str, used: Providers) -> Finding:
+    found = imported_frameworks()
+    if off := [each for each in found if not each.on]:
+        names = " and ".join(each.name for each in off)
+        text += f"; {names} {'is' if len(off) == 1 else 'are'} imported, without instrumentation"
+        return problem(SPANS, text, "\n".join(each.line for each in off))
+    if others := _not_scored(used):
+        text += f"; this process has another tracer provider, which is not scored: {', '.join(others)}"
+        fix = "trace.set_tracer_provider(PROVIDER) with that provider, or configure(tracer_provider=PROVIDER)"
+        return problem(SPANS, text, fix)
+    if found:
+        return Finding("note", SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
+    return problem(SPANS, f"{text}; no agent framework is imported", _BY_HAND)
+
+
+def _not_scored(used: Providers) -> list[str]:
+    """Return the SDK's tracer providers that spans may go to instead, each with its exporters."""
+    providers = [each for each in gc.get_objects() if issubclass(type(each), TracerProvider)]
+    return [
+        " and ".join(exporters_of(each)) or "without an exporter"
+        for each in providers
+        if not is_adopted(each) and each is not used.evaluations
+    ]
 
 
 def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
@@ -179,7 +184,8 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
     for who, setting in health.content_off.items():
         yield problem("content", f"{who} leaves content out", setting)
     for name, rule in stats.rules.items():
-        yield from _check_rule(name, rule, health.failing_rules.get(name))
+        excluded = pipeline._engine.ledger.exclusions.words(name)
+        yield from _check_rule(name, rule, health.failing_rules.get(name), excluded)
     for name in health.failing_destinations:
         text = f"{name} did not accept its last batch; the log has the reason"
         yield problem("destinations", text, f"start {name}, or correct its options")
@@ -187,7 +193,7 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
         yield note("losses", f"{count} {what}", "docs/accounting.md")
 
 
-def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
+def _check_rule(name: str, rule: Any, failing: str | None, excluded: str) -> Iterator[Finding]:
     failed = sum(rule.failed.values())
     if failed and (failing or not rule.scored):
         kinds = ", ".join(rule.failed)
@@ -196,8 +202,7 @@ def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
     elif rule.scored:
         yield fine("scorers", f"{name}: {rule.scored} scores")
     elif rule.eligible and rule.not_sampled.get("not_applicable") == rule.eligible:
-        text = f"{name}: its `when` excludes all of {rule.eligible} runs"
-        yield problem("scorers", text, "correct `when`, or leave it out")
+        yield problem("scorers", f"{name}: {excluded}", "correct `when`, or leave it out")
     elif rule.not_scored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in rule.not_scored.items())
         yield note("scorers", f"{name} scored none of its runs: {reasons}", "docs/accounting.md#reasons")

@@ -53,7 +53,8 @@ _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>()\[\]\"'`|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
 _PHONE = re.compile(r"\+\d[\d ().-]{7,18}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b")
-_TOKEN = re.compile(r"#?[^\W_]+(?:[-_./:#][^\W_]+)*", re.ASCII)
+# A full stop before a capital ends a sentence: in 2015.Defeat.
+_TOKEN = re.compile(r"#?[^\W_]+(?:(?:[-_/:#]|\.(?![A-Z][a-z]))[^\W_]+)*", re.ASCII)
 _CODE = re.compile(
     r"\b(?i:id|number|no|code|reservation|order|booking|ticket|tracking|reference|ref|sku|invoice|confirmation)"
     r"\b[^\w\n]{0,8}(?i:(?:is|are)\b[^\w\n]{0,8})?(?P<code>[A-Z]{5,12})\b(?! ?[A-Z]{2})"

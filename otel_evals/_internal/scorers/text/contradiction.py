@@ -12,14 +12,13 @@ from typing import Any
 
 from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
-from otel_evals._internal.scorers.text.evidence import Evidence, decimal_of, decode
+from otel_evals._internal.scorers.text.evidence import Evidence, decode
 from otel_evals._internal.scorers.text.names import Name, names_in
-from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS, SECONDS, Number
+from otel_evals._internal.scorers.text.numbers import SECONDS, Number
 from otel_evals._internal.scorers.text.pieces import pieces
-from otel_evals._internal.scorers.text.vocabulary import bare
+from otel_evals._internal.scorers.text.rows import AMOUNTS, decimal_of
+from otel_evals._internal.scorers.text.vocabulary import content_of, words_near
 
-_NEAR = 60
-_WORD = re.compile(r"[^\W\d_]{3,30}")
 _SPLIT_KEY = re.compile(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+")
 _MAX_VALUES = 5_000
 _MAX_DEPTH = 32
@@ -29,8 +28,8 @@ _ENOUGH_IN_FIELDS, _ENOUGH_OF_UNIT, _ENOUGH_IN_TEXT = 2, 2, 3
 _SAME_THINGS = 3
 _MAX_RATIO = 5
 # Fields that a value is likely to come from, though the answer does not say their names.
-_FIELDS_OF = {
-    "money": ["amount", "balance", "charge", "cost", "fare", "fee", "price", "refund", "total"],
+_FIELDS_OF: dict[str, Iterable[str]] = {
+    "money": AMOUNTS,
     "%": ["discount", "percent", "percentage", "rate", "share"],
     "c": ["temperature", "celsius"],
     "f": ["temperature", "fahrenheit"],
@@ -69,7 +68,7 @@ class Alternatives:
             return _only(self._patterns.get(_pattern(claim.text), ()))
         if claim.kind == "name":
             return _only(name.text for name in self._names if _differ_in_one(name.words, claim.words))
-        words = _words_near(self._answer, claim.start, claim.start + len(claim.text))
+        words = words_near(self._answer, claim.start, claim.start + len(claim.text))
         alike: dict[int, set[str]] = {}
         for value in self._values:
             shared = _shared(claim, words, value)
@@ -97,10 +96,10 @@ class Alternatives:
     def _in_texts(self) -> Iterator[_Value]:
         text = self._evidence.text
         for number in self._evidence.stated.all:
-            yield _Value(number.text, _words_near(text, number.start, number.end), "number", number)
+            yield _Value(number.text, words_near(text, number.start, number.end), "number", number)
         for claim in self._evidence.taken:
             end = claim.start + len(claim.text)
-            yield _Value(claim.text, _words_near(text, claim.start, end), claim.kind)
+            yield _Value(claim.text, words_near(text, claim.start, end), claim.kind)
 
 
 def _only(texts: Iterable[str]) -> str | None:
@@ -141,22 +140,14 @@ def _may_be_number(number: Number, value: _Value) -> bool:
         return False
     if number.unit in SECONDS:
         return other.unit in SECONDS
-    alike = number.nouns() & other.nouns() or _is_near(number.readings[0], other.readings[0])
-    return number.unit == other.unit and bool(alike)
+    if number.unit != other.unit or number.is_year() is not other.is_year():
+        return False
+    same_things = number.is_count() is other.is_count() and number.nouns() & other.nouns()
+    return bool(same_things) or _is_near(number.readings[0], other.readings[0])
 
 
 def _is_near(one: Decimal, other: Decimal) -> bool:
     return one != other and min(one, other) * _MAX_RATIO >= max(one, other)
-
-
-def _words_near(text: str, start: int, end: int) -> frozenset[str]:
-    """Return the content words near a position, on the same line."""
-    before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
-    return _content(_WORD.findall(before + " " + text[end : end + _NEAR].partition("\n")[0]))
-
-
-def _content(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(bare(w).removesuffix("s") for w in words if w.lower() not in FUNCTION_WORDS)
 
 
 def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) -> Iterator[_Value]:
@@ -164,11 +155,11 @@ def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) ->
     value = decode(value)
     if isinstance(value, Mapping) and depth:
         strings = [item for item in value.values() if isinstance(item, str) and len(item) <= _MAX_STRING]
-        beside = _content(word for string in strings[:_MAX_SIBLINGS] for word in _WORD.findall(string))
+        beside = content_of(" ".join(strings[:_MAX_SIBLINGS]))
         for key, item in value.items():
             inner = (*names, *filter(None, _SPLIT_KEY.split(str(key)[:_MAX_STRING])))[-_MAX_SIBLINGS:]
             if decimal_of(item) is not None or (isinstance(item, str) and len(item) <= _MAX_STRING):
-                yield _Value(str(item), beside, names=_content(inner))
+                yield _Value(str(item), beside, names=content_of(" ".join(inner)))
             else:
                 yield from _fields(item, inner, depth - 1)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes) and depth:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -16,18 +16,18 @@ from otel_evals._internal.scorers.text.claims import Claim, fold, identifier_pat
 from otel_evals._internal.scorers.text.dates import Day, Time
 from otel_evals._internal.scorers.text.numbers import Number
 from otel_evals._internal.scorers.text.pieces import in_order
+from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount, tables_in
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12
 _MAX_ROWS = 500
-_MAX_DIGITS = 40
+_MAX_AMOUNTS, _MAX_WHOLE_AMOUNTS = 60, 8
 _MAX_IDENTIFIER = 100
 _MAX_JSON = 1_000_000
 _PROSE_WORDS = 20
 _PROSE_LOOK = 2_000
-_LARGEST = 10**18
 _MAX_SECONDS = 4_102_444_800  # 2100-01-01
 _PARTS = tuple(map(frozenset, ((), (0,), (2,), (0, 2))))
 _AT = re.compile(r"(?:\b(?:about|after|around|at|before|by|from|make it|till|to|until)|@) ?\Z", re.IGNORECASE)
@@ -93,12 +93,31 @@ class Evidence:
     @cached_property
     def counts(self) -> frozenset[int]:
         """Lengths of lists and of objects of objects, and numbers of list entries with an equal value."""
-        return frozenset(count for result in self.results for count in _counts(result))
+        return frozenset(count for value in self._inside for count in _counts(value))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of the results' tables."""
+        return Rows(tables_in(self._inside))
+
+    @cached_property
+    def amounts(self) -> frozenset[Decimal]:
+        """Amounts of money, if there are few: sums and differences of many would support anything."""
+        objects = [value for value in self._inside if isinstance(value, Mapping)]
+        figures = (decimal_of(item) for value in objects for name, item in value.items() if is_amount(name))
+        found = {number.readings[0] for number in self.stated.all if number.unit == "money"}
+        found.update(figure for figure in figures if figure is not None)
+        few = _MAX_AMOUNTS if any(amount % 1 for amount in found) else _MAX_WHOLE_AMOUNTS
+        return frozenset(found if len(found) <= few else ())
 
     @cached_property
     def totals(self) -> tuple[Decimal, ...]:
         """Sums of a field over a list, products of two fields of an object, sums of such products; sorted."""
-        return in_order({total for result in self.results for total in _totals(result)})
+        return in_order({total for value in self._inside for total in _totals(value)})
+
+    @cached_property
+    def _inside(self) -> tuple[Mapping[str, Any] | Sequence[Any], ...]:
+        return tuple(value for result in self.results for value in _inside(result))
 
     def has_day(self, day: Day) -> bool:
         """Look up a date; a part that either side leaves out matches."""
@@ -214,29 +233,27 @@ def _inside(value: Any, depth: int = _MAX_DEPTH) -> Iterator[Mapping[str, Any] |
         yield from _inside(item, depth - 1)
 
 
-def _counts(result: Any) -> Iterator[int]:
-    for value in _inside(result):
-        if isinstance(value, Mapping):
-            yield from [len(value)] if all(isinstance(item, Mapping) for item in value.values()) else []
-        else:
-            yield len(value)
-            rows = [row for row in value if isinstance(row, Mapping)]
-            shared = Counter((k, v) for row in rows for k, v in row.items() if isinstance(v, str | int))
-            yield from shared.values()
-            yield from (len(value) - n for n in shared.values() if n < len(value))
+def _counts(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[int]:
+    if isinstance(value, Mapping):
+        yield from [len(value)] if all(isinstance(item, Mapping) for item in value.values()) else []
+    else:
+        yield len(value)
+        rows = [row for row in value if isinstance(row, Mapping)]
+        yield from Counter(
+            (k, v) for row in rows for k, v in row.items() if isinstance(v, str | int)
+        ).values()
 
 
-def _totals(result: Any) -> Iterator[Decimal]:
-    for value in _inside(result):
-        rows = [value] if isinstance(value, Mapping) else [row for row in value if isinstance(row, Mapping)]
-        table = [row for row in map(_figures_of, rows[:_MAX_ROWS]) if row]
-        names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
-        if len(table) > 1:
-            yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
-        for a, b in combinations(names, 2):
-            products = [row[a] * row[b] for row in table if a in row and b in row]
-            yield from products
-            yield sum(products, Decimal())
+def _totals(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[Decimal]:
+    rows = [value] if isinstance(value, Mapping) else [row for row in value if isinstance(row, Mapping)]
+    table = [row for row in map(_figures_of, rows[:_MAX_ROWS]) if row]
+    names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
+    if len(table) > 1:
+        yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
+    for a, b in combinations(names, 2):
+        products = [row[a] * row[b] for row in table if a in row and b in row]
+        yield from products
+        yield sum(products, Decimal())
 
 
 def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
@@ -249,19 +266,6 @@ def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
         elif isinstance(value, Mapping):
             figures |= {f"{name}.{k}": f for k, v in value.items() if (f := decimal_of(v)) is not None}
     return figures
-
-
-def decimal_of(value: Any) -> Decimal | None:
-    """Return a number of sensible size, without its sign."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if abs(value) >= _LARGEST if isinstance(value, int) else len(str(value)) > _MAX_DIGITS:
-        return None
-    try:
-        number = Decimal(str(value)).copy_abs()
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() and number < _LARGEST else None
 
 
 def _epoch_days(figure: float) -> Iterator[Day]:

@@ -11,6 +11,7 @@ from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
 from otel_evals._internal.scorers.text.pieces import in_order
+from otel_evals._internal.scorers.text.vocabulary import words_near
 
 _MAX_ROUNDS = 8
 _MAX_POOL = 60
@@ -18,15 +19,16 @@ _MAX_FIGURES = 2000
 _APPROXIMATE = Decimal("0.05")
 _YEARS = Decimal(1000), Decimal(2100)
 _MAX_COUNTED = 12
+_MAX_COUNTS = 50
 _MAX_YEARS = 12
 _MAX_PERCENTAGES = 10
 _SMALL = 20  # whole numbers up to here come out of any arithmetic: that they do says nothing
 
 
 def check(
-    claims: Sequence[Claim], evidence: Evidence, counts: Collection[int]
+    claims: Sequence[Claim], answer: str, evidence: Evidence, counts: Collection[int]
 ) -> tuple[list[Claim], list[Claim]]:
-    """Return the claims that can be checked, and those among them without support.
+    """Return the claims of an answer that can be checked, and those among them without support.
 
     Code cannot count what running text describes. A small count in words is left out if such text does not
     state it, and states no other count of the same things.
@@ -36,6 +38,7 @@ def check(
     uncounted = {id(claim) for claim in missing if _only_a_reader_can_count(claim, evidence)}
     checked = [claim for claim in claims if id(claim) not in uncounted]
     left = [claim for claim in missing if id(claim) not in uncounted]
+    left = [c for n, c in enumerate(left) if n >= _MAX_COUNTS or not _counts_rows(c, answer, evidence)]
     return checked, _without_derived(checked, left, evidence, known)
 
 
@@ -58,6 +61,14 @@ def _only_a_reader_can_count(claim: Claim, evidence: Evidence) -> bool:
     if number is None or not evidence.prose or not number.in_words or number.unit:
         return False
     return number.readings[0] <= _MAX_COUNTED and not evidence.stated.counts_otherwise(number)
+
+
+def _counts_rows(claim: Claim, answer: str, evidence: Evidence) -> bool:
+    """Return True if a number counts the rows that the words around it describe."""
+    if claim.number is None or not claim.number.is_count():
+        return False
+    near = words_near(answer, claim.start, claim.start + len(claim.text))
+    return _is_count(claim.number.readings, evidence.rows.counts(near))
 
 
 def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
@@ -178,12 +189,16 @@ def _derived(stated: Sequence[Number], evidence: Evidence, counts: Collection[in
 def _follows(
     number: Number, stated: Sequence[Number], evidence: Evidence, derived: Sequence[Decimal]
 ) -> bool:
-    """Return True if a number was derived, or is the remainder of a known one."""
+    """Return True if a number was derived, or is called a total or remainder of known ones."""
     if number.unit not in ("", "money"):
         return False
     values = [v for v in number.readings if v > _SMALL or v != v.to_integral_value()]
     if any(_within(derived, value, number.last_place(value) / 2) for value in values):
         return True
-    pool = [n.readings[0] for n in stated if n.unit in ("", "money")] if number.remainder else []
-    known = evidence.distinct
-    return any(a + v in known or abs(a - v) in known for v in values for a in pool)
+    if not number.worked_out:
+        return False
+    if not evidence.rows.sums.isdisjoint(values):
+        return True
+    pool, known = [n.readings[0] for n in stated if n.unit in ("", "money")], evidence.distinct
+    pairs = ((pool, known), (evidence.amounts, evidence.amounts))
+    return any(a + v in other or abs(a - v) in other for some, other in pairs for v in values for a in some)

@@ -65,7 +65,7 @@ jul aug sep sept oct nov dec am asap btw ceo eta etc eu eur fyi gbp gmt gps html
 pin pm rsvp sms tbd tv uk url usa usd utc vat vip wifi never always must mandatory attention caution
 english french german spanish italian chinese japanese est edt pst pdt cst certainly absolutely great
 perfect sincerely regards kind cheers apologies understood alternatively additionally meanwhile currently
-consider remain added
+consider remain added son daughter jr sr jnr snr large small line lines
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 _GERMAN = re.compile(

@@ -28,8 +28,8 @@ class Number:
     """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
     approximate: bool = False
     """True after about, roughly, nearly, over, ..."""
-    remainder: bool = False
-    """True near words for a remainder, difference, saving, debt or refund."""
+    worked_out: bool = False
+    """True near words for a total, remainder, difference, saving, debt or refund."""
     in_words: bool = False
     things: tuple[str, ...] = ()
     """The words after it, lower-cased: the things it counts, with their adjectives."""
@@ -41,7 +41,6 @@ class Number:
 
     @property
     def end(self) -> int:
-
         return self.start + len(self.text)
 
     def nouns(self) -> frozenset[str]:
@@ -56,6 +55,10 @@ class Number:
     def is_year(self) -> bool:
         """Return True for four digits within 1000..2099."""
         return not self.unit and len(self.text) == 4 and 1000 <= self.readings[0] < 2100
+
+    def is_count(self) -> bool:
+        """Return True for a whole number that may count things."""
+        return not self.unit and not self.is_year() and self.readings[0] % 1 == 0
 
 
 _IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -92,7 +95,7 @@ _NUMBER = re.compile(
     (?:[ -]?(?P<unit>°\s?[CF]\b|[°%]|[^\W\d_]+)|[ ]?(?P<sign>[^\w\s]))?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_YEAR_BEFORE = re.compile(r"(?<!\d)(1[5-9]|20)\d\d[/-]\Z")
+_YEAR_BEFORE = re.compile(r"(?<!\d)(1[5-9]|20)\d\d ?[/-] ?\Z")
 _QUARTER = re.compile(r"(?<!\w)Q([1-4])(?!\w)")
 _THINGS = re.compile(r"(?:[ -][^\W\d_]{1,30}){1,3}")
 _BEFORE = re.compile(
@@ -103,8 +106,10 @@ _APPROXIMATELY = re.compile(
     r"circa|ca\.)|[~≈<>])\s*\W?$",
     re.IGNORECASE,
 )
-_REMAINDER = re.compile(
-    r"\b(?:remain|left|balance|differ|refund|sav(?:e|ing)|owe|additional|extra|change)", re.IGNORECASE
+_WORKED_OUT = re.compile(
+    r"\b(?:remain|left|balance|differ|refund|sav(?:e|ing)|owe|additional|extra|change|total|sum\b|altogether|"
+    r"combined|together)",
+    re.IGNORECASE,
 )
 
 
@@ -163,7 +168,7 @@ def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> 
 
 def _second_year(text: str, match: re.Match[str]) -> Iterator[Decimal]:
     """Yield the 2012 of 2011/12."""
-    first = _YEAR_BEFORE.search(text, max(0, match.start() - 6), match.start())
+    first = _YEAR_BEFORE.search(text, max(0, match.start() - 8), match.start())
     if first and len(match["digits"]) == 2:
         yield Decimal(first[1] + match["digits"])
 
@@ -179,12 +184,12 @@ def _is_decade(match: re.Match[str], value: Decimal) -> bool:
 
 
 def with_context(number: Number, text: str) -> Number:
-    """Set `approximate` and `remainder` from the words around a number."""
+    """Set `approximate` and `worked_out` from the words around a number."""
     start, end = number.start, number.start + len(number.text)
     return replace(
         number,
         approximate=bool(_APPROXIMATELY.search(text, max(0, start - 20), start)),
-        remainder=bool(_REMAINDER.search(text, max(0, start - 60), end + 40)),
+        worked_out=bool(_WORKED_OUT.search(text, max(0, start - 60), end + 40)),
     )
 
 

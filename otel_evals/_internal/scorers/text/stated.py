@@ -89,7 +89,7 @@ class StatedNumbers:
 
     @cached_property
     def _counted(self) -> frozenset[str]:
-        return frozenset(noun for number in self.all if not number.unit for noun in number.nouns())
+        return frozenset(noun for number in self.all if number.is_count() for noun in number.nouns())
 
 
 def _period(number: Number) -> str:

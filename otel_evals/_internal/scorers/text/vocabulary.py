@@ -1,7 +1,7 @@
 """The words of a text, looked up in any form.
 
-Forms are plurals and possessives, accents, hyphens, adjectives of places (Turkey, Turkish), and
-abbreviations in either direction (Western Australia, WA).
+Forms are plurals and possessives, accents, hyphens, adjectives of places (Turkey, Turkish), codes of states
+(Texas, TX), and abbreviations in either direction (Western Australia, WA).
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS
 from otel_evals._internal.scorers.text.pieces import pieces
 
+_NEAR = 60
 _WORD = re.compile(r"[^\W\d_]+")
+_CONTENT = re.compile(r"[^\W\d_]{3,30}")
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
 _ABBREVIATION = range(2, 7)
+_SENTENCE = 5
 _CHANCE = 3
 """Letters from which an abbreviation seldom matches the beginnings of words by chance."""
 _SKIPPED = frozenset(["of", "the", "and", "for", "in", "on", "de", "la", "du", "des", "del", "y", "e"])
@@ -59,6 +63,17 @@ uzbekistan uzbek uzbeks
 wales welsh
 """
 _GROUP = {word: group.split() for group in _IRREGULAR.splitlines() for word in group.split()}
+# Codes that are not the initials of a state's name.
+_STATES = """
+AL Alabama, AK Alaska, AZ Arizona, AR Arkansas, CA California, CO Colorado, CT Connecticut, DE Delaware, FL
+Florida, GA Georgia, HI Hawaii, ID Idaho, IL Illinois, IN Indiana, IA Iowa, KS Kansas, KY Kentucky, LA
+Louisiana, ME Maine, MD Maryland, MA Massachusetts, MI Michigan, MN Minnesota, MS Mississippi, MO Missouri,
+MT Montana, NE Nebraska, NV Nevada, OH Ohio, OK Oklahoma, OR Oregon, PA Pennsylvania, TN Tennessee, TX
+Texas, UT Utah, VT Vermont, VA Virginia, WA Washington, WI Wisconsin, WY Wyoming, ON Ontario, QC Quebec, AB
+Alberta, MB Manitoba, SK Saskatchewan, QLD Queensland, VIC Victoria, TAS Tasmania
+"""
+_NAME_OF = {pair.split()[0]: pair.split()[1] for pair in _STATES.lower().split(",")}
+_CODE_OF = {name: code for code, name in _NAME_OF.items()}
 
 
 class Vocabulary:
@@ -100,13 +115,19 @@ class Vocabulary:
 
     def _derived(self, word: str) -> bool:
         """Return True if a word belongs to a place that is named, or is the place of a word that is."""
+        if _CODE_OF.get(word) in self._abbreviations or _NAME_OF.get(word) in self.words:
+            return True
         if not self._capitalised.isdisjoint(_GROUP.get(word, ())):
             return True
         return any(_related(word, other) for other in self._by_stem.get(word[:_STEM], ()))
 
     @cached_property
     def _capitalised(self) -> frozenset[str]:
-        return frozenset(bare(word) for word in set(self._matches(_WORD)) if word[0].isupper())
+        """The words with a capital, and all words of sentences in a text without any."""
+        lines = (line for _, piece in pieces(self._text) for line in piece.splitlines())
+        spelt = ((line, line.islower() and line.count(" ") >= _SENTENCE) for line in lines)
+        words = (word for line, low in spelt for word in _WORD.findall(line) if low or word[0].isupper())
+        return frozenset(bare(word) for word in set(words))
 
     @cached_property
     def _by_stem(self) -> dict[str, set[str]]:
@@ -141,9 +162,22 @@ def bare(word: str) -> str:
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
+def content_of(text: str) -> frozenset[str]:
+    """Return the words of a text that name something, bare and singular."""
+    words = (word for word in _CONTENT.findall(text) if word.lower() not in FUNCTION_WORDS)
+    return frozenset(bare(word).removesuffix("s") for word in words)
+
+
+def words_near(text: str, start: int, end: int) -> frozenset[str]:
+    """Return the content words near a position, on the same line."""
+    before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
+    return content_of(before + " " + text[end : end + _NEAR].partition("\n")[0])
+
+
 def _forms(word: str) -> Iterator[str]:
     yield word.removesuffix("s")
     yield word.removesuffix("es")
+    yield word.removesuffix("ern")
     yield word + "s"
     if word.endswith("ies"):
         yield word[:-3] + "y"

@@ -600,7 +600,91 @@ SMALL = [
     ),
 ]
 
-EVERY = [*JSON_TEXTS, *NAMES, *CONTINUED, *RESULTS, *WRAPPED, *PSEUDO, *PARTS, *SMALL]
+
+def _chunk(index: int, *parts: dict[str, Any], finish: str | None = None) -> tuple[str, dict[str, Any], Any]:
+    body = {"index": index, "content": {"role": "model", "parts": list(parts)}}
+    return "gen_ai.choice", {}, body if finish is None else {**body, "finish_reason": finish}
+
+
+GEMINI = "opentelemetry.instrumentation.google_genai"
+QUESTION_LOG = ("gen_ai.user.message", {}, {"content": {"role": "user", "parts": [{"text": ASKED}]}})
+CHUNKS = [
+    case(
+        "Gemini: a streamed answer is an event for each chunk",
+        span(
+            "g",
+            CHAT,
+            logs=[QUESTION_LOG, _chunk(0, {"text": SAID[:5]}), _chunk(1, {"text": SAID[5:]}, finish="STOP")],
+        ),
+        scope=GEMINI,
+        **TOLD,
+    ),
+    case(
+        "Gemini: thoughts come first, and unfinished chunks may say so",
+        span(
+            "g",
+            CHAT,
+            logs=[
+                QUESTION_LOG,
+                _chunk(0, {"text": "Look.", "thought": True}, finish="FINISH_REASON_UNSPECIFIED"),
+                _chunk(1, {"text": SAID[:5]}, finish="FINISH_REASON_UNSPECIFIED"),
+                _chunk(2, {"text": SAID[5:]}, finish="STOP"),
+            ],
+        ),
+        scope=GEMINI,
+        **TOLD,
+    ),
+    case(
+        "OpenTelemetry: chunks in span events",
+        span(
+            "chat",
+            CHAT,
+            events=[
+                ("gen_ai.user.message", {"content": ASKED}),
+                ("gen_ai.choice", {"index": 0, "message": J({"content": SAID[:5]})}),
+                ("gen_ai.choice", {"index": 0, "message": J({"content": SAID[5:]}), "finish_reason": "stop"}),
+            ],
+        ),
+        **TOLD,
+    ),
+    case(
+        "Gemini: of several finished candidates, the first is the answer",
+        span(
+            "g",
+            CHAT,
+            logs=[
+                QUESTION_LOG,
+                _chunk(0, {"text": SAID}, finish="STOP"),
+                _chunk(1, {"text": "No."}, finish="STOP"),
+            ],
+        ),
+        scope=GEMINI,
+        **TOLD,
+    ),
+]
+
+DIFY = {"result": [{"title": "Lifts", "content": "Lift 2 runs.", "metadata": {"score": 0.9}}]}
+DOCUMENTS = [
+    case(
+        "Dify: documents are a node's result, through Phoenix",
+        span(
+            "workflow", {KIND: "CHAIN", "input.value": {"sys.query": ASKED}, "output.value": {"answer": SAID}}
+        ),
+        span(
+            "knowledge-retrieval", {KIND: "RETRIEVER", "input.value": {"query": ASKED}, "output.value": DIFY}
+        ),
+        documents=["Lift 2 runs."],
+        **TOLD,
+    ),
+    case(
+        "Langfuse: the same",
+        span("agent", {"langfuse.observation.type": "agent", "langfuse.observation.output": SAID}),
+        span("search", {"langfuse.observation.type": "retriever", "langfuse.observation.output": DIFY}),
+        documents=["Lift 2 runs."],
+    ),
+]
+
+EVERY = [*JSON_TEXTS, *NAMES, *CONTINUED, *RESULTS, *WRAPPED, *PSEUDO, *PARTS, *SMALL, *CHUNKS, *DOCUMENTS]
 
 
 @pytest.mark.parametrize("told", EVERY, ids=lambda told: told.name)

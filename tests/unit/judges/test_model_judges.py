@@ -1,26 +1,42 @@
-"""The LiteLLM judge against a real HTTP server that answers, or misbehaves."""
+"""Judges against a real HTTP server that answers, or misbehaves."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from pydantic import BaseModel
 
-from otel_evals._internal.judges.litellm_calls import judge_error, load
+from otel_evals._internal.judges.completions import judge_error
+from otel_evals._internal.judges.litellm_calls import load
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge
+from otel_evals.judges import Budget, JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import hallucination
+from tests.support import PYTHONPATH
 from tests.support.runs import a_run, tool
 from tests.support.stub_openai import Misbehave, StubOpenAI
+
+Make = Callable[..., LiteLLMJudge | OpenAICompatibleJudge]
+"""Builds a judge for the model `stub` of a server."""
+
+
+@pytest.fixture(params=["litellm", "openai-compatible"])
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param == "litellm":
+        return partial(LiteLLMJudge, "openai/stub")
+    return partial(OpenAICompatibleJudge, "stub")
 
 
 class Verdict(BaseModel):
@@ -48,14 +64,14 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
     return anyio.run(main)
 
 
-def ask(stub: StubOpenAI, request: JudgeRequest = REQUEST, **options: Any) -> JudgeReply:
-    judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+def ask(make, stub: StubOpenAI, request: JudgeRequest = REQUEST, **options: Any) -> JudgeReply:
+    judge = make(api_base=stub.url, **options)
     return run(lambda: judge.ask(request))
 
 
-def test_a_typed_answer_comes_in_one_call() -> None:
+def test_a_typed_answer_comes_in_one_call(make: Make) -> None:
     with StubOpenAI({"verdict": "yes"}) as stub:
-        reply = ask(stub)
+        reply = ask(make, stub)
     assert reply.value == Verdict(verdict="yes")
     assert (reply.attempts, reply.usage.input_tokens, reply.usage.output_tokens) == (1, 120, 20)
     assert reply.cost is None, "nobody knows this model's price"
@@ -65,16 +81,16 @@ def test_a_typed_answer_comes_in_one_call() -> None:
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
 
 
-def test_text_is_asked_for_without_a_form() -> None:
+def test_text_is_asked_for_without_a_form(make: Make) -> None:
     with StubOpenAI("  because  ") as stub:
-        reply = ask(stub, TEXT)
+        reply = ask(make, stub, TEXT)
     assert reply.value == "because"
     assert "response_format" not in stub.requests[0]
 
 
-def test_a_price_of_ones_own_is_used() -> None:
+def test_a_price_of_ones_own_is_used(make: Make) -> None:
     with StubOpenAI({"verdict": "yes"}) as stub:
-        reply = ask(stub, input_price=1.0, output_price=10.0)
+        reply = ask(make, stub, input_price=1.0, output_price=10.0)
     assert reply.cost == pytest.approx((120 * 1 + 20 * 10) / 1e6)
 
 
@@ -93,9 +109,9 @@ def test_a_temperature_that_the_model_refuses_is_left_out() -> None:
     assert "temperature" not in stub.requests[0]
 
 
-def test_a_provider_without_structured_output_gets_the_schema_in_the_prompt() -> None:
+def test_a_provider_without_structured_output_gets_the_schema_in_the_prompt(make: Make) -> None:
     with StubOpenAI([Misbehave("status", 400), '```json\n{"verdict": "no"}\n```']) as stub:
-        judge = LiteLLMJudge("openai/stub", api_base=stub.url)
+        judge = make(api_base=stub.url)
 
         async def twice() -> tuple[JudgeReply, JudgeReply]:
             return await judge.ask(REQUEST), await judge.ask(REQUEST)
@@ -106,9 +122,9 @@ def test_a_provider_without_structured_output_gets_the_schema_in_the_prompt() ->
     assert "JSON schema" in stub.prompts[1]
 
 
-def test_an_answer_that_does_not_fit_is_repaired_once() -> None:
+def test_an_answer_that_does_not_fit_is_repaired_once(make: Make) -> None:
     with StubOpenAI(["I think yes", {"other": 1}, {"verdict": "yes"}]) as stub:
-        reply = ask(stub)
+        reply = ask(make, stub)
     assert reply.value == Verdict(verdict="yes")
     assert reply.attempts == 3
     assert reply.usage.input_tokens == 360
@@ -116,10 +132,10 @@ def test_an_answer_that_does_not_fit_is_repaired_once() -> None:
     assert '{"other": 1}' in stub.prompts[2]
 
 
-def test_an_answer_that_never_fits_says_what_came_back() -> None:
+def test_an_answer_that_never_fits_says_what_came_back(make: Make) -> None:
     said = "my key is sk-abcdefghijklmnopqrstuvwxyz " + "x" * 1000
     with StubOpenAI(said) as stub, pytest.raises(JudgeReplyError, match="answered: 'my key is") as caught:
-        ask(stub)
+        ask(make, stub)
     assert "sk-abc" not in str(caught.value)
     assert len(str(caught.value)) < 500
     assert caught.value.attempts == len(stub.requests) == 3
@@ -128,52 +144,52 @@ def test_an_answer_that_never_fits_says_what_came_back() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_a_busy_provider_is_unavailable_after_one_call(status: int) -> None:
+def test_a_busy_provider_is_unavailable_after_one_call(make: Make, status: int) -> None:
     busy = Misbehave("status", status, {"retry-after": "7"})
     with StubOpenAI(busy) as stub, pytest.raises(JudgeUnavailableError) as caught:
-        ask(stub)
+        ask(make, stub)
     assert caught.value.retry_after == 7
-    assert len(stub.requests) == 1, "retries belong to the limits, not to LiteLLM"
+    assert len(stub.requests) == 1, "retries belong to the limits, not to the client"
 
 
-def test_retry_after_may_be_a_date() -> None:
+def test_retry_after_may_be_a_date(make: Make) -> None:
     busy = Misbehave("status", 429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
     with StubOpenAI(busy) as stub, pytest.raises(JudgeUnavailableError) as caught:
-        ask(stub)
+        ask(make, stub)
     assert caught.value.retry_after == 0
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_for_good_is_not_worth_another_try(status: int) -> None:
+def test_a_refusal_for_good_is_not_worth_another_try(make: Make, status: int) -> None:
     with StubOpenAI(Misbehave("status", status)) as stub, pytest.raises(JudgeError) as caught:
-        ask(stub)
+        ask(make, stub)
     assert not isinstance(caught.value, JudgeUnavailableError)
     assert len(stub.requests) == 1
 
 
 @pytest.mark.parametrize("how", ["hang", "drip"])
-def test_a_provider_that_does_not_finish_times_out(how: str) -> None:
+def test_a_provider_that_does_not_finish_times_out(make: Make, how: str) -> None:
     with StubOpenAI(Misbehave(how)) as stub:
         load()  # the first import of LiteLLM takes seconds
         began = time.monotonic()
         with pytest.raises(JudgeUnavailableError):
-            ask(stub, timeout=0.3)
+            ask(make, stub, timeout=0.3)
     assert time.monotonic() - began < 10, "the stub would hold the connection much longer"
 
 
 @pytest.mark.parametrize("how", ["reset", "garbage", "truncated"])
-def test_a_broken_transport_is_an_error_of_the_judge(how: str) -> None:
+def test_a_broken_transport_is_an_error_of_the_judge(make: Make, how: str) -> None:
     with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError):
-        ask(stub)
+        ask(make, stub)
 
 
-def test_an_empty_answer_is_no_text() -> None:
+def test_an_empty_answer_is_no_text(make: Make) -> None:
     with StubOpenAI(Misbehave("empty")) as stub, pytest.raises(JudgeReplyError, match="answered nothing"):
-        ask(stub, TEXT)
+        ask(make, stub, TEXT)
 
 
-def test_nobody_listening_is_unavailable() -> None:
-    judge = LiteLLMJudge("openai/stub", api_base="http://127.0.0.1:9/v1")
+def test_nobody_listening_is_unavailable(make: Make) -> None:
+    judge = make(api_base="http://127.0.0.1:9/v1")
     with pytest.raises(JudgeUnavailableError):
         run(lambda: judge.ask(REQUEST))
 
@@ -194,7 +210,7 @@ def test_the_key_is_not_printed() -> None:
     assert "hush" not in repr(LiteLLMJudge("openai/stub", api_key="hush"))
 
 
-def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run() -> None:
+def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run(make: Make) -> None:
     script = [
         {"claims": ["order 7 ships on Friday"]},
         {"verdicts": [{"statement": "s", "verdict": "no", "reason": "r"}]},
@@ -202,7 +218,7 @@ def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run() -> None:
     ]
     run_judged = a_run(tools=[tool("orders", {"order": 7, "ships": "Friday"})])
     with StubOpenAI(script) as stub:
-        scorer = hallucination(LiteLLMJudge("openai/stub", api_base=stub.url), get_context=tool_results())
+        scorer = hallucination(make(api_base=stub.url), get_context=tool_results())
         score = run(lambda: scorer.score(run_judged))
     assert (score.value, score.explanation) == (0.0, "backed by the order system")
     shown = ['{"order": 7, "ships": "Friday"}' in prompt for prompt in stub.prompts]
@@ -227,10 +243,10 @@ KEY = "my-very-own-key-0815"
         {"options": {"aws_secret_access_key": KEY}},
     ],
 )
-def test_a_judges_own_key_comes_back_in_no_message(options: dict[str, Any]) -> None:
+def test_a_judges_own_key_comes_back_in_no_message(make: Make, options: dict[str, Any]) -> None:
     with StubOpenAI(Misbehave("status", 401)) as stub:
         stub.error_text = f"Incorrect API key provided: {KEY}"
-        judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+        judge = make(api_base=stub.url, **options)
         with pytest.raises(JudgeError) as caught:
             run(lambda: judge.ask(TEXT))
     told = "".join(traceback.format_exception(caught.value))
@@ -240,37 +256,37 @@ def test_a_judges_own_key_comes_back_in_no_message(options: dict[str, Any]) -> N
     assert KEY not in repr(judge)
 
 
-def test_keys_of_the_environment_and_the_address_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_environment_and_the_address_go_too(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", KEY)
-    judge = LiteLLMJudge("openai/stub", api_base="http://ann:pa%24%24word1@localhost/v1?token=abcdefgh")
+    judge = make(api_base="http://ann:pa%24%24word1@localhost/v1?token=abcdefgh")
     known = credentials(judge.api_key, judge.api_base, judge.options)
     told = str(judge_error(ValueError(f"{KEY} pa$$word1 pa%24%24word1 abcdefgh"), "m", known))
     for secret in (KEY, "pa$$word1", "pa%24%24word1", "abcdefgh"):
         assert secret not in told
-    assert repr(judge) == "LiteLLMJudge('openai/stub', api_base='http://localhost/v1')"
+    assert repr(judge) == f"{type(judge).__name__}({judge.model!r}, api_base='http://localhost/v1')"
 
 
-def test_a_key_in_an_answer_is_taken_out() -> None:
+def test_a_key_in_an_answer_is_taken_out(make: Make) -> None:
     with StubOpenAI(f"the key is {KEY}") as stub:
-        judge = LiteLLMJudge("openai/stub", api_base=stub.url, api_key=KEY)
+        judge = make(api_base=stub.url, api_key=KEY)
         assert run(lambda: judge.ask(TEXT)).value == "the key is [redacted]"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_sends_the_question_nowhere(status: int) -> None:
+def test_a_redirect_sends_the_question_nowhere(make: Make, status: int) -> None:
     with StubOpenAI("so") as other, StubOpenAI() as stub:
         target = {"location": f"{other.url}/chat/completions"}
         stub.script[:] = [Misbehave("status", status, target)]
         with pytest.raises(JudgeError) as caught:
-            run(lambda: LiteLLMJudge("openai/stub", api_base=stub.url).ask(TEXT))
+            run(lambda: make(api_base=stub.url).ask(TEXT))
     assert other.requests == []
     assert not isinstance(caught.value, JudgeUnavailableError)
 
 
 @pytest.mark.parametrize("how", ["endless", "compressed"])
-def test_an_answer_beyond_all_bounds_ends_the_call(how: str) -> None:
+def test_an_answer_beyond_all_bounds_ends_the_call(make: Make, how: str) -> None:
     with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError, match="the answer is") as caught:
-        run(lambda: LiteLLMJudge("openai/stub", api_base=stub.url, timeout=30).ask(TEXT))
+        run(lambda: make(api_base=stub.url, timeout=30).ask(TEXT))
     assert not isinstance(caught.value, JudgeUnavailableError)
 
 
@@ -324,3 +340,109 @@ def test_a_forked_child_does_not_use_the_parent_s_connections() -> None:
         os._exit(0 if litellm.in_memory_llm_clients_cache.get_cache("test") is None else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert litellm.in_memory_llm_clients_cache.get_cache("test") == "a client"
+
+
+# --- without LiteLLM ---
+
+
+def test_parameters_that_the_model_does_not_take_are_left_out_or_renamed() -> None:
+    """As newer models of OpenAI answer; the judge remembers it."""
+
+    def answer(body: dict[str, Any]) -> Any:
+        refused = [name for name in ("temperature", "max_tokens") if name in body]
+        if refused:
+            stub.error_text = " ".join(f"Unsupported parameter: '{name}'." for name in refused)
+            return Misbehave("status", 400)
+        return {"verdict": "yes"}
+
+    with StubOpenAI(answer) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=50)
+        assert [run(lambda: judge.ask(REQUEST)).value.verdict for _ in range(2)] == ["yes", "yes"]
+    assert [request.get("max_completion_tokens") for request in stub.requests] == [None, 50, 50]
+    form = stub.requests[-1]["response_format"]["json_schema"]
+    assert form["strict"]
+    assert form["schema"]["required"] == ["verdict"]
+    assert form["schema"]["additionalProperties"] is False
+
+
+def test_the_key_of_the_environment_is_for_the_server_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with StubOpenAI("so") as own, StubOpenAI("so") as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", own.url)
+        run(lambda: OpenAICompatibleJudge("stub").ask(TEXT))
+        run(lambda: OpenAICompatibleJudge("stub", api_base=other.url).ask(TEXT))
+    assert own.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert "authorization" not in other.headers[0]
+
+
+def test_a_budget_counts_the_calls_without_litellm(tmp_path: Path) -> None:
+    budget = Budget(tokens=1_000, store=tmp_path / "budget.db")
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=50, limiters=(budget,))
+
+        def ask_often() -> None:
+            for _ in range(20):
+                run(lambda: judge.ask(REQUEST))
+
+        with pytest.raises(JudgeError, match="budget"):
+            ask_often()
+    assert 1 <= len(stub.requests) <= 7, "140 tokens each"
+
+
+def test_a_model_name_or_mapping_selects_the_judge() -> None:
+    assert resolve_judge("openai-compatible/m") == OpenAICompatibleJudge("m")
+    server = "http://localhost:8000/v1"
+    found = resolve_judge({"model": "openai-compatible/a/m", "api_base": server, "timeout": 5})
+    assert found == OpenAICompatibleJudge("a/m", api_base=server, timeout=5)
+
+
+def test_it_needs_neither_litellm_nor_the_sdk_of_openai() -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        program = f"""
+import sys
+sys.modules.update(dict.fromkeys(("litellm", "openai")))
+import anyio
+from pydantic import BaseModel
+from otel_evals.judges import JudgeRequest, OpenAICompatibleJudge
+class Verdict(BaseModel):
+    verdict: str
+judge = OpenAICompatibleJudge("stub", api_base={stub.url!r})
+request = JudgeRequest(instructions="", prompt="Is it so?", schema=Verdict)
+print(anyio.run(judge.ask, request).value.verdict)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("yes", "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("model", ["openai/gpt-5-mini", "openai-compatible/gpt-5-mini"])
+def test_a_missing_key_is_one_line_at_configure_and_no_traceback_later(model: str) -> None:
+    program = f"""
+import otel_evals
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals import Rule
+from otel_evals.scorers import answer_relevancy
+from tests.support.traffic import agent_run
+provider = TracerProvider()
+rule = Rule(answer_relevancy(model={model!r}), attempts=1, timeout=120)
+otel_evals.configure(rules=[rule], tracer_provider=provider, shutdown_timeout=120)
+print("configured", flush=True)
+agent_run(provider.get_tracer("app"))
+"""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**clean, "PYTHONPATH": PYTHONPATH, "HTTPS_PROXY": "http://127.0.0.1:9"},  # nothing listens
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    before, _, after = done.stdout.partition("configured\n")
+    (line,) = before.splitlines()
+    assert line.endswith("has no API key, so its scorers will fail; fix: export OPENAI_API_KEY=...")
+    assert "answer_relevancy fails: Judge" in after
+    assert "Traceback" not in after

@@ -1,0 +1,187 @@
+"""Build the files of a release twice, compare them, describe them, and test the wheel.
+
+`python3 dev.py release --dry-run` writes sdist, wheel, one CycloneDX SBOM each and SHA256SUMS to dist/, then
+runs the tests against the wheel, without the source tree: with the oldest dependencies on the oldest Python,
+and with the newest on the newest. It publishes nothing: .github/workflows/release.yml does, for a tag.
+
+    --tag vX.Y.Z      fail unless this is the tag of the version
+    --only PART       build, oldest or newest; all three by default
+    --tests PATH ...  run these tests instead of the default tier
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+PYTHONS = {"oldest": "3.11", "newest": "3.13"}
+ROOMS = ("otel_evals", "instrumentation", "exporters", "gateway", "monitor")
+OF_THE_TREE = (
+    "tests/unit/test_packaging.py",
+    "tests/unit/docs",
+    "tests/typing",
+)
+"""Tests of the source tree itself."""
+UV = [Path(sys.executable).with_name("uv"), "--quiet"]
+
+
+def main() -> int:
+    """Run the rehearsal and return the exit code."""
+    parser = argparse.ArgumentParser(prog="dev.py release", description=__doc__.partition("\n")[0])
+    parser.add_argument("--dry-run", action="store_true", required=True, help="publish nothing")
+    parser.add_argument("--tag", help="fail unless this is the tag of the version")
+    parser.add_argument("--only", choices=["build", *PYTHONS], help="one part instead of all")
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="run these tests against the wheel")
+    chosen = parser.parse_args()
+    check_version(chosen.tag)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        if chosen.only in (None, "build"):
+            build(scratch)
+        (wheel,) = DIST.glob("*.whl")
+        for resolution, python in PYTHONS.items():
+            if chosen.only in (None, resolution):
+                test(wheel, resolution, python, scratch, chosen.tests)
+    print(f"\nReady in {DIST}:")
+    run("ls", "-l", DIST)
+    return 0
+
+
+def check_version(tag: str | None) -> None:
+    """Compare the version in all files that name it, and the tag."""
+    chart = (ROOT / "examples/gateway/helm/otel-evals-gateway/Chart.yaml").read_text()
+    named = {
+        "Chart.yaml": re.findall(r'^(?:v|appV)ersion: "?([^"\s]+)', chart, re.MULTILINE),
+        "CITATION.cff": re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE),
+        "CHANGELOG.md": re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[:1],
+        "the tag": [tag.removeprefix("v")] if tag else [version()],
+    }
+    wrong = {name: found for name, found in named.items() if set(found) != {version()}}
+    if wrong:
+        sys.exit(f"the version is {version()}, but: {wrong}. fix: name {version()} everywhere")
+
+
+def version() -> str:
+    """Return the version of the library."""
+    return str(runpy.run_path(str(ROOT / "otel_evals/_internal/version.py"))["__version__"])
+
+
+def build(scratch: Path) -> None:
+    """Build twice, in different folders and from the sdist too; then describe and sum up."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    copy(
+        scratch / "elsewhere",
+        ("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore", *ROOMS),
+    )
+    for source, target in ((ROOT, DIST), (scratch / "elsewhere", scratch / "again")):
+        run(sys.executable, "-m", "hatchling", "build", "-d", target, cwd=source)
+    (sdist,) = DIST.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, scratch / "unpacked", filter="data")
+    (unpacked,) = (scratch / "unpacked").iterdir()
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", scratch / "from-sdist", cwd=unpacked)
+    for file in (*scratch.glob("again/*"), *scratch.glob("from-sdist/*.whl")):
+        if file.read_bytes() != (DIST / file.name).read_bytes():
+            sys.exit(f"{file.name} differs between two builds ({file.parent.name}). fix: remove what varies")
+    describe(scratch)
+    files = sorted(DIST.iterdir())
+    (DIST / "SHA256SUMS").write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
+
+
+def describe(scratch: Path) -> None:
+    """Write an SBOM for each artefact: its dependencies with all extras, in the versions of the lock."""
+    tool, needed = scratch / "tool", scratch / "needed"
+    venv(tool, sys.executable, "--require-hashes", "-r", ROOT / "requirements/release.lock")
+    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    everything = f"otel-evals[all] @ {wheel.as_uri()}"
+    for name, artefact, more in (("wheel", wheel, ()), ("sdist", sdist, ("hatchling",))):
+        venv(needed, sys.executable, "-c", ROOT / "requirements/dev.lock", everything, *more)
+        bom = DIST / f"{name}.cdx.json"
+        run(
+            *(tool / "bin/cyclonedx-py", "environment", needed / "bin/python", "--output-reproducible"),
+            *("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "-o", bom),
+        )
+        told = json.loads(bom.read_text())
+        hashes = [{"alg": "SHA-256", "content": digest(artefact)}]
+        told["metadata"]["component"].update(version=version(), hashes=hashes)
+        bom.write_text(json.dumps(told, indent=2) + "\n")
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test(wheel: Path, resolution: str, python: str, scratch: Path, paths: Sequence[str]) -> None:
+    """Run the tests against the wheel where nothing of the source tree can be imported."""
+    environment, folder = scratch / resolution, scratch / f"tests-{resolution}"
+    wanted = scratch / "wanted.txt"
+    mode = "lowest-direct" if resolution == "oldest" else "highest"
+    # Resolved as one: frameworks in the tests limit the versions of what the wheel needs, and the reverse.
+    group = ("--group", f"{ROOT / 'pyproject.toml'}:tests")
+    compiled = (
+        "pip",
+        "compile",
+        ROOT / "pyproject.toml",
+        "--extra",
+        "all",
+        *group,
+        "--python-version",
+        python,
+    )
+    run(*UV, *compiled, "--resolution", mode, "--no-annotate", "--no-header", "-o", wanted, cwd=scratch)
+    venv(environment, python, *group, "-c", wanted, f"otel-evals[all] @ {wheel.as_uri()}")
+    copy(folder, [name for name in tracked() if not name.startswith(tuple(f"{room}/" for room in ROOMS))])
+    print(f"\n== the wheel with the {resolution} dependencies on Python {python}", flush=True)
+    ignored = [f"--ignore={path}" for path in OF_THE_TREE]
+    os.environ.pop("PYTHONPATH", None)
+    run(
+        *(environment / "bin/python", "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal"),
+        *ignored,
+        *paths,
+        cwd=folder,
+    )
+
+
+def tracked() -> list[str]:
+    """Names of all files under version control."""
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def copy(folder: Path, names: Sequence[str]) -> None:
+    """Copy tracked files and folders of the repository to another folder."""
+    for name in tracked():
+        if name in names or name.split("/")[0] in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+
+
+def venv(folder: Path, python: str, *requirements: object) -> None:
+    """Make an environment of these requirements, or add them to it."""
+    if not folder.exists():
+        run(*UV, "venv", "--python", python, folder)
+    # uv would add the constraints of pyproject.toml if it ran in the repository.
+    run(*UV, "pip", "install", "--python", folder, *requirements, cwd=folder)
+
+
+def run(*command: object, cwd: Path = ROOT) -> None:
+    """Run a command and end with its exit code if it fails."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, check=False)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(map(str, command))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""People's judgements of alarms: acknowledgements and pinned references."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from otel_evals.errors import ConfigError
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+
+_ACKNOWLEDGED, _REFERENCE = "acknowledged ", "reference "
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What people decided about alarms. References are by scorer and agent, times in seconds."""
+
+    acknowledged: Mapping[str, int]
+    """Time by monitor: its alarms that began earlier stay quiet."""
+    references: Mapping[_Key, tuple[int, int | None]]
+    """Start and end of a pinned reference; without an end, falls are measured from the start on."""
+    fixed: Mapping[_Key, tuple[int, int]]
+    """References of fall alarms that nobody has acknowledged since."""
+
+
+def monitor_name(kind: str, scorer_id: str, agent_name: str) -> str:
+    """Return the name of a monitor, the same at every check."""
+    return " ".join(filter(None, (kind, scorer_id, agent_name)))
+
+
+def judgements(connection: Connection) -> Judgements:
+    """Return the current judgements."""
+    table, alarms = schema.settings.c, schema.alarms.c
+    stored = {row.name: row.value for row in connection.execute(select(table.name, table.value))}
+    acknowledged = {
+        name.removeprefix(_ACKNOWLEDGED): int(value)
+        for name, value in stored.items()
+        if name.startswith(_ACKNOWLEDGED)
+    }
+    references: dict[_Key, tuple[int, int | None]] = {}
+    for name, value in stored.items():
+        if name.startswith(_REFERENCE):
+            scorer, agent = json.loads(name.removeprefix(_REFERENCE))
+            references[scorer, agent] = tuple(json.loads(value))
+    newest = select(func.max(alarms.id)).where(alarms.monitor.like("fall %")).group_by(alarms.monitor)
+    fixed: dict[_Key, tuple[int, int]] = {}
+    for row in connection.execute(select(alarms.details, alarms.monitor).where(alarms.id.in_(newest))):
+        details = json.loads(row.details)
+        window, key = details.get("reference"), (details["scorer_id"], details["agent_name"])
+        restarted = references[key][0] if key in references else -1
+        if window and details["raised"] > max(restarted, acknowledged.get(row.monitor, -1)):
+            fixed[key] = window[0], window[1]
+    return Judgements(acknowledged, references, fixed)
+
+
+def acknowledge(database: Database, monitor: str, now: float) -> None:
+    """Acknowledge the lasting alarm of a monitor.
+
+    It stays quiet until it has ended and begins again. A fall or drift is measured against the time from now
+    on.
+
+    Raises:
+        ConfigError: the monitor has no lasting alarm.
+    """
+    alarms = schema.alarms.c
+    with database.writing() as connection:
+        query = select(alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
+        found = connection.execute(query).scalar()
+        if found is None:
+            raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --check` lists them")
+        alarm = json.loads(found)
+        _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
+        if alarm["kind"] in ("fall", "drift"):
+            _set_reference(connection, (alarm["scorer_id"], alarm["agent_name"]), int(now), None)
+
+
+def pin_reference(database: Database, scorer_id: str, agent_name: str, since: int, until: int) -> None:
+    """Measure falls of a scorer and agent against this period, until another is pinned.
+
+    Raises:
+        ConfigError: there are no scores in the period.
+    """
+    slices, rollups = schema.slices.c, schema.rollups.c
+    with database.writing() as connection:
+        ids = select(slices.id).where(slices.scorer_id == scorer_id, slices.agent_name == agent_name)
+        inside = (rollups.bucket >= since, rollups.bucket < until, rollups.status == "scored")
+        query = select(func.count()).select_from(schema.rollups).where(rollups.slice_id.in_(ids), *inside)
+        if not connection.execute(query).scalar():
+            raise ConfigError("--since", f"{scorer_id!r} of agent {agent_name!r} has no scores in that time")
+        _set_reference(connection, (scorer_id, agent_name), since, until)
+
+
+def _set_reference(connection: Connection, key: _Key, since: int, until: int | None) -> None:
+    _set(connection, _REFERENCE + json.dumps(key), json.dumps([since, until]))
+
+
+def _set(connection: Connection, name: str, value: str) -> None:
+    connection.execute(delete(schema.settings).where(schema.settings.c.name == name))
+    connection.execute(insert(schema.settings).values(name=name, value=value))

@@ -1,0 +1,61 @@
+"""The command that installs an extra or a package into this environment, as it can be pasted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from shlex import quote
+from urllib.parse import urlsplit
+
+
+def install_hint(extras: str) -> str:
+    """Return the command for these extras, comma separated, from the place otel-evals was installed from.
+
+    That place is an index, a checkout (editable or not), a wheel or an archive.
+    """
+    try:
+        ours = distribution("otel-evals")
+    except PackageNotFoundError:  # run from a source tree
+        return package_hint(f"otel-evals[{extras}]")
+    direct = json.loads(ours.read_text("direct_url.json") or "{}")
+    return f"{_installer(ours)} {_requirement(direct, extras)}"
+
+
+def package_hint(package: str) -> str:
+    """Return the command for another package."""
+    try:
+        ours = distribution("otel-evals")
+    except PackageNotFoundError:
+        ours = None
+    return f"{_installer(ours)} {quote(package) if '[' in package else package}"
+
+
+def _requirement(direct: dict[str, object], extras: str) -> str:
+    url = str(direct.get("url", ""))
+    path = _path(url) if url.startswith("file:") else ""
+    if url and (not path or os.path.exists(path)):
+        folder, revision = direct.get("dir_info"), direct.get("vcs_info")
+        if isinstance(folder, dict):
+            return f"{'-e ' * bool(folder.get('editable'))}'{path}[{extras}]'"
+        if isinstance(revision, dict):
+            url = f"{revision.get('vcs')}+{url}@{revision.get('commit_id')}"
+        return f"'otel-evals[{extras}] @ {url}'"
+    return f"'otel-evals[{extras}]'"
+
+
+def _path(url: str) -> str:
+    from urllib.request import url2pathname  # slow to import
+
+    return url2pathname(urlsplit(url).path)
+
+
+def _installer(ours: Distribution | None) -> str:
+    """Return the start of the command: uv if it installed us, and the pip of this environment otherwise."""
+    if ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv":
+        return f"uv pip install --python {quote(sys.executable)}"
+    pip = shutil.which("pip")
+    same = pip is not None and os.path.dirname(pip) == os.path.dirname(sys.executable)
+    return "pip install" if same else f"{quote(sys.executable)} -m pip install"

@@ -1,0 +1,59 @@
+"""Configurations of the gateway that cannot work are refused with the reason and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals import Rule
+from otel_evals._internal.config.loader import build_config
+from otel_evals.errors import ConfigError
+from otel_evals.scorers import answered
+from otel_evals_gateway._internal.checks import check
+from otel_evals_gateway._internal.hold_times import quiet_seconds
+from tests.support.certificates import certificates, needs_openssl
+
+
+def config(options: dict[str, Any] | None = None, **section: Any) -> Any:
+    return build_config([Rule(answered())], [], gateway=section, **(options or {}))
+
+
+INLINE = {"mode": "inline", "forward": "http://127.0.0.1:5318"}
+
+
+def test_spans_held_for_less_than_a_trace_takes_to_complete_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"gateway\.quiet.*held for 5 s only"):
+        check(config(**INLINE, quiet=5.0))
+    check(config(**INLINE, quiet=4.9))
+    check(config({"span_attributes": False}, **INLINE, quiet=5.0))
+
+
+def test_the_default_quiet_leaves_time_for_scores(tmp_path: Path) -> None:
+    assert quiet_seconds(config()) == 5.0
+    assert quiet_seconds(config(**INLINE)) == 1.0
+    assert quiet_seconds(config({"store": tmp_path / "runs.db"}, **INLINE)) == 2.0
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:4318", "localhost:4318", "0.0.0.0:4318"])
+def test_forwarding_to_itself_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="is the gateway itself"):
+        check(config(mode="inline", forward="http://127.0.0.1:4318", http=address))
+
+
+@needs_openssl
+@pytest.mark.parametrize("missing", ["certificate", "key", "client_ca"])
+def test_a_missing_tls_file_is_named(tmp_path: Path, missing: str) -> None:
+    certificate, key = certificates(tmp_path)
+    files = {"certificate": certificate, "key": key, missing: tmp_path / "nowhere.pem"}
+    with pytest.raises(ConfigError, match=rf"gateway\.tls\.{missing}: .*nowhere\.pem"):
+        check(config(tls={name: str(path) for name, path in files.items()}))
+
+
+@needs_openssl
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+    certificate, _ = certificates(tmp_path)
+    _, other = certificates(tmp_path, "other")
+    with pytest.raises(ConfigError, match="MISMATCH"):
+        check(config(tls={"certificate": str(certificate), "key": str(other)}))

@@ -1,0 +1,67 @@
+"""A hint for a missing extra is a command that installs it from where otel-evals came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals._internal.util.install_hint import install_hint, package_hint
+
+
+def installed(folder: Path, direct: dict[str, Any] | None, installer: str = "pip") -> Path:
+    """Write the metadata of an installed distribution, as installers do."""
+    info = folder / "otel_evals-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: otel-evals\nVersion: 0.1\n")
+    (info / "INSTALLER").write_text(f"{installer}\n")
+    if direct is not None:
+        (info / "direct_url.json").write_text(json.dumps(direct))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("direct", "requirement"),
+    [
+        (None, "'otel-evals[text]'"),
+        ({"url": "HERE/a%20checkout", "dir_info": {"editable": True}}, "-e 'PATH/a checkout[text]'"),
+        ({"url": "HERE/a%20checkout", "dir_info": {}}, "'PATH/a checkout[text]'"),
+        ({"url": "HERE/x.whl", "archive_info": {}}, "'otel-evals[text] @ HERE/x.whl'"),
+        ({"url": "HERE/deleted.whl", "archive_info": {}}, "'otel-evals[text]'"),
+        (
+            {"url": "https://git.example/x.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            "'otel-evals[text] @ git+https://git.example/x.git@ab12'",
+        ),
+    ],
+    ids=["index", "editable checkout", "checkout", "wheel", "wheel that is gone", "repository"],
+)
+def test_the_hint_names_the_place_of_the_installation(
+    direct: dict[str, Any] | None, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a checkout").mkdir()
+    (tmp_path / "x.whl").touch()
+    if direct is not None:
+        direct = {**direct, "url": direct["url"].replace("HERE", tmp_path.as_uri())}
+    monkeypatch.syspath_prepend(installed(tmp_path, direct))
+    expected = requirement.replace("HERE", tmp_path.as_uri()).replace("PATH", str(tmp_path))
+    assert install_hint("text").endswith(f"pip install {expected}")
+
+
+def test_the_pip_of_another_environment_is_not_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pip").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", "/opt/an env/bin/python")
+    monkeypatch.syspath_prepend(installed(tmp_path, None))
+    assert package_hint("httpx") == "'/opt/an env/bin/python' -m pip install httpx"
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    assert package_hint("httpx") == "pip install httpx"
+
+
+def test_uv_installs_what_it_installed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/env/bin/python")
+    monkeypatch.syspath_prepend(installed(tmp_path, None, "uv"))
+    assert install_hint("cli") == "uv pip install --python /env/bin/python 'otel-evals[cli]'"
