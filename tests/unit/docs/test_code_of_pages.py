@@ -24,8 +24,8 @@ ELSEWHERE = {
     "docs/isolation.md-1": "with a gateway, by tests/pipeline/test_gateway_sidecar.py",
 }
 """Pages and blocks whose Python runs in another test."""
-COLLECTOR = {"receivers", "processors", "exporters", "service"}
-"""Sections that only the configuration of a Collector has."""
+OTHERS = {"receivers", "processors", "exporters", "service", "spec"}
+"""Sections that only the files of a Collector or of Kubernetes have."""
 
 
 def blocks(language: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def blocks(language: str) -> dict[str, str]:
 PYTHON = {name: code for name, code in blocks("python").items() if not name.startswith(tuple(ELSEWHERE))}
 QUICK = {"README.md-0", "docs/index.md-0", "docs/quickstart.md-0"}
 """Run in the first tier already; each block takes a process."""
-YAML = {name: each for name, each in blocks("yaml").items() if not COLLECTOR & set(yaml.safe_load(each))}
+YAML = {name: each for name, each in blocks("yaml").items() if not OTHERS & set(yaml.safe_load(each))}
 
 
 @pytest.mark.parametrize(
