@@ -1,7 +1,7 @@
 """Change the code in many places, one at a time, and count the changes that no test finds.
 
 `python3 dev.py mutate` does so for the parts whose errors no user would notice: which runs are sampled, how
-they are counted, when a trace is complete, what scores mean. It prints the score of each part and all survivors.
+they are counted, when a trace is complete, what scores mean. It prints the score of each part and the survivors.
 
     --only PART ...       one or more of: sampling, accounting, complete, estimates
     --mutants PATTERN ... only these, by mutmut's names, such as "*t_quantile*"

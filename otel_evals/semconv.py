@@ -80,6 +80,8 @@ SCOPE_NAME: Final = "otel_evals"
 
 MARK: Final = "otel_evals.internal"
 """Span attribute and baggage key of everything that happens inside a scorer; never scored."""
+MARK_PROOF: Final = "otel_evals.internal.proof"
+"""Span attribute next to the mark: a signature of this span's ids. Without it, the mark does not count."""
 MARK_IN_TRACE_STATE: Final = "otel_evals"
 """The same as a tracestate key, for services to which baggage is not propagated."""
 

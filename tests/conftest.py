@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 import otel_evals
 
+# Samples depend on the deployment's key; without one, on the machine's last start.
+os.environ["OTEL_EVALS_TRUST_KEY"] = "tests"
 # How long an example takes says how busy the machine is, nothing about the code.
 settings.register_profile(
     "otel-evals", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]

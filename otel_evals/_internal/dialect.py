@@ -22,6 +22,7 @@ from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.plain import attribute, plain_text, type_name
 
 ENTRY_POINT_GROUP = "otel_evals_dialect"
 CONTENT_SETTINGS = "otel_evals_content_setting"
@@ -76,11 +77,16 @@ class Dialects:
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
-        self._dialects = tuple(dialects)
+        # Read once: properties of third-party dialects may raise.
+        found = [(d, _texts(d, "scopes"), _texts(d, "markers")) for d in dialects]
+        self._dialects = tuple(d for d, _, _ in found)
+        self._scopes = [(prefix, d) for d, scopes, _ in found for prefix in scopes]
+        self.failing: dict[str, str] = {}
+        """Dialects that raised while they read a span, with their first error."""
         self._by_scope: dict[str, Dialect | None] = {semconv.SCOPE_NAME: None}
         for library in _NO_MODELS.split():
             self._by_scope[f"opentelemetry.instrumentation.{library}"] = None
-        by_marker = [(marker, d) for d in self._dialects for marker in d.markers]
+        by_marker = [(marker, d) for d, _, markers in found for marker in markers]
         self._by_marker = dict(reversed(by_marker))
         self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
         self._markers = frozenset(self._ranks)
@@ -124,14 +130,30 @@ class Dialects:
         return not self._markers.isdisjoint(keys.copy() if hasattr(keys, "copy") else keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
-        """Read a span; None if no dialect claims it, or it is no operation of an agent."""
+        """Read a span; None if no dialect claims it, or it is no operation of an agent. Never raises."""
         dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
         if dialect is _BY_MARKER:  # as in `choose`, without a call
             markers = self._markers.intersection(span.attributes)
             dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
         elif dialect is _UNKNOWN:
             dialect = self.choose(span.scope_name, span.attributes)
-        return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
+        if dialect is None:
+            return None
+        try:
+            operation = dialect.read(span)
+            if operation is None or isinstance(operation, Operation):
+                return operation
+            raise TypeError(f"read returned a {type_name(operation)}, not an Operation")
+        except BaseException as error:  # a third-party dialect must not break the trace
+            self._note(dialect, error)
+            return None
+
+    def _note(self, dialect: Dialect, error: BaseException) -> None:
+        name = plain_text(attribute(dialect, "name") or type_name(dialect), 100)
+        if name not in self.failing and len(self.failing) < _MOST_LOGGED:
+            self.failing[name] = f"cannot read spans ({type_name(error)})"
+            message = "dialect %s cannot read a span; further errors are not logged"
+            log_error(_logger, message, name, error=error, level=logging.WARNING)
 
     def _of_scope(self, scope_name: str) -> Dialect | None:
         try:
@@ -141,7 +163,7 @@ class Dialects:
             return dialect
 
     def _claim(self, scope_name: str) -> Dialect | None:
-        claims = [(len(p), d) for d in self._dialects for p in d.scopes if scope_name.startswith(p)]
+        claims = [(len(p), d) for p, d in self._scopes if scope_name.startswith(p)]
         return max(claims, key=lambda claim: claim[0])[1] if claims else None
 
 
@@ -150,18 +172,37 @@ def load_dialects() -> Dialects:
 
     The first of several whose markers a span has reads it.
     """
-    found = [(point.name, point.load()()) for point in entry_points(group=ENTRY_POINT_GROUP)]
-    found.sort(key=lambda named: (getattr(named[1], "order", 0), named[0]))
-    return Dialects(dialect for _, dialect in found)
+    found: list[tuple[int, str, Dialect]] = []
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            dialect = point.load()()
+            found.append((int(getattr(dialect, "order", 0)), point.name, dialect))
+        except BaseException as error:  # one broken package must not stop all scoring
+            message = "dialect %s cannot be loaded; its spans are not scored"
+            log_error(_logger, message, point.name, error=error, level=logging.WARNING)
+    found.sort(key=itemgetter(0, 1))
+    return Dialects(map(itemgetter(2), found))
+
+
+def _texts(dialect: Dialect, name: str) -> tuple[str, ...]:
+    """Return the texts in a dialect's property; none if it raises."""
+    try:
+        return tuple(each for each in getattr(dialect, name) if isinstance(each, str))
+    except BaseException as error:
+        message = "the %s of dialect %s cannot be read"
+        log_error(_logger, message, name, type_name(dialect), error=error, level=logging.WARNING)
+        return ()
 
 
 @lru_cache(maxsize=256)
 def content_setting(scope_name: str, dialect: str) -> str:
     """Return a description of the setting that makes an instrumentation record content."""
     for point in entry_points(group=CONTENT_SETTINGS):
-        setting = point.load()(scope_name, dialect)
-        if setting:
-            return str(setting)
+        try:
+            if setting := point.load()(scope_name, dialect):
+                return str(setting)
+        except BaseException as error:
+            log_error(_logger, "content setting %s failed", point.name, error=error, level=logging.WARNING)
     return "see its documentation"
 
 
@@ -171,10 +212,7 @@ def read_operations(
     """Return the operations of a trace after what orders them: start, end (the latest first) and span id."""
     found: list[tuple[int, int, str, Operation]] = []
     for record in records:
-        try:
-            operation = dialects.read(record)
-        except BaseException:  # a third-party dialect must not break the trace
-            operation = None
+        operation = dialects.read(record)
         if operation is not None:
             span = operation.span
             found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))

@@ -7,13 +7,8 @@ is ignored. The signature covers the hour, not the trace, whose id changes if on
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import os
-import secrets
 import time
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from opentelemetry import baggage, trace
@@ -22,16 +17,13 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
+from otel_evals._internal.trust import SECONDS, is_signature, signature
 
 Marking = Literal["", "here", "signed", "unsigned"]
 """Origin of a mark: none, this process, a sender with the key, or any sender."""
 
-TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
-"""The environment variable with the key that all services share whose judges call each other."""
 _KEY = context_api.create_key(semconv.MARK)
 _MOST_MEMBERS = 32  # of a tracestate, by W3C's Trace Context
-_SECONDS = 3_600
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ScorerSpan(NonRecordingSpan):
@@ -64,7 +56,7 @@ class Marks(NamedTuple):
 
 
 def marks() -> Marks:
-    return _marks(_signature_of(int(time.time()) // _SECONDS))
+    return _marks(int(time.time()) // SECONDS)
 
 
 def marked_context() -> Context:
@@ -72,8 +64,8 @@ def marked_context() -> Context:
 
 
 @lru_cache(maxsize=2)
-def _marks(signed: str) -> Marks:
-    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signed)]))
+def _marks(_hour: int) -> Marks:
+    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signature())]))
 
 
 def marked_state(state: TraceState | None) -> TraceState:
@@ -100,7 +92,7 @@ def marking(context: Context | None, parent: SpanContext | None = None) -> Marki
     in_baggage = baggage.get_baggage(semconv.MARK, current) if current else None
     if in_state is None and in_baggage is None:
         return ""
-    if not (_is_signature(in_state) or _is_signature(in_baggage)):
+    if not (is_signature(in_state) or is_signature(in_baggage)):
         return "unsigned"
     return "signed" if parent is None or parent.is_remote else "here"
 
@@ -109,41 +101,7 @@ def state_marking(trace_state: str) -> Marking:
     """Return the origin of the mark in a tracestate."""
     prefix = f"{semconv.MARK_IN_TRACE_STATE}="
     found = [m.strip().removeprefix(prefix) for m in trace_state.split(",") if m.strip().startswith(prefix)]
-    return "" if not found else "signed" if any(map(_is_signature, found)) else "unsigned"
-
-
-def signature() -> str:
-    """Return the mark's value in baggage and tracestate during this hour."""
-    return _signature_of(int(time.time()) // _SECONDS)
-
-
-def _is_signature(value: object) -> bool:
-    """Return True for a signature of this hour or an adjacent one: clocks differ and scorers take time."""
-    if not isinstance(value, str):
-        return False
-    given, hour = value.encode(errors="replace"), int(time.time()) // _SECONDS
-    return any(hmac.compare_digest(_signature_of(h).encode(), given) for h in (hour, hour - 1, hour + 1))
-
-
-@lru_cache(maxsize=8)
-def _signature_of(hour: int) -> str:
-    return hmac.new(_key(), b"otel_evals %d" % hour, hashlib.sha256).hexdigest()[:32]
-
-
-@lru_cache(maxsize=1)
-def _key() -> bytes:
-    """Return the key from the environment, or else one that this machine's processes share until a reboot.
-
-    The kernel's boot id is random and visible to local processes only, including containers. On other systems
-    each process, with its forks, has a key of its own.
-    """
-    given = os.environ.get(TRUST_KEY, "").strip()
-    if given:
-        return given.encode()
-    try:
-        return _BOOT_ID.read_bytes()
-    except OSError:
-        return secrets.token_bytes(32)
+    return "" if not found else "signed" if any(map(is_signature, found)) else "unsigned"
 
 
 def _with_marked_state(context: Context) -> Context:

@@ -21,7 +21,8 @@ from otel_evals._internal.model.sizes import size_of_span
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.pipeline.steps import assembly_limits
 from otel_evals._internal.recursion import state_marking
-from otel_evals._internal.sampling.consistent import credible_state, is_sampled
+from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
+from otel_evals._internal.trust import is_proof
 
 __all__ = [
     "CLOSED_AT_ONCE",
@@ -46,7 +47,9 @@ __all__ = [
     "UnclaimedSpan",
     "assembly_limits",
     "credible_state",
+    "is_proof",
     "is_sampled",
+    "keyed_state",
     "make_missing",
     "size_of_span",
     "state_marking",

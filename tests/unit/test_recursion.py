@@ -11,22 +11,21 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
-from otel_evals._internal import recursion
+from otel_evals._internal import trust
 from otel_evals._internal.recursion import (
-    TRUST_KEY,
     is_marked,
     marked_state,
     marking,
-    signature,
     state_marking,
 )
+from otel_evals._internal.trust import TRUST_KEY, signature
 
 
 def of_another_process(**environment: str) -> str:
     """What a process with this environment writes as the mark's value."""
     inherited = {name: value for name, value in os.environ.items() if name != TRUST_KEY}
     done = subprocess.run(
-        [sys.executable, "-c", "from otel_evals._internal.recursion import signature; print(signature())"],
+        [sys.executable, "-c", "from otel_evals._internal.trust import signature; print(signature())"],
         env={**inherited, **environment},
         capture_output=True,
         text=True,
@@ -37,16 +36,18 @@ def of_another_process(**environment: str) -> str:
 
 
 def test_processes_of_one_machine_know_each_other_and_a_key_makes_a_deployment_of_any() -> None:
-    assert state_marking(f"otel_evals={of_another_process()}") == "signed"
+    assert of_another_process() == of_another_process() != signature()
+    here = of_another_process(**{TRUST_KEY: os.environ[TRUST_KEY]})
+    assert state_marking(f"otel_evals={here}") == "signed"
     one, same, other = (of_another_process(**{TRUST_KEY: key}) for key in ("k1", "k1", "k2"))
     assert one == same != other
     assert state_marking(f"otel_evals={one}") == "unsigned"
 
 
 def test_a_signature_holds_for_an_hour_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, now = f"vendor=1, otel_evals={signature()} ,x=y", recursion.time.time()
+    state, now = f"vendor=1, otel_evals={signature()} ,x=y", trust.time.time()
     for hours, wanted in ((-2, "unsigned"), (-1, "signed"), (0, "signed"), (1, "signed"), (2, "unsigned")):
-        monkeypatch.setattr(recursion.time, "time", lambda hours=hours: now + hours * 3600)
+        monkeypatch.setattr(trust.time, "time", lambda hours=hours: now + hours * 3600)
         assert state_marking(state) == wanted, hours
 
 

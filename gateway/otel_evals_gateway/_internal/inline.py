@@ -239,17 +239,21 @@ class _Outbox:
 
 
 def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Add attributes to a request of one span, byte for byte; existing keys keep their values."""
+    """Add attributes to a request of one span, byte for byte; they replace those that the sender wrote."""
     if not attributes:
         return part
     around, beside, span = opened(part)
-    known = {attribute.key for attribute in Span.FromString(span).attributes}
+    sent = Span.FromString(span)
+    kept = [attribute for attribute in sent.attributes if attribute.key not in attributes]
+    if len(kept) < len(sent.attributes):
+        del sent.attributes[:]
+        sent.attributes.extend(kept)
+        span = sent.SerializeToString()
     for key, value in attributes.items():
-        if key not in known:
-            added = KeyValue(key=key)
-            if isinstance(value, float):
-                added.value.double_value = value
-            else:
-                added.value.string_value = str(value)
-            span += attribute_bytes(added.SerializeToString())
+        added = KeyValue(key=key)
+        if isinstance(value, float):
+            added.value.double_value = value
+        else:
+            added.value.string_value = str(value)
+        span += attribute_bytes(added.SerializeToString())
     return envelope(around, beside, span)

@@ -199,4 +199,4 @@ class _NotingAttacher(Attacher):
 
 
 def _scales(config: Config) -> dict[str, float | None]:
-    return {rule.name: getattr(rule.scorer, "scale", None) for rule in config.rules}
+    return {rule.name: rule.facts.scale for rule in config.rules}

@@ -24,6 +24,8 @@ class TrafficCounters:
         self.count(signal, "received", selection.seen)
         self.count(signal, "rejected", selection.rejected.total())
         self.count(signal, "to_judge", len(selection.items))
+        for reason, number in selection.ignored.items():
+            self.count(signal, reason, number)
 
     def count(self, signal: str, outcome: str, number: int) -> None:
         """Count items: `forwarded` or `refused` by the next endpoint, `lost` before the engine, ..."""

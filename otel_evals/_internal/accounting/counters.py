@@ -16,6 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OTHER = "_OTHER"
+"""OpenTelemetry's word for values beyond a limit."""
+MOST_NAMES = 100
+"""Number of distinct names in a counter or a metric's attribute: strangers and plug-ins can make up more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStats:
@@ -89,7 +94,7 @@ class Stats:
     remote: Mapping[str, int] = field(default_factory=dict)
     """Requests from other services. `marked`: not scored, as this deployment's evaluations sent them.
     `mark_not_signed`: scored, although they say that. `threshold_not_trusted`: their sampling threshold was
-    left out of account."""
+    ignored. `not_sampled_by_caller`: left out by your own sampler, as their `traceparent` asked."""
 
     def check(self) -> list[str]:
         """Return the sums that do not balance, in words; empty if all do."""

@@ -16,12 +16,22 @@ from typing import Any
 
 import msgspec
 
-from otel_evals._internal.accounting.counters import RuleStats, Stats
+from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, RuleStats, Stats
 from otel_evals._internal.accounting.picks import PickLog
 from otel_evals._internal.accounting.problem_log import ContentLog, ExclusionLog, FailureLog
-from otel_evals._internal.model import Evaluation, Loss, Run, Score, ScoredRun
+from otel_evals._internal.model import (
+    Evaluation,
+    Loss,
+    NotScored,
+    Outcome,
+    Run,
+    Score,
+    ScoredRun,
+    ScorerFailure,
+)
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decision
+from otel_evals._internal.util.plain import plain_text, type_name
 
 # Measured with two short rules; ids and shared texts included.
 _TRACE_BYTES = 400
@@ -174,7 +184,7 @@ class Ledger:
             name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
             if each.rule.when is not None and each.asked:
                 self._note_exclusion(run, each)
-            if chance is not None and (chance.probability < 1.0 or each.rule.sample.constant is None):
+            if chance is not None and (chance.probability < 1.0 or each.rule.sampling.constant is None):
                 self.picks.note(run, each)
             if status == "sampled":
                 self._count_pending(name, "sampled")
@@ -183,7 +193,13 @@ class Ledger:
                 with self._lock:
                     rule = self._rules[name]
                     rule.eligible += 1
-                    rule.not_sampled[reason] += 1
+                    by = rule.not_sampled
+                    by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+                if "predicate_failed" in rule.not_sampled:
+                    outcome = (
+                        NotScored(reason=reason) if each.error is None else _predicate_failed(each.error)
+                    )
+                    self._note_failure(name, rule, outcome, each.error)
                 self.trace_log.decided(run, name, "not_sampled", reason, chance)
             else:
                 self.trace_log.decided(run, name, "waiting")
@@ -225,9 +241,10 @@ class Ledger:
                 rule.scored += 1
             else:
                 by: Counter[str] = getattr(rule, status)
-                by[reason or "unknown"] += 1
-        if rule.failed:
-            self._note_failure(name, rule, evaluation, error)
+                reason = reason or "unknown"
+                by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+        if rule.failed or "predicate_failed" in rule.not_sampled:
+            self._note_failure(name, rule, evaluation.outcome, error)
         self.trace_log.ended(name, evaluation, status, reason)
 
     def stored(self, run: Run, rule: str, reason: str) -> None:
@@ -238,13 +255,16 @@ class Ledger:
             self._rules[rule].stored += 1
         self.trace_log.stored(run, rule, reason)
 
-    def _note_failure(
-        self, name: str, rule: _Rule, evaluation: Evaluation, error: BaseException | None
-    ) -> None:
+    def _note_failure(self, name: str, rule: _Rule, outcome: Outcome, error: BaseException | None) -> None:
         try:  # noqa: SIM105
-            self.failures.note(name, evaluation.outcome, error, rule.scored + rule.not_scored.total())
+            self.failures.note(name, outcome, error, rule.scored + rule.not_scored.total())
         except BaseException:  # a log handler of the application
             pass
+
+
+def _predicate_failed(error: BaseException) -> ScorerFailure:
+    message = f"its `when` or `sample` raised {type_name(error)}: {plain_text(error, 300)}"
+    return ScorerFailure(error_type="predicate_failed", message=message)
 
 
 class TraceLog:

@@ -55,7 +55,7 @@ class PickLog:
 
         Runs of one trace, and revisions of one conversation, share their randomness and are counted once.
         """
-        chance, sampler = decision.chance, decision.rule.sample
+        chance, sampler = decision.chance, decision.rule.sampling
         if chance is None or chance.estimable is None or sampler.follows or not self._ceiling:
             return
         if run.turns and sampler.floor != sampler.ceiling:

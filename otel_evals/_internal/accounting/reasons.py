@@ -19,6 +19,7 @@ REASONS: Mapping[str, str] = {
     "intake_full": "the engine's intake was full, or scoring had been shut down",
     "span_late": "spans ended after their run had been closed, more than `grace` after its root, or evicted",
     "span_limit_per_trace": "the trace had more spans than `max_spans_per_trace`; its run is not scored",
+    "agent_too_deep": "rules of scope `agent` do not judge agents more than 100 levels deep",
     "span_unreadable": "spans could not be decoded",
     "log_unreadable": "log records could not be decoded",
     "span_repeated": "spans of closed runs were sent again",

@@ -21,6 +21,7 @@ from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.recursion import ScorerSpan
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.plain import type_name
 
 _logger = logging.getLogger(__name__)
 
@@ -150,7 +151,10 @@ class Attacher:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
             more: dict[str, Any] = records.proposed_attributes(evaluation) if self._proposed else {}
             for preset in self._presets:
-                more.update(preset.event_attributes(run, evaluation))
+                try:
+                    more.update(preset.event_attributes(run, evaluation))
+                except BaseException as error:  # the event leaves without this preset's attributes
+                    log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
             emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:

@@ -19,7 +19,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 
 from otel_evals import semconv
-from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, Stats
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
@@ -37,8 +37,6 @@ _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
     "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
 }
 _LONGEST = 200
-_OTHER = "_OTHER"  # OpenTelemetry's word for values beyond a limit
-_MAX_NAMES = 100
 _SCORED = ("scored", "", "")
 _Read = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -47,13 +45,13 @@ class BoundedNames:
     """Bounds the number of an attribute's values: the first hundred stay, the others become `_OTHER`."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self.known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        if name not in self._known:
-            if len(self._known) >= _MAX_NAMES:
-                return _OTHER
-            self._known.add(name)
+        if name not in self.known:
+            if len(self.known) >= MOST_NAMES:
+                return OTHER
+            self.known.add(name)
         return name
 
 
@@ -257,6 +255,7 @@ class Metrics:
         self._stats = stats
         self._failing = failing
         self._exports = exports
+        self._models = BoundedNames()
         self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
         self.estimates.wait_for_collections()
         self._score = meter.create_histogram(
@@ -337,14 +336,17 @@ class Metrics:
             if step.model is not None:
                 judged = {
                     semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
-                    semconv.JUDGE_MODEL: step.model,
+                    semconv.JUDGE_MODEL: self._models(step.model),
                 }
                 self._tokens.add(step.usage.total_tokens, judged)
                 if step.cost is not None:
                     self._cost.add(step.cost, judged)
         if isinstance(evaluation.outcome, Score):
             if run.models:
-                attributes[semconv.GEN_AI_REQUEST_MODEL] = run.models[0]
+                model = run.models[0]
+                attributes[semconv.GEN_AI_REQUEST_MODEL] = (
+                    model if model in self._models.known else self._models(model)
+                )
             self._score.record(evaluation.outcome.value, attributes, context)
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:

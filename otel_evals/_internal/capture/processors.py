@@ -10,14 +10,15 @@ a claimed span below no open claimed span is a root.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import DEFAULT_TRACE_STATE, SpanContext
+from opentelemetry.trace import DEFAULT_TRACE_STATE, SpanContext, format_span_id, format_trace_id
 
 from otel_evals import semconv
 from otel_evals._internal.capture.backlog import Intake
@@ -28,6 +29,7 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import SpanEvent
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
+from otel_evals._internal.trust import proof_of
 
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
@@ -82,7 +84,7 @@ class CaptureSpans(SpanProcessor):
             else:
                 ours = above is None
             if ours:
-                span.set_attribute(semconv.MARK, True)
+                span.set_attributes(_marked(context))
                 need_span(parent_context)
             self._open[context[_SPAN_ID]] = None if ours else span
             if len(self._open) > _MAX_OPEN:
@@ -126,7 +128,7 @@ class CaptureSpans(SpanProcessor):
         self.close()
 
     @property
-    def remote(self) -> Mapping[str, int]:
+    def remote(self) -> Counter[str]:
         return self._foreign.counts
 
     def reset(self) -> None:
@@ -176,6 +178,11 @@ class CaptureSpans(SpanProcessor):
         """Drop the oldest open spans: some may never end."""
         for span_id in list(self._open)[: _MAX_OPEN // 10]:
             self._open.pop(span_id, None)
+
+
+def _marked(context: SpanContext) -> dict[str, Any]:
+    proof = proof_of(format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID]))
+    return {semconv.MARK: True, semconv.MARK_PROOF: proof}
 
 
 @dataclass(eq=False, repr=False)

@@ -13,7 +13,8 @@ from collections import Counter
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceState
 
-from otel_evals._internal.recursion import TRUST_KEY, marking
+from otel_evals._internal.recursion import marking
+from otel_evals._internal.trust import TRUST_KEY
 
 _logger = logging.getLogger(__name__)
 _MOST_TRACES = 10_000
@@ -29,7 +30,8 @@ class RemoteState:
         self.counts: Counter[str] = Counter()
         """`marked`: requests that are not scored because evaluations of this deployment sent them.
         `mark_not_signed`: requests with an unsigned mark, which are scored.
-        `threshold_not_trusted`: requests whose sampling threshold is ignored."""
+        `threshold_not_trusted`: requests whose sampling threshold is ignored.
+        `not_sampled_by_caller`: requests that the application's sampler left out, as their caller asked."""
 
     def trusts(self, state: TraceState) -> bool:
         """Return True if a tracestate is believed: everything is, or it says nothing of sampling."""

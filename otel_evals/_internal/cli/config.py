@@ -66,11 +66,11 @@ def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> dict[str, A
     cost = sum(priced) if len(priced) == len(calls) else None
     return {
         "rule": rule.name,
-        "version": rule.scorer.version,
+        "version": rule.facts.version,
         "judges": _applies_to(rule),
-        "sample": str(rule.sample),
+        "sample": rule.sampling.words,
         "probability": probability,
-        "ceiling": rule.sample.ceiling,
+        "ceiling": rule.sampling.ceiling,
         "calls": calls,
         "cost_per_run": cost,
         "cost_per_1000": None if cost is None else cost * probability * 1_000,

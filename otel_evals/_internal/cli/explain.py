@@ -120,10 +120,10 @@ def _recompute(
         sampled = model.Sampled(e["sampling"]["probability"], e["sampling"]["rule"])
         earlier[e["scorer"]] = Earlier(chance_of(sampled, run), _outcome(e))
     for rule in config.rules:
-        if rule.scope != "run" or rule.scorer.id in earlier:
+        if rule.scope != "run" or rule.scorer_id in earlier:
             continue
-        if not rule.sample.repeatable:
-            notes.append(f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed.")
+        if not rule.sampling.repeatable:
+            notes.append(f"{rule.name}: no evaluation on record; {rule.sampling.words} cannot be recomputed.")
         else:
             yield _decide(rule, run, earlier)
 
@@ -132,7 +132,7 @@ def _decide(rule: Rule, run: model.Run, earlier: Mapping[str, Earlier]) -> Expla
     decision = ExplainedDecision(
         rule=rule.name,
         span_id=run.root_span_id,
-        sampler=str(rule.sample),
+        sampler=rule.sampling.words,
         status="not_sampled",
         reason="not_applicable",
     )
@@ -177,6 +177,6 @@ def _outcome(evaluation: Mapping[str, Any]) -> model.Outcome:
 def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
     """Say for each rule whether it could have sampled the trace; that is known without the run."""
     for rule in config.rules:
-        if not rule.sample.follows:
-            could = "could" if is_sampled(rule.sample.ceiling, int(trace_id, 16)) else "could not"
-            yield f"{rule.name}: {rule.sample} {could} have sampled it."
+        if not rule.sampling.follows:
+            could = "could" if is_sampled(rule.sampling.ceiling, int(trace_id, 16)) else "could not"
+            yield f"{rule.name}: {rule.sampling.words} {could} have sampled it."

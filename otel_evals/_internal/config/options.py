@@ -121,11 +121,11 @@ class Config:
     conversation_keep: Seconds = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
-    """Maximum number of queued evaluations; further ones are dropped and counted."""
+    """Maximum number of queued evaluations; beyond it, the rule that needs longest for its own loses one."""
     trust_remote: bool = False
     """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
-    their trace's sampling threshold (`ot=th:` in tracestate). By default only signed marks count (see
-    OTEL_EVALS_TRUST_KEY). Enable it for services behind a proxy that removes strangers' `baggage` and
+    their trace's sampling threshold and randomness (`ot=` in tracestate). By default only signed marks count
+    (see OTEL_EVALS_TRUST_KEY). Enable it for services behind a proxy that removes strangers' `baggage` and
     `tracestate`."""
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
@@ -161,10 +161,10 @@ class Config:
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], int] = {}
         for index, rule in enumerate(self.rules):
-            first = seen.setdefault((rule.scorer.id, rule.scope), index)
+            first = seen.setdefault((rule.scorer_id, rule.scope), index)
             if first != index:
                 problem = (
-                    f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
+                    f"{rule.scorer_id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
         if self.store is not None:
@@ -173,7 +173,7 @@ class Config:
             if isinstance(destination, EventPreset) and not self.evaluation_events:
                 problem = f"{destination.name} reads evaluation events: leave evaluation_events on"
                 raise ConfigError(f"destinations[{index}]", problem)
-        cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
+        cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in self.rules])
 
     @property
     def holds(self) -> bool:
@@ -186,8 +186,8 @@ class Config:
 
         It is 1 with conversation rules: they sample by the conversation's id, which is unknown by then.
         """
-        ceilings = (r.sample.ceiling for r in self.rules)
-        any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
+        ceilings = (r.sampling.ceiling for r in self.rules)
+        any_trace = any(r.scope == "conversation" and r.sampling.ceiling > 0 for r in self.rules)
         return 1.0 if any_trace else max(ceilings, default=0.0)
 
 

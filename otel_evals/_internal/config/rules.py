@@ -15,9 +15,9 @@ from otel_evals._internal.config.imports import scorer_mistake
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals._internal.model import Run
 from otel_evals._internal.processes.portable import NotPortableError, pack
-from otel_evals._internal.sampling.algebra import Sampler, always, ratio
+from otel_evals._internal.sampling.algebra import Sampler, SamplerFacts, always, facts_of_sampler, ratio
 from otel_evals._internal.sampling.parser import parse
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scoring.scorer import Scorer, ScorerFacts, facts_of
 from otel_evals.errors import ConfigError
 
 
@@ -67,6 +67,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         self.scorer.check()
+        _ = self.facts, self.sampling
         if self.scope != "conversation" and self.idle != Rule.idle:
             raise ConfigError(
                 "idle", f"only applies to scope='conversation', not {self.scope!r}; leave it out"
@@ -75,17 +76,27 @@ class Rule:
             try:
                 pack(self.scorer)
             except NotPortableError as error:
-                raise ConfigError("isolation", f"{self.scorer.id!r} {error}") from None
+                raise ConfigError("isolation", f"{self.scorer_id!r} {error}") from None
+
+    @cached_property
+    def facts(self) -> ScorerFacts:
+        """The scorer's properties, read when the rule is built."""
+        return facts_of(self.scorer)
+
+    @cached_property
+    def sampling(self) -> SamplerFacts:
+        """The sampler's properties, read when the rule is built."""
+        return facts_of_sampler(self.sample)
 
     @cached_property
     def name(self) -> str:
         """Unique name in counters and logs: the scorer's id, and `@scope` unless it is `run`."""
-        return self.scorer.id if self.scope == "run" else f"{self.scorer.id}@{self.scope}"
+        return self.scorer_id if self.scope == "run" else f"{self.scorer_id}@{self.scope}"
 
     @cached_property
     def scorer_id(self) -> str:
         """The scorer's id."""
-        return self.scorer.id
+        return self.facts.id
 
     @cached_property
     def evaluates_as(self) -> str:
@@ -93,7 +104,7 @@ class Rule:
 
         The root of a run may be an agent that is judged separately too.
         """
-        return self.name if self.scope == "agent" else self.scorer.id
+        return self.name if self.scope == "agent" else self.scorer_id
 
     @cached_property
     def asked_with(self) -> str:

@@ -18,8 +18,7 @@ from otel_evals._internal.deliver.destination import Destination, DestinationSta
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
 from otel_evals._internal.model import Evaluation, ScoredRun
-from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.cancellation import is_cancelled
+from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text, type_name
 
@@ -127,12 +126,9 @@ class DeliveryQueue:
         if self._released:
             return
         self._released = True
-        try:
-            await self._destination.shutdown()
-        except BaseException as error:
-            if is_cancelled(error):
-                raise
-            log_error(_log, "Destination %s failed to shut down", self.name, error=error)
+        ended = await outcome_of(lambda: self._destination.shutdown())
+        if issubclass(type(ended), BaseException):
+            log_error(_log, "Destination %s failed to shut down", self.name, error=ended)
 
     # --- when to send ---
 
@@ -201,14 +197,9 @@ class DeliveryQueue:
         self._finish(ended)
 
     async def _attempt(self, batch: Sequence[PendingDelivery]) -> BaseException | Sequence[Unaccepted]:
-        try:
-            with anyio.fail_after(self._retry.timeout):
-                answer = await self._destination.export([delivery.left for delivery in batch])
-        except BaseException as error:
-            if is_cancelled(error):
-                raise
-            return told(error)
-        return unaccepted(answer)
+        sent = [delivery.left for delivery in batch]
+        answer = await outcome_of(lambda: self._destination.export(sent), self._retry.timeout)
+        return told(answer) if issubclass(type(answer), BaseException) else unaccepted(answer)
 
     def _left(
         self, delivery: PendingDelivery, failures: Sequence[_Failure], until: float

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
+from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
 from otel_evals._internal.model import Evaluation, Run, ScoredRun
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -111,13 +112,18 @@ class DestinationStats:
         left = replace(self, pending=self.pending - (runs if pending else 0))
         if end == "exported":
             return replace(left, exported=left.exported + runs)
+        if end not in left.losses and len(left.losses) >= MOST_NAMES:
+            end = OTHER
+        kept = Counter(left.lost_evaluations)
+        for reason, count in lost.items():
+            kept[reason if reason in kept or len(kept) < MOST_NAMES else OTHER] += count
         dropped = end in _NEVER_SENT
         return replace(
             left,
             failed=left.failed + (0 if dropped else runs),
             dropped=left.dropped + (runs if dropped else 0),
             losses={**left.losses, end: left.losses.get(end, 0) + runs},
-            lost_evaluations=dict(Counter(left.lost_evaluations) + Counter(lost)),
+            lost_evaluations=dict(+kept),
         )
 
 

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,9 @@ from otel_evals._internal.deliver.destination import Destination, DestinationSta
 from otel_evals._internal.deliver.retry import Retry
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
-from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.calls import hide_task, outcome_of
+from otel_evals._internal.util.error_log import log_error, safely
+from otel_evals._internal.util.plain import attribute, plain_text, type_name
 from otel_evals.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class FanOut:
                 name=name,
                 queue_size=queue_size,
                 max_bytes=max_bytes,
-                batch_size=min(getattr(destination, "batch_size", batch_size), queue_size),
+                batch_size=_batch_size(destination, batch_size, queue_size),
                 delay=delay,
                 retry=retry or Retry(),
                 clock=clock,
@@ -100,13 +100,19 @@ class FanOut:
 
         Those without a `holds` method count as lacking them. Returns None without destinations.
         """
-        each = zip(self._queues, self._destinations, strict=True)
-        lacking = [q.name for q, d in each if not await _holds(d, evaluation_ids, revision)]
+        lacking = [
+            name
+            for name, destination in self._named()
+            if await _asked(name, destination, "holds", evaluation_ids, revision) is not True
+        ]
         return lacking if self._queues else None
 
     async def keep_picks(self, rows: Sequence[Any]) -> bool:
         """Give what rules picked to the destinations that store it; returns whether none failed."""
-        return all([await _keeps_picks(each, rows) for each in self._destinations])
+        return all([await _keeps_picks(*each, rows) for each in self._named()])
+
+    def _named(self) -> Iterator[tuple[str, Destination]]:
+        return zip((queue.name for queue in self._queues), self._destinations, strict=True)
 
     async def run(self) -> None:
         """Deliver until shut down."""
@@ -158,45 +164,36 @@ class FanOut:
         return tuple(queue.name for queue in self._queues if queue.failing)
 
 
-async def _holds(destination: Destination, evaluation_ids: Collection[str], revision: int) -> bool:
-    """Return True if the destination already has all of these evaluations."""
-    ask = getattr(destination, "holds", None)
-    if ask is None:
-        return False
-    return await _asked(destination, lambda: ask(evaluation_ids, revision), "tell which it has") is True
-
-
-async def _keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
-    """Return False if the destination fails to store picks within ten seconds."""
-    keep = getattr(destination, "keep_picks", None)
-    if keep is None:
-        return True
-    with anyio.move_on_after(_SECONDS):
-        return await _asked(destination, lambda: keep(rows), "keep what rules picked") is not _FAILED
-    return False
+async def _keeps_picks(name: str, destination: Destination, rows: Sequence[Any]) -> bool:
+    """Return False if the destination fails to store picks."""
+    return await _asked(name, destination, "keep_picks", rows) is not _FAILED
 
 
 def link_traces(destinations: Sequence[Any]) -> None:
     """Have destinations that show runs link to their traces at the others."""
-    links = [each.trace_url for each in destinations if hasattr(each, "trace_url")]
+    links = [url for each in destinations if (url := attribute(each, "trace_url")) is not None]
     for each in destinations:
-        if (link_to := getattr(each, "link_to", None)) is not None:
-            link_to(links)
+        if (link_to := attribute(each, "link_to")) is not None:
+            safely(partial(link_to, links), "a destination failed to take links to traces")
 
 
-async def _asked(destination: Destination, ask: Callable[[], Awaitable[Any]], what: str) -> Any:
-    """Return the answer, without tracing the destination's client; `_FAILED` if it raises."""
+async def _asked(name: str, destination: Destination, method: str, *args: Any) -> Any:
+    """Call an optional method, for up to ten seconds and without tracing; `_FAILED` if it raises.
+
+    Returns None without the method.
+    """
+    if (ask := attribute(destination, method)) is None:
+        return None
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
-        return await ask()
-    except BaseException as error:
-        if is_cancelled(error):
-            raise
-        name = destination.name
-        log_error(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
-        return _FAILED
+        answer = await outcome_of(lambda: ask(*args), _SECONDS)
     finally:
         detach(token)
+    if not issubclass(type(answer), BaseException):
+        return answer
+    message = "%s of destination %s failed"
+    log_error(_log, message, method, name, error=answer, level=logging.WARNING)
+    return _FAILED
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
@@ -205,9 +202,14 @@ async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> No
             group.start_soon(call)
 
 
+def _batch_size(destination: Destination, default: int, most: int) -> int:
+    own = attribute(destination, "batch_size", default)
+    return min(own, most) if type(own) is int and own > 0 else min(default, most)
+
+
 def _names(destinations: Sequence[Destination]) -> Iterator[str]:
     seen: Counter[str] = Counter()
     for destination in destinations:
-        name = destination.name
+        name = plain_text(attribute(destination, "name") or type_name(destination), 200)
         seen[name] += 1
         yield name if seen[name] == 1 else f"{name}-{seen[name]}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from otel_evals._internal.deliver.destination import Unaccepted
 from otel_evals._internal.model import Evaluation
-from otel_evals._internal.util.plain import plain_text, type_name
+from otel_evals._internal.util.plain import attribute, plain_text, type_name
 from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER, backoff
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -64,7 +64,7 @@ def told(error: BaseException) -> BaseException:
     """Return a destination's error with fields of their declared types and a bounded wait."""
     if not is_ours(error):
         return error
-    given = {name: _field(error, name) for name in ("retryable", "retry_after", "reason", "status")}
+    given = {name: attribute(error, name) for name in ("retryable", "retry_after", "reason", "status")}
     wait, reason, status = given["retry_after"], given["reason"], given["status"]
     waits = type(wait) in (int, float) and wait >= 0
     return DestinationError(
@@ -102,13 +102,6 @@ def _why(error: object) -> DestinationError:
     if plain is not None and is_ours(plain):
         return plain
     return DestinationError(plain_text(error, 2_000), retryable=False, reason="unexpected_answer")
-
-
-def _field(error: BaseException, name: str) -> Any:
-    try:
-        return getattr(error, name, None)
-    except BaseException:  # a property may raise whatever it likes
-        return None
 
 
 def reason_of(error: BaseException) -> str:

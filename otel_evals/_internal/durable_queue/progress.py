@@ -19,7 +19,6 @@ from otel_evals._internal.durable_queue.stored_evaluations import restored, stor
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.progress import Known, Progress
 from otel_evals._internal.model import Dropped, Evaluation, Outcome, Run, ScoredRun, ScorerFailure
-from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.sqlite_file import SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
@@ -54,7 +53,7 @@ class FileProgress(Progress):
         Readers keep the newest revision, so revisions ascend with the conversation, in whatever order its
         states are scored. An evaluation that an earlier state has overtaken becomes the next revision.
         """
-        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.scorer.version)
+        id = job.evaluation_id
         newest, last = self._newest(id), self._last.get(id, 0)
         job.revision = max(job.target.revision, newest + 1)
         found = self._standing(id, job.run, newest)

@@ -59,7 +59,7 @@ def expected_ids(
             run = Run(trace_id=stored.trace_id, root_span_id=task.target, root_kind=OperationKind.OTHER)
             if rule.scope == "conversation":
                 run = next((r for r in judged_runs(stored, read()) if r.root_span_id == task.target), run)
-            judged = evaluation_id(run, rule.evaluates_as, rule.scorer.version)
+            judged = evaluation_id(run, rule.evaluates_as, rule.facts.version)
             ids.setdefault(task.target, []).append(judged)
     return ids
 

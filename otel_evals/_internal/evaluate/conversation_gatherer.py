@@ -67,7 +67,7 @@ class ConversationGatherer:
     def use_rules(self, rules: Sequence[Rule]) -> None:
         """Switch to other rules, which must have the same names and idle times."""
         self._rules = [rule for rule in rules if rule.scope == "conversation"]
-        self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
+        self._ceiling = max((rule.sampling.ceiling for rule in self._rules), default=0.0)
 
     @property
     def waiting(self) -> int:

@@ -7,7 +7,6 @@ Used on the engine's thread only.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +29,7 @@ from otel_evals._internal.model import (
     Evaluation,
     Loss,
     NotScored,
+    OperationKind,
     Outcome,
     Run,
     ScoredRun,
@@ -45,9 +45,7 @@ from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outc
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import abandoned_threads
 from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import log_error
 
-_logger = logging.getLogger(__name__)
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
 _AT_ONCE_SECONDS = 0.001
 """How long queued jobs of a scorer that never waits run before other work gets a turn."""
@@ -89,7 +87,6 @@ class Evaluator:
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
-        self._warned: set[str] = set()
         self._settled = settled or asyncio.Event()
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
@@ -114,9 +111,10 @@ class Evaluator:
         if due.conversation.ruled_out:
             self._ledger.decided(run, self._decider.rule_out(due.asked_with))
             return
-        target = Target(run, run.root_span_id, due.conversation.revisions[due.asked_with])
+        revision = due.conversation.revisions[due.asked_with]
+        target = Target(run, run.root_span_id, revision, run.trace_id, run.conversation_id)
         jobs, decided = self._decide(target, run, due.asked_with)
-        self._report(run, decided)
+        self._ledger.decided(run, decided)
         if jobs and due.lost is None:
             self._store.keep(group_of(run.turns), jobs)
         self.submit(jobs, due.lost)
@@ -127,15 +125,21 @@ class Evaluator:
         targets: dict[str, Target] = {}
         for each in resumptions:
             rule, run = self._rules[each.rule], each.run
-            target = targets.setdefault(run.root_span_id, Target(run, run.root_span_id, each.revision))
+            conversation_id = run.conversation_id if run.turns else None
+            made = Target(run, run.root_span_id, each.revision, run.trace_id, conversation_id)
+            target = targets.setdefault(run.root_span_id, made)
             decisions = target.decisions.setdefault(rule.asked_with, RunDecisions(run))
             chance = decisions.sampled[rule.scorer_id] = chance_of(each.sampled, run)
             target.awaited.add(rule.name)
             self._ledger.resumed(run, rule.name, chance)
-            jobs.append(Job(rule, run, each.sampled, target))
+            jobs.append(
+                Job(
+                    rule, run, each.sampled, target, evaluation_id(run, rule.evaluates_as, rule.facts.version)
+                )
+            )
         for target in targets.values():
             for asked_with, decisions in target.decisions.items():
-                self._report(decisions.run, self._decider.resume(decisions, asked_with))
+                self._ledger.decided(decisions.run, self._decider.resume(decisions, asked_with))
                 target.awaited.update(rule.name for rule in decisions.waiting)
         return jobs
 
@@ -199,16 +203,20 @@ class Evaluator:
         decisions: list[tuple[Run, Sequence[Decision]]] = []
         targets: dict[str, Target] = {}
         for scope in self._scopes:
-            for part in [run] if scope == "run" else subruns(run):
+            parts = [run] if scope == "run" else subruns(run)
+            agents = [*run.of_kind(OperationKind.AGENT)] if scope == "agent" else parts
+            if deeper := len(agents) - len(parts):
+                self._ledger.lost(Loss("span", "agent_too_deep", run.trace_id, deeper))
+            for part in parts:
                 target = targets.get(part.root_span_id)
                 if target is None:
-                    target = targets[part.root_span_id] = Target(part, part.root_span_id)
+                    target = targets[part.root_span_id] = Target(
+                        part, part.root_span_id, trace_id=part.trace_id
+                    )
                 sampled, decided = self._decide(target, part, scope)
                 jobs += sampled
                 decisions.append((part, decided))
         self._ledger.accepted(run, decisions)
-        for _, decided in decisions:
-            self._warn(decided)
         return jobs
 
     def _decide(self, target: Target, run: Run, asked_with: str) -> tuple[list[Job], Sequence[Decision]]:
@@ -227,7 +235,7 @@ class Evaluator:
         target, rule = job.target, job.rule
         decisions = target.decisions[rule.asked_with]
         decided = self._decider.follow(decisions, rule.scorer_id, outcome)
-        self._report(job.run, decided)
+        self._ledger.decided(job.run, decided)
         for each in decided:
             if each.status == "not_sampled":
                 target.awaited.discard(each.rule.name)
@@ -235,18 +243,6 @@ class Evaluator:
                 following = _job(each, target, decisions)
                 self._store.add(following)
                 self.submit([following])
-
-    def _report(self, run: Run, decisions: Sequence[Decision]) -> None:
-        self._ledger.decided(run, decisions)
-        self._warn(decisions)
-
-    def _warn(self, decisions: Sequence[Decision]) -> None:
-        """Log a rule's first failure only: a condition that fails once fails a thousand times."""
-        for each in decisions:
-            if each.error is not None and each.rule.name not in self._warned:
-                self._warned.add(each.rule.name)
-                message = "a condition of rule %s failed; further failures are only counted"
-                log_error(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
 
     # --- one evaluation ---
 
@@ -263,7 +259,7 @@ class Evaluator:
         opened = job.opened = self._attacher.open(
             job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
         )
-        if lane.scorer.at_once:
+        if lane.rule.facts.at_once:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
         opened.context.run(abandoned_threads.set, lane.threads)
         job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
@@ -339,14 +335,14 @@ class Evaluator:
 
     def _conclude(self, job: Job, outcome: Outcome) -> Evaluation:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
-        scorer, run = job.rule.scorer, job.run
+        facts, run = job.rule.facts, job.run
         evaluation = Evaluation(
-            evaluation_id=evaluation_id(run, job.rule.evaluates_as, scorer.version),
-            scorer_id=scorer.id,
-            scorer_version=scorer.version,
-            direction=scorer.direction,
-            scale=getattr(scorer, "scale", None),
-            trace_id=run.trace_id,
+            evaluation_id=job.evaluation_id,
+            scorer_id=facts.id,
+            scorer_version=facts.version,
+            direction=facts.direction,
+            scale=facts.scale,
+            trace_id=job.target.trace_id,
             span_id=job.target.span_id,
             outcome=redacted(outcome) if self._capture_content else without_content(outcome),
             sampled=job.sampled,
@@ -355,7 +351,7 @@ class Evaluator:
             revision=job.revision or job.target.revision,
             time=time.time_ns(),
             rule=job.rule.name,
-            conversation_id=run.conversation_id if run.turns else None,
+            conversation_id=job.target.conversation_id,
         )
         if self._progress:
             self._progress.ended(evaluation, run)
@@ -368,8 +364,8 @@ class Evaluator:
         target.awaited.discard(job.rule.name)
         if not target.awaited:
             # The spans of a conversation are not held.
-            if self._attacher.scores is not None and not target.run.turns:
-                self._attacher.scores.release(target.run.trace_id, target.span_id)
+            if self._attacher.scores is not None and target.conversation_id is None:
+                self._attacher.scores.release(target.trace_id, target.span_id)
             stored = self._store.deliver(target)
             if self._deliver is not None and target.evaluations and not stored:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
@@ -391,7 +387,7 @@ class Evaluator:
             until = time.monotonic() + _AT_ONCE_SECONDS
             while lane.queue and len(lane.running) < lane.rule.concurrency:
                 self._start(lane, lane.queue.popleft())
-                if lane.scorer.at_once and lane.queue and time.monotonic() > until:
+                if lane.rule.facts.at_once and lane.queue and time.monotonic() > until:
                     asyncio.get_running_loop().call_soon(self._fill, lane)
                     break
         finally:
@@ -444,7 +440,9 @@ def is_unreadable(run: Run) -> bool:
 
 def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
     rule = decision.rule
-    return Job(rule, decisions.run, decisions.on_record[rule.scorer_id], target)
+    run = decisions.run
+    id = evaluation_id(run, rule.evaluates_as, rule.facts.version)
+    return Job(rule, run, decisions.on_record[rule.scorer_id], target, id)
 
 
 def _score_at_once(scorer: Scorer, run: Run) -> Result:

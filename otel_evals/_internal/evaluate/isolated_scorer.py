@@ -15,7 +15,7 @@ from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.processes.child import Child, ProcessDiedError
 from otel_evals._internal.processes.portable import pack
 from otel_evals._internal.redaction.redactor import current_redaction
-from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.scoring.scorer import Scorer, ScorerFacts, StepFailure
 from otel_evals._internal.util.error_log import content_is_shown
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import JudgeUnavailableError
@@ -51,14 +51,15 @@ class IsolatedScorer(Scorer):
 
     Args:
         scorer: the scorer to run there.
+        facts: its properties.
         timeout: seconds after which a process that has not answered is killed.
 
     Raises:
         NotPortableError: the scorer cannot be sent to another process.
     """
 
-    def __init__(self, scorer: Scorer, timeout: float) -> None:
-        self.id, self.version, self.direction = scorer.id, scorer.version, scorer.direction
+    def __init__(self, scorer: Scorer, facts: ScorerFacts, timeout: float) -> None:
+        self.id, self.version, self.direction = facts[:3]
         self._packed = pack((scorer, current_redaction(), content_is_shown()))
         self._timeout = timeout
         self._idle: list[Child] = []

@@ -22,6 +22,10 @@ class Target:
     span_id: str
     """The judged span: the root of the run, or of a conversation's last run."""
     revision: int = 1
+    trace_id: str = ""
+    """Taken before a scorer sees the run, and may change it."""
+    conversation_id: str | None = None
+    """The judged conversation."""
     awaited: set[str] = field(default_factory=set)
     """Names of the rules without an outcome or final decision."""
     decisions: dict[str, RunDecisions] = field(default_factory=dict)
@@ -37,6 +41,7 @@ class Job:
     run: Run
     sampled: Sampled
     target: Target
+    evaluation_id: str = ""
     size: int = 0
     """Bytes of its run, while the scheduler counts them."""
     revision: int = 0

@@ -14,6 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
+from operator import attrgetter
 from typing import Any
 
 from anyio import to_thread
@@ -34,6 +36,9 @@ _logger = logging.getLogger(__name__)
 _MAX_ABANDONED = 16
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 30.0
+_NEWEST = 0.2
+"""Weight of the newest attempt in the moving average of their durations."""
+_QUEUE = attrgetter("queue")
 
 
 class Scheduler:
@@ -80,15 +85,15 @@ class Scheduler:
     def queue(self, job: Job) -> list[Job]:
         """Queue a job; returns the jobs that are dropped for it, or itself if there is no room.
 
-        Without room, the rule with the longest queue loses its newest job: a judge that hangs must not take
-        the room of other rules.
+        Without room, the rule that needs longest for its queue loses its newest job: a slow judge must not
+        take the room of other rules.
         """
         size, dropped, lane = size_of_run(job.run), list[Job](), self.lanes[job.rule.name]
         while self.room <= 0 or (self._bytes and self._bytes + size > self._max_bytes):
-            longest = max(self.lanes.values(), key=lambda each: len(each.queue)).queue
-            if len(longest) <= lane.waiting + 1:
+            slowest = max(filter(_QUEUE, self.lanes.values()), key=Lane.load, default=lane)
+            if slowest.load() <= lane.load(1) or slowest is lane:
                 return [*dropped, job]
-            dropped.append(longest.pop())
+            dropped.append(slowest.queue.pop())
             self._forget(dropped[-1])
         self.hold(job)
         lane.queue.append(job)
@@ -122,7 +127,7 @@ class Scheduler:
         """Return the rule for its lane: with `isolation="process"`, its scorer becomes an IsolatedScorer."""
         if rule.isolation == "thread":
             return rule
-        isolated = IsolatedScorer(rule.scorer, rule.timeout)
+        isolated = IsolatedScorer(rule.scorer, rule.facts, rule.timeout)
         self._isolated.append(isolated)
         slots = min(rule.concurrency, most_processes())
         return replace(
@@ -144,6 +149,8 @@ class Lane:
         self.abandoned: set[asyncio.Task[Any]] = set()
         """Attempts that continue after their job has ended."""
         self.threads = AbandonedThreads(max(40, rule.concurrency))
+        self.pace = 0.0
+        """Seconds that an attempt takes, a moving average."""
         self.watch: asyncio.TimerHandle | None = None
         """Fires when the first running attempt has timed out."""
         self.filling = False
@@ -154,6 +161,13 @@ class Lane:
     def waiting(self) -> int:
         """Number of jobs that are queued or wait for their next attempt."""
         return len(self.queue) + len(self.retrying)
+
+    def load(self, more: int = 0) -> tuple[float, int]:
+        """Return the seconds that the queued jobs, and some more, would take, and their number."""
+        began = next((job.began for job in self.running), inf)
+        pace = max(self.pace, time.monotonic() - began)
+        jobs = self.waiting + more
+        return round(pace * jobs / self.rule.concurrency, 1), jobs
 
     @property
     def stuck(self) -> ScorerFailure | None:
@@ -179,7 +193,9 @@ class Lane:
         try:
             self.scorer.prepare()
         except BaseException as error:  # logged here: not every exception can cross threads
-            log_error(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
+            log_error(
+                _logger, "%s failed to prepare", self.rule.scorer_id, error=error, level=logging.WARNING
+            )
 
     def overdue(self) -> list[Job]:
         """Mark the running jobs whose attempt has timed out, and return those that were not marked yet."""
@@ -218,7 +234,9 @@ class Lane:
 
     def release(self, job: Job) -> None:
         """Free the slot of a job, and abandon its attempt if that is still running."""
-        self.running.pop(job, None)
+        if job in self.running:
+            del self.running[job]
+            self.pace += _NEWEST * (time.monotonic() - job.began - self.pace)
         self.retrying.discard(job)
         if job.timer is not None:
             job.timer.cancel()

@@ -18,10 +18,11 @@ from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.completions import Completion, judge_error
 from otel_evals._internal.judges.fence import retry_request
 from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
-from otel_evals._internal.recursion import need_span, signature
+from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+from otel_evals._internal.trust import signature
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 

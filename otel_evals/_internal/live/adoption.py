@@ -10,6 +10,7 @@ libraries that wrap it. Each access is guarded: a provider with other fields get
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
@@ -124,6 +126,7 @@ class _Adopted:
         self.exporters: list[AdoptedExporter] = []
         self.front: Pipeline | None = None
         self.holds = False
+        self._count_unsampled(provider)
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
         if isinstance(getattr(self._composite, "_span_processors", None), tuple):
@@ -141,6 +144,24 @@ class _Adopted:
             self._place(spans, None if before is None else before.spans)
         for exporter in self.exporters:
             exporter.hold_for(front if holds else None)
+
+    def _count_unsampled(self, provider: Any) -> None:
+        """Count the requests that the provider's sampler leaves out because their callers say so."""
+        sampler = getattr(provider, "sampler", None)
+        obeyed = getattr(sampler, "_remote_parent_not_sampled", None)
+        if not isinstance(sampler, ParentBased) or obeyed is None:
+            return
+
+        def decide(*args: Any, **options: Any) -> SamplingResult:
+            result: SamplingResult = obeyed.should_sample(*args, **options)
+            if result.decision is Decision.DROP and self.front is not None:
+                self.front.spans.remote["not_sampled_by_caller"] += 1
+            return result
+
+        counting: Any = copy.copy(sampler)  # samplers are shared by providers
+        counting._remote_parent_not_sampled = copy.copy(obeyed)
+        counting._remote_parent_not_sampled.should_sample = decide
+        provider.sampler = counting
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)

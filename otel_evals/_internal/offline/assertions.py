@@ -119,7 +119,7 @@ class ScoredFixture:
             futures = [batch.score(replace(r, ground_truth=ground_truth, trace_flags=1)) for r in chosen]
             found = tuple(evaluation for future in futures for evaluation in future.result())
             found += batch.end_conversations()
-        scored = Scored(config.rules[0].scorer.id, found)
+        scored = Scored(config.rules[0].scorer_id, found)
         for value in scored.values:
             self._noted(scored.scorer_id, value)
         return scored

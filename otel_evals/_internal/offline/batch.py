@@ -241,7 +241,7 @@ class BatchScorer:
     def _answer(self, waiting: _Waiting) -> None:
         """Resolve the future when all judged spans are scored."""
         if not waiting.awaited:
-            order = {rule.scorer.id: place for place, rule in enumerate(self.config.rules)}
+            order = {rule.scorer_id: place for place, rule in enumerate(self.config.rules)}
             found = sorted(waiting.evaluations, key=lambda e: order[e.scorer_id])
             waiting.future.set_result(tuple(found))
 

@@ -188,13 +188,13 @@ def _with_gates(scorers: Sequence[Any], gates: Sequence[Any]) -> tuple[list[Any]
 
 
 def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str, Any]) -> list[Requirement]:
-    directions = {rule.scorer.id: rule.scorer.direction for rule in config.rules}
+    directions = {rule.scorer_id: rule.facts.direction for rule in config.rules}
     unknown = [name for name in gated if isinstance(name, str) and name not in directions]
     if unknown:
         raise ConfigError("gates", f"unknown id {unknown[0]!r}; known: {', '.join(sorted(directions))}")
     gates = [
-        gate(rule.scorer.id, rule.scorer.direction)
+        gate(rule.scorer_id, rule.facts.direction)
         for place, rule in enumerate(config.rules)
-        if place in gated or rule.scorer.id in gated
+        if place in gated or rule.scorer_id in gated
     ]
     return [*gates, *thresholds_of(thresholds, directions)]

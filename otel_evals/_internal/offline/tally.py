@@ -72,9 +72,9 @@ def tally(
     names: dict[str, str] = {}
     for rule in rules:
         # A scorer's results for runs and for conversations are separate.
-        name = names[rule.name] = rule.name if rule.scope == "conversation" else rule.scorer.id
+        name = names[rule.name] = rule.name if rule.scope == "conversation" else rule.scorer_id
         by_scorer.setdefault(name, [])
-        scales[name] = rule.scorer.direction, getattr(rule.scorer, "scale", None)
+        scales[name] = rule.facts.direction, rule.facts.scale
     for evaluation in evaluations:
         by_scorer[names.get(evaluation.rule, evaluation.scorer_id)].append(evaluation)
     return tuple(_tally(name, *scales[name], found, kin or {}) for name, found in by_scorer.items())

@@ -77,8 +77,10 @@ def _has_ids(request: Any) -> bool:
     )
 
 
-def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
-    """Convert a span message to a record."""
+def span_record(
+    span: Any, resource: dict[str, Any], scope: Any, trace_state: str | None = None
+) -> SpanRecord:
+    """Convert a span message to a record; `trace_state` replaces its own."""
     return SpanRecord(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
@@ -99,7 +101,7 @@ def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
         scope_version=scope.version,
         resource=resource,
         trace_flags=span.flags & 0xFF or 1,
-        trace_state=span.trace_state,
+        trace_state=span.trace_state if trace_state is None else trace_state,
         parent_is_remote=bool(span.flags & 0x200),
         dropped_attributes=span.dropped_attributes_count,
         links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),

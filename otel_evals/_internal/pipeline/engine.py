@@ -118,7 +118,7 @@ class Engine:
         logged = self.ledger.trace_log.get(trace)
         if logged is None and not waiting:
             return explain_unknown(trace, config.ceiling, trace_state, tuple(self._possible_reasons()))
-        samplers = {rule.name: str(rule.sample) for rule in config.rules}
+        samplers = {rule.name: rule.sampling.words for rule in config.rules}
         running = self.steps.rule_sets.running()
         return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, running)
 
@@ -149,7 +149,7 @@ class Engine:
             since_progress=now - counters.moved,
             beat_limit=stalled_after,
             progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
-            failing=failing,
+            failing={**failing, **{f"dialect {k}": v for k, v in self._dialects.failing.items()}},
             unstartable=thread.unstartable,
         )
         return Health(

@@ -37,6 +37,7 @@ from otel_evals._internal.deliver.destination import DestinationStats, EventPres
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
@@ -188,7 +189,7 @@ class Pipeline:
         finally:
             self._closed = True
             for watch in self._watches:
-                watch.stop()
+                safely(watch.stop, "a section's work could not be stopped")
             self._scores.close()
             self._engine.close(deadline)
             self._released(time.monotonic() + _MOMENT_SECONDS)
@@ -207,7 +208,7 @@ class Pipeline:
             queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
             held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
             exports=lambda: _of(me, Pipeline.destination_stats, {}),
-            scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
+            scales={rule.name: rule.facts.scale for rule in self.config.rules},
             failing=lambda: _of(me, lambda pipeline: pipeline._engine.ledger.failures.failing(), {}),
             by=self.config.metric_attributes,
         )
@@ -217,7 +218,7 @@ class Pipeline:
         self._engine.after_fork_in_child()
         self.spans.reset()
         for watch in self._watches:
-            watch.start()
+            safely(watch.start, "a section's work could not be started")
         for exporter in self._exporters:
             exporter.after_fork()
 

@@ -18,12 +18,15 @@ from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in
+from otel_evals._internal.trust import is_proof
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
+_DEEPEST_AGENT = 100
+"""Levels of nested agents that are judged separately."""
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
 
@@ -45,7 +48,9 @@ def find_runs(
     if links:
         parents.update(links)
     ours = {
-        i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
+        i
+        for i, r in records.items()
+        if r.scope_name == semconv.SCOPE_NAME or (semconv.MARK_PROOF in r.attributes and _is_proven(r))
     }
     tree = make_tree(_read(records, dialects, ours, parents), parents)
     roots, loose = _roots(tree)
@@ -83,13 +88,23 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return each agent operation in a run, including the root, as a separate run."""
+    """Return each agent operation in a run, including the root, as a separate run.
+
+    Agents more than 100 levels deep are left out: an operation would be in as many runs as agents contain it.
+    """
     operations = {o.span.span_id: o for o in run.operations}
     below = dict(run.children)
     tree = Tree(operations, parents_in(below), below, guards_in(run.operations))
+    levels: dict[str, int] = {}
+    stack = [(span_id, 0) for span_id in operations if tree.above.get(span_id) is None]
+    while stack:
+        span_id, level = stack.pop()
+        levels[span_id] = level = level + (operations[span_id].kind is OperationKind.AGENT)
+        stack.extend((each, level) for each in below.get(span_id, ()))
     return [
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
         for agent in run.of_kind(OperationKind.AGENT)
+        if levels.get(agent.span_id, 0) <= _DEEPEST_AGENT
     ]
 
 
@@ -154,6 +169,11 @@ def _read(
     found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
     found.sort(key=itemgetter(0, 1, 2))
     return dict(map(itemgetter(2, 3), found))
+
+
+def _is_proven(record: SpanRecord) -> bool:
+    """Return True for a span of an evaluation; anyone may write the mark, nobody else its proof."""
+    return is_proof(record.attributes[semconv.MARK_PROOF], record.trace_id, record.span_id)
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:

@@ -97,14 +97,17 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         in_order = in_order and (parent is None or parent in above)
     if in_order:  # every span comes after the one above it, so there is no cycle
         return above
+    known: set[str | None] = {None}
     for span_id in operations:
         seen = {span_id}
         parent = above[span_id]
-        while parent is not None and parent not in seen:
-            seen.add(parent)
-            parent = above[parent]
+        while parent not in known and parent not in seen:
+            seen.add(parent)  # type: ignore[arg-type]  # None is known
+            parent = above[parent]  # type: ignore[index]
         if parent == span_id:
             above[span_id] = None
+        if parent in known or parent == span_id:  # no cycle is left above these
+            known |= seen
     return above
 
 

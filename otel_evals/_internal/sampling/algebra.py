@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_evals._internal.model import Outcome, Run
 from otel_evals._internal.sampling.consistent import probability_of, threshold
+from otel_evals._internal.util.plain import type_name
 from otel_evals.errors import ConfigError
 
 
@@ -91,6 +92,40 @@ class Sampler(ABC):
         fix = "samplers combine with | (either) and & (both)"
         problem = f"{self} is used with `or`, `and`, `not` or `if`: {fix}"
         raise ConfigError("sample", problem)
+
+
+class SamplerFacts(NamedTuple):
+    """A sampler's properties and text, read once: they may be users' code."""
+
+    ceiling: float
+    floor: float
+    follows: frozenset[str]
+    repeatable: bool
+    constant: Chance | None
+    words: str
+
+
+def facts_of_sampler(sampler: Sampler) -> SamplerFacts:
+    """Read a sampler's properties.
+
+    Raises:
+        ConfigError: one raises or has a wrong type.
+    """
+    try:
+        facts = SamplerFacts(
+            float(sampler.ceiling),
+            float(sampler.floor),
+            frozenset(map(str, sampler.follows)),
+            bool(sampler.repeatable),
+            sampler.constant,
+            str(sampler),
+        )
+    except BaseException as error:
+        problem = f"a {type_name(sampler)} cannot be read ({type_name(error)}): fix its properties"
+        raise ConfigError("sample", problem) from None
+    if not (0.0 <= facts.floor <= 1.0 and 0.0 <= facts.ceiling <= 1.0):
+        raise ConfigError("sample", f"{facts.words}: floor and ceiling must be between 0 and 1")
+    return facts
 
 
 class NamedSampler(Sampler):

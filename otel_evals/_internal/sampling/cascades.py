@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals._internal.model import Run, Score
-from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler
+from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, SamplerFacts
 from otel_evals.errors import ConfigError
 
 _NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
@@ -66,7 +66,7 @@ def above(scorer: Any, score: float) -> Sampler:
     return _Cascade("above", scorer, score)
 
 
-def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
+def cascade_order(rules: Sequence[tuple[str, str, SamplerFacts]]) -> list[int]:
     """Return the indices of rules, each after the rules it depends on."""
     places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]
@@ -85,7 +85,7 @@ def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
 
 
 def _followed(
-    index: int, rules: Sequence[tuple[str, str, Sampler]], places: Mapping[tuple[str, str], int]
+    index: int, rules: Sequence[tuple[str, str, SamplerFacts]], places: Mapping[tuple[str, str], int]
 ) -> Iterator[int]:
     scorer, scope, sampler = rules[index]
     for wanted in sorted(sampler.follows):
@@ -94,6 +94,6 @@ def _followed(
             hint = f"known are {', '.join(map(repr, known))}" if known else "add a rule for it"
             raise ConfigError(
                 f"rules[{index}].sample",
-                f"{sampler} depends on {wanted!r}, which no rule of scope {scope!r} scores; {hint}",
+                f"{sampler.words} depends on {wanted!r}, which no rule of scope {scope!r} scores; {hint}",
             )
         yield places[wanted, scope]

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from otel_evals._internal.trust import keyed_number
+
 _RANGE = 1 << 56
-_MASK_128 = (1 << 128) - 1
-# 2**128 divided by the golden ratio, made odd: consecutive multiples are spread evenly over the range.
-_GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 _MOST_REJECTED = _RANGE - (_RANGE >> 20)
 """The floor of a head sampler's probability: one in 2**20. Lower claims do not come from a sampler."""
 _THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
@@ -26,17 +25,17 @@ def threshold(probability: float, trace_state: str = "") -> int:
 
 
 def randomness(trace_id: int, trace_state: str = "") -> int:
-    """Return 56 random bits of a trace, the same in every process.
+    """Return 56 random bits of a trace, the same in every process with the key.
 
     With an `ot` entry in its tracestate, the trace follows OpenTelemetry's consistent sampling: the bits are
-    `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are hashed from the
-    whole id, which may not be random, and some of whose bits a head sampler may use.
+    `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are a hash of the id
+    with the deployment's key: a caller may have chosen the id, and must not choose what is sampled.
     """
     if trace_state and "ot=" in trace_state:
         entry = _ot_entry(trace_state)
         if entry is not None:
             return entry[1] if entry[1] is not None else trace_id & (_RANGE - 1)
-    return ((trace_id * _GOLDEN) & _MASK_128) >> 72
+    return _keyed(trace_id)
 
 
 def is_sampled(probability: float, trace_id: int, trace_state: str = "") -> bool:
@@ -53,6 +52,29 @@ def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> 
         return trace_state
     if trusted and is_sampled(1.0, trace_id, trace_state):
         return trace_state
+    return _without_ot(trace_state)
+
+
+def keyed_state(trace_id: int, trace_state: str) -> str:
+    """Return a tracestate of unknown origin with other randomness: its sender must not choose it.
+
+    A credible threshold of a head sampler stays; the keyed bits choose among what it kept.
+    """
+    entry = _ot_entry(trace_state) if "ot=" in trace_state else None
+    if entry is None:
+        return trace_state
+    rejected = entry[0] if is_sampled(1.0, trace_id, trace_state) else 0
+    random_value = rejected + (_keyed(trace_id) * (_RANGE - rejected) >> 56)
+    threshold_field = f"th:{rejected:014x};" if rejected else ""
+    return ",".join(filter(None, (f"ot={threshold_field}rv:{random_value:014x}", _without_ot(trace_state))))
+
+
+@lru_cache(maxsize=4096)
+def _keyed(trace_id: int) -> int:
+    return keyed_number("trace", f"{trace_id:032x}") >> 72
+
+
+def _without_ot(trace_state: str) -> str:
     return ",".join(m for m in trace_state.split(",") if not m.strip().startswith("ot="))
 
 

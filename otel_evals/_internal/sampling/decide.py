@@ -16,13 +16,14 @@ from otel_evals._internal.sampling.algebra import Chance, Earlier, recorded_prob
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
+from otel_evals._internal.util.plain import type_name
 
 _MAX_REMEMBERED = 1_000
 
 
 DecidingRule = Any
-"""A rule of the configuration: `name`, `scorer_id`, `when` and `sample`; rules of one `asked_with` are asked
-together."""
+"""A rule of the configuration: `name`, `scorer_id`, `when`, `sample` and `sampling`; rules of one
+`asked_with` are asked together."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class RunDecisions(msgspec.Struct, eq=False):
         without = {scorer_id}
         gone: list[DecidingRule] = []
         for rule in self.waiting:  # in order: a rule comes after the rules it follows
-            if rule.sample.follows & without:
+            if rule.sampling.follows & without:
                 without.add(rule.scorer_id)
                 gone.append(rule)
         self.waiting = [rule for rule in self.waiting if rule not in gone]
@@ -73,11 +74,11 @@ class Decider:
 
     def __init__(self, rules: Iterable[DecidingRule]) -> None:
         listed = list(rules)
-        order = cascade_order([(rule.scorer_id, rule.asked_with, rule.sample) for rule in listed])
+        order = cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in listed])
         self._rules: dict[str, list[DecidingRule]] = {}
         for index in order:
             self._rules.setdefault(listed[index].asked_with, []).append(listed[index])
-        self._words = {rule.name: str(rule.sample) for rule in listed}
+        self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
@@ -87,7 +88,7 @@ class Decider:
     def rule_out(self, asked_with: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
-            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling), asked=False)
+            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sampling.ceiling), asked=False)
             for rule in self._rules.get(asked_with, ())
         ]
 
@@ -115,7 +116,7 @@ class Decider:
         return [
             self._ask(decisions, rule)
             for rule in self._rules.get(asked_with, ())
-            if rule.scorer_id not in decisions.sampled and rule.sample.follows & decisions.sampled.keys()
+            if rule.scorer_id not in decisions.sampled and rule.sampling.follows & decisions.sampled.keys()
         ]
 
     def _ask(self, decisions: RunDecisions, rule: DecidingRule, *, applies: bool = False) -> Decision:
@@ -131,11 +132,13 @@ class Decider:
 
 
 def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    run, sampler = decisions.run, rule.sample
-    if sampler.follows and not sampler.follows.isdisjoint(decisions.undecided()):
+    run, facts = decisions.run, rule.sampling
+    if facts.follows and not facts.follows.isdisjoint(decisions.undecided()):
         decisions.waiting.append(rule)
         return Decision(rule, "waiting")
-    chance = sampler.constant or sampler.chance(run, decisions.outcomes)
+    chance: Chance = facts.constant or rule.sample.chance(run, decisions.outcomes)
+    if type(chance) is not Chance or type(chance.why) is not str:
+        raise TypeError(f"a sampler must return a Chance, not a {type_name(chance)}")
     if not 0.0 <= chance.probability <= 1.0:
         raise ValueError(f"a probability must lie within 0..1, not {chance.probability}")
     certain = chance.probability >= 1.0 and not run.trace_state

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import threshold
+from otel_evals._internal.trust import keyed_number
 
 
 def conversation_number(conversation_id: str) -> int:
-    """Return the number that a conversation uses like a trace id: the first 128 bits of its id's SHA-256."""
-    return int.from_bytes(sha256(conversation_id.encode("utf-8", "surrogatepass")).digest()[:16])
+    """Return the number that a conversation uses like a trace id.
+
+    It depends on the deployment's key: callers may choose conversation ids.
+    """
+    return keyed_number("conversation", conversation_id)
 
 
 def randomness_source(run: Run) -> tuple[int, str]:
     """Return the number and the tracestate from which a run's randomness is derived.
 
-    A conversation has a number derived from its id, the same in every process, and no tracestate.
+    A conversation has a number derived from its id, equal in all processes with the key, and no tracestate.
     """
     if run.turns:
         return conversation_number(run.conversation_id or ""), ""

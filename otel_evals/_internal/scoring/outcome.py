@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from otel_evals._internal.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
-from otel_evals._internal.util.plain import plain_text, plain_value, type_name
+from otel_evals._internal.util.plain import attribute, plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
 MAX_LABEL = 256
@@ -65,8 +65,8 @@ def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
 
 def root_cause(error: BaseException) -> BaseException:
     """Return the exception that made a step fail; any exception without steps is its own cause."""
-    cause = _attribute(error, "__cause__")
-    carries_steps = _attribute(error, "steps") is not None
+    cause = attribute(error, "__cause__")
+    carries_steps = attribute(error, "steps") is not None
     return cause if carries_steps and issubclass(type(cause), BaseException) else error
 
 
@@ -74,12 +74,12 @@ def asked_wait(error: BaseException) -> float | None:
     """Return the seconds that an unavailable judge asked to wait, 0 by default; None for other errors."""
     if not issubclass(type(error), JudgeUnavailableError):
         return None
-    return max(0.0, _number(_attribute(error, "retry_after")) or 0.0)
+    return max(0.0, _number(attribute(error, "retry_after")) or 0.0)
 
 
 def steps_of_error(error: object) -> tuple[StepRecord, ...]:
     """Return the records of the steps that an exception or an outcome carries."""
-    given = _attribute(error, "steps")
+    given = attribute(error, "steps")
     if not issubclass(type(given), Iterable):
         return ()
     nothing: list[object] = []
@@ -108,10 +108,10 @@ def _is_plain_text(text: object, limit: int) -> bool:
 
 
 def _score(score: Any, attempts: int) -> Score | ScorerFailure:
-    value = _number(_attribute(score, "value"))
+    value = _number(attribute(score, "value"))
     if value is None:
         return _wrong("a Score without a finite number", attempts, "ValueError")
-    agreement = _number(_attribute(score, "agreement"))
+    agreement = _number(attribute(score, "agreement"))
     # adding 0 removes a negative zero
     return Score(value=value + 0.0, label=_label(score, "label"), agreement=agreement, **_shared(score))
 
@@ -126,14 +126,14 @@ def _not_scored(given: Any, attempts: int) -> NotScored | ScorerFailure:
 def _failure(given: Any, attempts: int) -> ScorerFailure:
     return ScorerFailure(
         error_type=_label(given, "error_type") or type_name(given),
-        message=_text(_attribute(given, "message"), _MAX_MESSAGE) or "",
-        attempts=_count(_attribute(given, "attempts"), attempts),
+        message=_text(attribute(given, "message"), _MAX_MESSAGE) or "",
+        attempts=_count(attribute(given, "attempts"), attempts),
         steps=steps_of_error(given),
     )
 
 
 def _shared(given: object) -> dict[str, Any]:
-    explanation = _text(_attribute(given, "explanation"), _MAX_TEXT)
+    explanation = _text(attribute(given, "explanation"), _MAX_TEXT)
     return {"explanation": explanation, "steps": steps_of_error(given)}
 
 
@@ -143,33 +143,33 @@ def _wrong(what: str, attempts: int, error_type: str = "TypeError") -> ScorerFai
 
 
 def _step(step: object) -> StepRecord:
-    context, usage = _attribute(step, "context"), _attribute(step, "usage")
+    context, usage = attribute(step, "context"), attribute(step, "usage")
     return StepRecord(
         name=_label(step, "name") or "step",
-        result=plain_value(_attribute(step, "result")),
-        prompt=_text(_attribute(step, "prompt"), _MAX_PROMPT),
+        result=plain_value(attribute(step, "result")),
+        prompt=_text(attribute(step, "prompt"), _MAX_PROMPT),
         model=_label(step, "model"),
         usage=_usage(usage) if issubclass(type(usage), Usage) else Usage(),
-        cost=_number(_attribute(step, "cost")),
-        attempts=_count(_attribute(step, "attempts"), 1),
-        start_time=_count(_attribute(step, "start_time"), 0),
-        duration=_number(_attribute(step, "duration")) or 0.0,
+        cost=_number(attribute(step, "cost")),
+        attempts=_count(attribute(step, "attempts"), 1),
+        start_time=_count(attribute(step, "start_time"), 0),
+        duration=_number(attribute(step, "duration")) or 0.0,
         context=_context(context) if issubclass(type(context), ContextSeen) else None,
-        error=_text(_attribute(step, "error"), _MAX_MESSAGE),
+        error=_text(attribute(step, "error"), _MAX_MESSAGE),
     )
 
 
 def _usage(usage: object) -> Usage:
-    return Usage(**{name: _count(_attribute(usage, name), 0) for name in Usage.__struct_fields__})
+    return Usage(**{name: _count(attribute(usage, name), 0) for name in Usage.__struct_fields__})
 
 
 def _context(seen: object) -> ContextSeen:
-    text = _attribute(seen, "text")
+    text = attribute(seen, "text")
     pieces = text if type(text) is tuple else ()
     return ContextSeen(
         digest=_label(seen, "digest") or "",
-        pieces=_count(_attribute(seen, "pieces"), 0),
-        truncated=_attribute(seen, "truncated") is True,
+        pieces=_count(attribute(seen, "pieces"), 0),
+        truncated=attribute(seen, "truncated") is True,
         text=None if text is None else tuple(plain_text(p, _MAX_PROMPT) for p in pieces[:_MAX_PIECES]),
     )
 
@@ -177,13 +177,8 @@ def _context(seen: object) -> ContextSeen:
 # --- fields ---
 
 
-def _attribute(thing: object, name: str) -> Any:
-    """Read an attribute; return None if it is missing or raises anything."""
-    return _total(lambda: getattr(thing, name, None), None)
-
-
 def _label(thing: object, name: str) -> str | None:
-    return _text(_attribute(thing, name), MAX_LABEL)
+    return _text(attribute(thing, name), MAX_LABEL)
 
 
 def _text(value: object, limit: int) -> str | None:

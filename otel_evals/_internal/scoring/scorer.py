@@ -8,7 +8,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.util.calls import call, is_async
+from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError, OtelEvalsError
 
 Judgement = bool | float | Score | NotScored
@@ -53,6 +54,43 @@ class Scorer(ABC):
     def score_at_once(self, run: Run) -> Score | NotScored:
         """Judge a run as `score` does, on the engine's own thread; called if `at_once` is true."""
         raise NotImplementedError
+
+
+class ScorerFacts(NamedTuple):
+    """A scorer's properties, read once: they are users' code, and may raise later or change."""
+
+    id: str
+    version: str
+    direction: Direction
+    scale: float | None
+    at_once: bool
+
+
+_KINDS = {"id": str, "version": str, "direction": Direction, "at_once": bool}
+
+
+def facts_of(scorer: Scorer) -> ScorerFacts:
+    """Read a scorer's properties.
+
+    Raises:
+        ConfigError: one is missing, raises or has a wrong type.
+    """
+    found: dict[str, Any] = {"scale": None}
+    for name in ScorerFacts._fields:
+        try:
+            found[name] = getattr(scorer, name) if name != "scale" else getattr(scorer, name, None)
+        except BaseException as error:
+            problem = f"its {name} cannot be read ({type_name(error)}): set it when the scorer is created"
+            raise ConfigError(f"scorer.{name}", problem) from None
+    for name, kind in _KINDS.items():
+        value = found[name]
+        if kind is str and issubclass(type(value), str):
+            value = found[name] = plain_text(value)  # of a subclass, perhaps with methods of its own
+        if not issubclass(type(value), kind) or value == "":
+            problem = f"must be a {kind.__name__}, not {plain_text(value, 100)!r}"
+            raise ConfigError(f"scorer.{name}", problem)
+    check_scale(found["id"], found["scale"])
+    return ScorerFacts(**found)
 
 
 class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure

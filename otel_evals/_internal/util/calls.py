@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
 
 _Argument = TypeVar("_Argument")
+_CLEANUP_SECONDS = 0.5
 
 
 class AbandonedThreads:
@@ -84,6 +86,31 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
     if error is not None:
         raise error
     return result
+
+
+async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float = inf) -> Any:
+    """Await users' code in a task of its own; return its result, or the exception, such as a TimeoutError.
+
+    The code may cancel its current task. Only a cancellation of the caller's task is raised.
+    """
+
+    async def contained() -> Any:
+        hide_task()
+        try:
+            with fail_after(seconds):
+                return await ask()
+        except BaseException as error:  # as a value: SystemExit would end the loop
+            return error
+
+    task = asyncio.ensure_future(contained())
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        with move_on_after(_CLEANUP_SECONDS, shield=True):  # code that ignores its cancellation goes on
+            await asyncio.wait({task})
+        raise
+    return asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.result()
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -7,11 +7,13 @@ evaluation from ending, or come out of a call of the application's.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 
 from otel_evals._internal.util.plain import type_name
 
+_logger = logging.getLogger(__name__)
 _traceback_of = BaseException.__dict__["__traceback__"].__get__
 """An exception may have a property of that name."""
 _content = ContextVar("otel_evals_content", default=True)
@@ -25,6 +27,14 @@ def show_content(show: bool) -> None:
 def content_is_shown() -> bool:
     """Return True if log lines of the current context may quote runs."""
     return _content.get()
+
+
+def safely(call: Callable[[], object], message: str) -> None:
+    """Call users' code; an exception is only logged, with this message."""
+    try:
+        call()
+    except BaseException as error:  # SystemExit would end the engine's thread, or the application
+        log_error(_logger, message, error=error, level=logging.WARNING)
 
 
 def log_error(

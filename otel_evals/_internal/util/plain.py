@@ -24,6 +24,14 @@ _DEEPEST = 60
 _MAX_KEPT = 100_000
 
 
+def attribute(thing: object, name: str, default: Any = None) -> Any:
+    """Read an attribute of users' code; return the default if it is missing or raises anything."""
+    try:
+        return getattr(thing, name, default)
+    except BaseException:  # SystemExit of a property, say: it must not end the engine's thread
+        return default
+
+
 def type_name(value: object) -> str:
     """Return the name of an object's type from its class statement."""
     return str(type.__dict__["__name__"].__get__(type(value)))[:256]

@@ -209,7 +209,7 @@ def test_a_conversation_that_cannot_be_read_costs_nothing_else(caplog: pytest.Lo
     class Odd(str):
         """An id that nobody foresaw."""
 
-        def encode(self, *_: Any) -> bytes:
+        def __format__(self, _: str) -> str:
             raise ValueError("odd id")
 
     async def body() -> None:

@@ -131,7 +131,9 @@ def test_a_condition_that_fails_is_logged_once_and_counted_each_time(
             assert w.ledger.stats().rules["a"].not_sampled == {"predicate_failed": 3}
 
     run(body)
-    assert caplog.text.count("a condition of rule a failed") == 1
+    assert (
+        caplog.text.count("a fails: predicate_failed: its `when` or `sample` raised ZeroDivisionError") == 1
+    )
 
 
 def test_a_cascade_is_scored_after_the_one_it_follows_and_delivered_with_it() -> None:
@@ -252,5 +254,44 @@ def test_a_job_that_is_dropped_for_the_callers_reason_never_began() -> None:
             (evaluation,) = await w.settled()
             assert evaluation.outcome == Dropped(reason="too_many_conversations")
             assert (evaluation.duration, evaluation.conversation_id) == (0.0, "c1")
+
+    run(body)
+
+
+PLACES: Any = [("a", "run"), ("b", "run"), ("c", "agent")]
+
+
+def test_a_scorer_that_changes_its_run_changes_no_id() -> None:
+    def changes(run: Run) -> float:
+        for name in ("trace_id", "root_span_id", "conversation_id"):
+            object.__setattr__(run, name, "f" * 32)
+        return 1.0
+
+    async def body() -> None:
+        rules = [Rule(scorer(id=name, inline=True)(changes), scope=scope) for name, scope in PLACES]
+        async with wired(*rules, Rule(gives("later"))) as w:
+            traces = {f"{agent_run(w.tracer):032x}" for _ in range(5)}
+            w.feed()
+            found = await w.settled()
+            assert len({e.evaluation_id for e in found}) == len(found) == 20
+            assert {e.trace_id for e in found} == traces
+            assert all(len(e.span_id) == 16 for e in found)
+
+    run(body)
+
+
+def test_agents_nested_beyond_the_bound_are_counted() -> None:
+    def nest(tracer: Any, levels: int) -> None:
+        if levels:
+            attributes = {"gen_ai.operation.name": "invoke_agent"}
+            with tracer.start_as_current_span("invoke_agent", attributes=attributes):
+                nest(tracer, levels - 1)
+
+    async def body() -> None:
+        async with wired(Rule(gives("each"), scope="agent")) as w:
+            nest(w.tracer, 130)
+            w.feed()
+            assert len(await w.settled()) == 100
+            assert w.ledger.stats().losses == {"agent_too_deep": 30}
 
     run(body)

@@ -13,7 +13,7 @@ import pytest
 from otel_evals import NotScored, Rule, Run, Score, scorer
 from otel_evals._internal.evaluate.isolated_scorer import IsolatedScorer, RemoteError, most_processes
 from otel_evals._internal.processes.child import ProcessDiedError
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scoring.scorer import StepFailure, facts_of
 from otel_evals.errors import JudgeUnavailableError
 from tests.support.runs import a_run
 
@@ -41,7 +41,7 @@ def ask(isolated: IsolatedScorer, question: str) -> Any:
 
 def test_one_process_scores_one_run_after_another_whatever_they_come_to() -> None:
     async def body() -> None:
-        isolated = IsolatedScorer(obeys, timeout=30)
+        isolated = IsolatedScorer(obeys, facts_of(obeys), timeout=30)
         try:
             assert (isolated.id, isolated.version, isolated.direction) == ("obeys", "7", obeys.direction)
             assert isolated.pids == [], "none is started before there is something to score"
@@ -67,7 +67,7 @@ def test_one_process_scores_one_run_after_another_whatever_they_come_to() -> Non
 @pytest.mark.slow
 def test_a_process_that_dies_or_hangs_is_replaced() -> None:
     async def body() -> None:
-        isolated = IsolatedScorer(obeys, timeout=30)
+        isolated = IsolatedScorer(obeys, facts_of(obeys), timeout=30)
         try:
             with pytest.raises(ProcessDiedError, match=r"died \(exit code 3\)"):
                 await ask(isolated, "die")

@@ -113,6 +113,43 @@ def test_without_room_the_rule_that_most_wait_for_loses_its_newest_job() -> None
     asyncio.run(body())
 
 
+def test_a_slow_rule_costs_an_instant_one_no_room_in_the_queue() -> None:
+    async def body() -> None:
+        board = Board(20, slow=2, instant=16)
+        board.scheduler.lanes["slow"].pace = 10.0
+        for _ in range(40):
+            board.offer("slow")
+        for _ in range(100):
+            board.offer("instant")
+        waiting = {name: lane.waiting for name, lane in board.scheduler.lanes.items()}
+        assert waiting == {"slow": 0, "instant": 20}
+        board.offer("slow")
+        assert board.scheduler.lanes["instant"].waiting == 20, "a slow rule takes none of it back"
+        board.opened.set()
+        await board.all_ended(141)
+        ended = Counter((job.rule.name, type(outcome).__name__) for job, outcome in board.ended)
+        assert ended["instant", "Score"] == 36
+        assert ended["slow", "Score"] == 2
+
+    asyncio.run(body())
+
+
+def test_a_scorer_that_never_waits_needs_no_room_in_the_queue() -> None:
+    async def body() -> None:
+        slow = Board(1, slow=1).rules["slow"]
+        instant = Rule(scorer(id="instant", version="1", inline=True)(lambda run: True))
+        board = Evaluating([slow, instant], queue_size=1)
+        for _ in range(5):
+            board.submit(slow)
+        for _ in range(50):
+            board.submit(instant)
+        ended = Counter((job.rule.name, type(outcome).__name__) for job, outcome in board.ended)
+        assert ended == {("instant", "Score"): 50, ("slow", "Dropped"): 3}
+        board.evaluator.abort("shutdown")
+
+    asyncio.run(body())
+
+
 def test_a_job_may_be_dropped_for_a_reason_of_the_callers() -> None:
     async def body() -> None:
         board = Board(10, a=1)

@@ -8,7 +8,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals._internal.capture.items import CapturedLog, RecordedSpan, UnclaimedSpan
-from otel_evals._internal.recursion import signature
+from otel_evals._internal.sampling.consistent import threshold
+from otel_evals._internal.trust import proof_of, signature
 from otel_evals.sampling import is_sampled
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from tests.support.trace_builder import DIALECTS
@@ -53,7 +54,21 @@ def test_what_is_ours_or_marked_is_passed_over() -> None:
     assert select({"trace_state": "vendor=1,otel_evals=1"}).items, "a stranger's"
     trusting = Selector(DIALECTS, 1.0, 4, trust_remote=True)
     assert trusting.spans(spans_of({"trace_state": "vendor=1,otel_evals=1"})).items == []
-    assert select({"attributes": {**CHAT, "otel_evals.internal": "x"}}).items == []
+    proof = proof_of("01" * 16, "02" * 8)
+    assert select({"attributes": {**CHAT, "otel_evals.internal.proof": proof}}).items == []
+    for forged in (
+        {"otel_evals.internal": "true"},
+        {"otel_evals.internal.proof": proof_of("01" * 16, "03" * 8)},
+    ):
+        selection = select({"attributes": {**CHAT, **forged}})
+        assert (len(selection.items), selection.ignored) == (1, {"mark_not_signed": 1})
+        assert trusting.spans(spans_of({"attributes": {**CHAT, **forged}})).items == []
+
+
+def test_spans_that_are_not_scored_are_counted_by_reason() -> None:
+    assert select({}, {}, scope="otel_evals").ignored == {"evaluation_span": 2}
+    assert select({"trace_state": f"otel_evals={signature()}"}).ignored == {"marked": 1}
+    assert selector(0.0).spans(spans_of({})).ignored == {"sampled_out": 1}
 
 
 def test_malformed_spans_are_rejected_with_the_reason() -> None:
@@ -85,11 +100,29 @@ def test_a_trace_is_kept_if_and_only_if_some_rule_can_sample_it() -> None:
     assert 50 < len(wanted) < 150
 
 
-def test_randomness_in_the_tracestate_decides() -> None:
+def test_randomness_in_the_tracestate_decides_where_it_is_trusted() -> None:
     states = {"ot=rv:ffffffffffffff": True, "ot=rv:00000000000000": False}
+    trusting = Selector(DIALECTS, 0.5, 5, trust_remote=True)
     for state, kept in states.items():
-        selection = selector(0.5).spans(spans_of({"trace_state": state}))
-        assert bool(selection.items) is kept
+        assert bool(trusting.spans(spans_of({"trace_state": state})).items) is kept
+    found = [bool(selector(0.5).spans(spans_of({"trace_state": state})).items) for state in states]
+    assert found[0] == found[1], "a stranger's randomness"
+
+
+def test_a_head_sampler_s_threshold_is_kept_and_its_randomness_replaced() -> None:
+    """The trace's sender chose its id and `rv`; the threshold still says how many runs it stands for."""
+    kept = 0
+    for number in range(400):
+        trace_id = (number << 56 | 0xFF_FFFF_FFFF_FFFF).to_bytes(16)
+        sent = spans_of({"trace_id": trace_id, "trace_state": "vendor=1,ot=th:8;rv:ffffffffffffff"})
+        for item in selector(0.5).spans(sent).items:
+            assert isinstance(item, RecordedSpan)
+            state = item.span.trace_state
+            assert state.endswith(",vendor=1")
+            assert threshold(0.5, state) == threshold(0.5, "ot=th:8")
+            assert is_sampled(0.5, int.from_bytes(trace_id), state)
+            kept += 1
+    assert 140 < kept < 260
 
 
 def test_spans_that_may_be_judged_are_those_below_no_other_or_all() -> None:

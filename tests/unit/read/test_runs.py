@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_split_runs
+from otel_evals._internal.trust import proof_of
 from otel_evals.dialects import Dialects, load_dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
 
@@ -399,10 +402,38 @@ def test_joining_holds_no_more_runs_than_its_window() -> None:
 def test_what_we_made_ourselves_is_never_read() -> None:
     hi = [said("user", "Hi")]
     assert runs_of(span(1, None, "invoke_agent", scope_name=semconv.SCOPE_NAME), chat(2, 1, hi, hi)) == []
-    assert (
-        runs_of(span(1, None, "invoke_agent", otel_evals__internal=True), span(2, 1), chat(3, 2, hi, hi))
-        == []
-    )
+    marked = span(1, None, "invoke_agent", otel_evals__internal=True)
+    assert runs_of(marked, span(2, 1), chat(3, 2, hi, hi)), "anyone can write the mark"
+    for proof, runs in ((proof_of(marked.trace_id, marked.span_id), 0), (proof_of("b" * 32, "f" * 16), 1)):
+        proven = replace(marked, attributes={**marked.attributes, semconv.MARK_PROOF: proof})
+        assert len(runs_of(proven, span(2, 1), chat(3, 2, hi, hi))) == runs
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["in order", "children first"])
+def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> None:
+    """Counted in lines of Python, for twice as many agents; each level is a run of its own."""
+
+    def lines(count: int) -> int:
+        starts = range(count, 0, -1) if backwards else range(count)
+        agents = [span(n + 1, n or None, "invoke_agent", start=start) for n, start in enumerate(starts)]
+        counted = 0
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            (run,) = find_runs(agents, DIALECTS)
+            parts = subruns(run)
+        finally:
+            sys.settrace(before)
+        assert (len(run.operations), len(parts)) == (count, 100)
+        return counted
+
+    assert lines(1_900) < 2.2 * lines(950)
 
 
 def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import sampling
+from otel_evals._internal.sampling.algebra import SamplerFacts, facts_of_sampler
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord, ToolCall
@@ -321,8 +322,11 @@ def test_weighted_estimates_behind_a_cascade_are_unbiased() -> None:
 
 def test_unknown_and_circular_cascades_name_the_rule() -> None:
     """Refused when built, with the rule's place and the fix."""
-    below = sampling.below
-    always = sampling.always()
+
+    def below(scorer: str, score: float) -> SamplerFacts:
+        return facts_of_sampler(sampling.below(scorer, score))
+
+    always = facts_of_sampler(sampling.always())
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'"):
         cascade_order([("a", "run", always), ("b", "run", below("nope", 1))])
     with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run'"):

@@ -6,6 +6,7 @@ claims becomes a link, since claimed spans may be above and below it.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,14 @@ from otel_evals.sdk.pipeline import (
     RecordedSpan,
     UnclaimedSpan,
     credible_state,
+    is_proof,
     is_sampled,
+    keyed_state,
     state_marking,
 )
 
+_logger = logging.getLogger(__name__)
+_MARKS = (semconv.MARK, semconv.MARK_PROOF)
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
 
@@ -39,6 +44,9 @@ class Selection:
     """Spans or log records in the message."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Malformed ones among them, by reason."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Well-formed ones that are not scored: `sampled_out`, `evaluation_span`, `marked`. `mark_not_signed`
+    counts spans that are scored in spite of their mark."""
     claimed: dict[Place, RecordedSpan] = field(default_factory=dict)
 
     @property
@@ -73,7 +81,8 @@ class Selector:
     def __init__(
         self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
     ) -> None:
-        self._believed = ("signed", "unsigned") if trust_remote else ("signed",)
+        self._trust_remote = trust_remote
+        self._warned = False
         self._dialects = dialects
         self._ceiling = ceiling
         self._max_attributes = max_attributes
@@ -90,24 +99,27 @@ class Selector:
                 scope = scoped.scope
                 name = scope.name
                 if name == semconv.SCOPE_NAME:
+                    selection.ignored["evaluation_span"] += len(scoped.spans)
                     continue
                 for i, span in enumerate(scoped.spans):
                     trace_id = span.trace_id
                     if not self._may_be_sampled(trace_id, span.trace_state, sampled):
                         if len(trace_id) != 16 or trace_id == _NO_TRACE:
                             selection.rejected["no valid trace id"] += 1
+                        else:
+                            selection.ignored["sampled_out"] += 1
                         continue
                     if problem := self._problem(span):
                         selection.rejected[problem] += 1
-                    elif self._is_ours(span):
-                        continue
+                    elif self._is_ours(span, selection):
+                        selection.ignored["marked"] += 1
                     elif self._dialects.claims(name, _Keys(span)):
                         if resource is None:
                             resource = attributes_of(block.resource)
-                        item = RecordedSpan(span_record(span, resource, scope), 0)
-                        if not item.span.attributes.get(semconv.MARK):
-                            selection.add(item, (r, s, i))
-                            selection.claimed[r, s, i] = item
+                        state = self._state(trace_id, span.trace_state)
+                        item = RecordedSpan(span_record(span, resource, scope, state), 0)
+                        selection.add(item, (r, s, i))
+                        selection.claimed[r, s, i] = item
                     else:
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
@@ -138,7 +150,7 @@ class Selector:
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
         """Return True if any rule can sample this trace. Spans of one request share few traces."""
-        state = credible_state(int.from_bytes(trace_id), state)
+        state = self._state(trace_id, state)
         if "ot=" in state:
             return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)
         found = known.get(trace_id)
@@ -147,6 +159,12 @@ class Selector:
             known[trace_id] = found
         return found
 
+    def _state(self, trace_id: bytes, state: str) -> str:
+        """Return the tracestate that decides: its sender, unless trusted, cannot choose what is sampled."""
+        if "ot=" not in state:
+            return state
+        return (credible_state if self._trust_remote else keyed_state)(int.from_bytes(trace_id), state)
+
     def _problem(self, span: Any) -> str | None:
         if len(span.span_id) != 8 or span.span_id == _NO_SPAN:
             return "no valid span id"
@@ -154,9 +172,25 @@ class Selector:
             return "no valid parent span id"
         return self._too_many if len(span.attributes) > self._max_attributes else None
 
-    def _is_ours(self, span: Any) -> bool:
+    def _is_ours(self, span: Any, selection: Selection) -> bool:
+        """Return True for a span with a mark that counts; other marks are counted and logged once."""
         state = span.trace_state
-        return semconv.MARK_IN_TRACE_STATE in state and state_marking(state) in self._believed
+        found = state_marking(state) if semconv.MARK_IN_TRACE_STATE in state else ""
+        marks = {a.key: a.value.string_value for a in span.attributes if a.key in _MARKS}
+        if is_proof(marks.get(semconv.MARK_PROOF), span.trace_id.hex(), span.span_id.hex()):
+            found = "signed"
+        if found == "signed" or ((found or marks) and self._trust_remote):
+            return True
+        if found or marks:
+            selection.ignored["mark_not_signed"] += 1
+            if not self._warned:
+                self._warned = True
+                _logger.warning(
+                    "a span says that an evaluation caused it, without this deployment's signature: it is"
+                    " scored; if it is from your own services, set OTEL_EVALS_TRUST_KEY to the same value"
+                    " in all of them"
+                )
+        return False
 
 
 class _Keys:

@@ -80,7 +80,7 @@ def _check_rules(pipeline: Pipeline) -> Iterator[Finding]:
     if not rules:
         yield problem("rules", "there is no rule", "rules=[answered()]")
     elif pipeline.config.ceiling <= 0:
-        samplers = ", ".join(f"{rule.name} {rule.sample}" for rule in rules)
+        samplers = ", ".join(f"{rule.name} {rule.sampling.words}" for rule in rules)
         yield problem("rules", f"no rule can sample any run: {samplers}", "sample: ratio(0.1)")
     else:
         yield fine("rules", ", ".join(rule.name for rule in rules))

@@ -1,0 +1,146 @@
+"""The decisions that a stranger's values may take part in, and the key that tells strangers from our own.
+
+`TRUST` answers for every channel and decision. Marks, proofs and randomness that count are made here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
+"""The environment variable with the key that all services of a deployment share."""
+SECONDS = 3_600
+"""A signature's lifetime; those of the hours before and after count too."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+Channel = Literal[
+    "HTTP header",
+    "baggage",
+    "tracestate",
+    "traceparent",
+    "span attribute",
+    "resource attribute",
+    "OTLP body",
+    "Kafka key",
+    "file",
+    "web form",
+    "plug-in return value",
+]
+"""A way by which a stranger's value arrives."""
+Decision = Literal["ignore", "sample", "weigh", "join", "name", "price", "overwrite", "log", "render"]
+"""Ignore a run, sample it, weigh it in estimates, join it to another, name it, price its scoring, overwrite a
+score, write a log line, appear on a terminal or page."""
+
+_ANSWERS: Final[Mapping[str, str]] = {
+    "-": "cannot",
+    "s": "only if signed",
+    "w": "yes: one warning per process, without the value",
+    "q": "yes: where an error quotes it; commands escape it, your own log handlers may not",
+    "e": "yes: as text, escaped",
+    "u": "yes: your own sampler may obey its unsampled flag; counted",
+    "t": "yes: requests with one trace id share a trace; each stays a run",
+    "r": "yes: only for rules whose `when` or `sample` reads it",
+    "c": "yes: a conversation id joins runs of one service and user",
+    "v": "yes: conversations are joined within one `service.name`",
+    "i": "yes: trace, span and conversation ids; who may send is up to addresses and tokens",
+    "n": "yes: agents, models and tools; metrics keep the first 100 names",
+    "m": "yes: the service",
+    "o": "yes: its own spans, by the scope `otel_evals`; the gateway counts them; a mark only if signed",
+    "h": "yes: a head sampler's probability of at least 2^-20",
+    "f": "yes: trace ids; score a file whole if others wrote it",
+    "l": "yes: people's labels, with the page's token",
+    "x": "yes: a rule's `when`",
+    "p": "yes: a probability from 0 to 1, which is recorded",
+    "b": "yes: labels and reasons of up to 256 characters, the first 100 in counters",
+    "d": "yes: the finite cost of its own steps",
+}
+_TRUST: Final[Mapping[Channel, str]] = {  # one letter for each decision
+    "HTTP header": "---------",
+    "baggage": "s------w-",
+    "tracestate": "s------w-",
+    "traceparent": "u--t-----",
+    "span attribute": "sr-cn--qe",
+    "resource attribute": "-r-vm----",
+    "OTLP body": "orhin--qe",
+    "Kafka key": "---------",
+    "file": "ofhin--qe",
+    "web form": "------l-e",
+    "plug-in return value": "xpp-bd-qe",
+}
+
+
+def answer(channel: Channel, decision: Decision) -> str:
+    """Return `cannot`, `only if signed`, or `yes: ` and how it is bounded."""
+    return _ANSWERS[_TRUST[channel][get_args(Decision).index(decision)]]
+
+
+def table() -> str:
+    """Return all answers as a table in Markdown."""
+    columns = get_args(Decision)
+    rows = [[channel, *(answer(channel, each) for each in columns)] for channel in get_args(Channel)]
+    lines = [["channel", *columns], ["---"] * (1 + len(columns)), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# --- the key ---
+
+
+def signature() -> str:
+    """Return the mark's value in baggage and tracestate during this hour."""
+    return _signature_of(int(time.time()) // SECONDS)
+
+
+def is_signature(value: object) -> bool:
+    """Return True for a signature of this hour or an adjacent one: clocks differ and scorers take time."""
+    if not isinstance(value, str):
+        return False
+    given, hour = value.encode(errors="replace"), int(time.time()) // SECONDS
+    return any(hmac.compare_digest(_signature_of(h).encode(), given) for h in (hour, hour - 1, hour + 1))
+
+
+def proof_of(trace_id: str, span_id: str) -> str:
+    """Return the proof that this very span was marked by a process with the key; ids in hex."""
+    return _digest(f"otel_evals span {trace_id} {span_id}").hex()[:32]
+
+
+def is_proof(value: object, trace_id: str, span_id: str) -> bool:
+    """Return True for the proof of this span."""
+    given = value.encode(errors="replace") if isinstance(value, str) else b""
+    return hmac.compare_digest(proof_of(trace_id, span_id).encode(), given)
+
+
+def keyed_number(kind: str, name: str) -> int:
+    """Return 128 bits for a name that nobody can predict without the key."""
+    return int.from_bytes(_digest(f"otel_evals {kind} {name}")[:16])
+
+
+@lru_cache(maxsize=8)
+def _signature_of(hour: int) -> str:
+    return _digest(f"otel_evals {hour}").hex()[:32]
+
+
+def _digest(text: str) -> bytes:
+    return hmac.digest(_key(), text.encode("utf-8", "surrogatepass"), "sha256")
+
+
+@lru_cache(maxsize=1)
+def _key() -> bytes:
+    """Return the key from the environment, or else one that this machine's processes share until a reboot.
+
+    The kernel's boot id is random and visible to local processes only, including containers. On other systems
+    each process, with its forks, has a key of its own.
+    """
+    given = os.environ.get(TRUST_KEY, "").strip()
+    if given:
+        return given.encode()
+    try:
+        return _BOOT_ID.read_bytes()
+    except OSError:
+        return secrets.token_bytes(32)

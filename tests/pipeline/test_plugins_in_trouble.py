@@ -1,0 +1,363 @@
+"""Plug-ins whose n-th property, call or await raises, blocks, cancels or returns nonsense.
+
+The engine goes on: nothing stays pending, other rules are scored and delivered, health names the plug-in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from opentelemetry.sdk.trace import TracerProvider
+
+from otel_evals import ConfigError, Direction, Pipeline, Rule, Run, Score, Scorer, sampling, scorer
+from otel_evals._internal.config.loader import build_config
+from otel_evals.destinations import EventPreset
+from otel_evals.dialects import Dialects, load_dialects
+from otel_evals.model import ScoredRun
+from otel_evals.sampling import Chance, Sampler
+from otel_evals.testing import InMemoryDestination
+from tests.support.traffic import agent_run
+
+SECONDS = 20.0
+ODD_SCOPE = "tests.odd"
+RAISED: Mapping[str, Callable[[], BaseException]] = {
+    "raises": lambda: ValueError("odd"),
+    "exits": lambda: SystemExit(3),
+    "interrupts": lambda: KeyboardInterrupt(),
+    "is cancelled": lambda: asyncio.CancelledError(),
+    "is closed": lambda: GeneratorExit(),
+}
+TROUBLES = (*RAISED, "blocks", "cancels its task", "returns nonsense")
+
+
+class Nonsense:
+    """Fails at whatever it is used for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("no truth")
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("no items")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Trouble:
+    """Counts the uses of each place in users' code, and makes some of them fail."""
+
+    def __init__(self) -> None:
+        self.armed: dict[str, tuple[int, str, bool]] = {}
+        self.used: dict[str, int] = {}
+
+    def arm(self, place: str, after: int, kind: str, *, always: bool) -> None:
+        self.armed[place] = (self.used.get(place, 0) + after, kind, always)
+
+    def at(self, place: str, value: Any) -> Any:
+        """Return the value, unless the place is in trouble by now."""
+        self.used[place] = used = self.used.get(place, 0) + 1
+        first, kind, always = self.armed.get(place, (0, "", False))
+        if not kind or used < first or (used > first and not always):
+            return value
+        if kind in RAISED:
+            raise RAISED[kind]()
+        if kind == "blocks":
+            time.sleep(0.01)
+        elif kind == "returns nonsense":
+            return Nonsense()
+        elif kind == "cancels its task":
+            try:
+                task = asyncio.current_task()
+            except RuntimeError:  # a worker thread
+                task = None
+            if task is not None:
+                task.cancel()
+        return value
+
+
+class Odd:
+    """Every public attribute is a place; so is every call that its methods make of `at`."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if name.startswith("_"):
+            return value
+        trouble: Trouble = object.__getattribute__(self, "_trouble")
+        return trouble.at(f"{type(self).__name__}.{name}", value)
+
+
+class OddScorer(Odd, Scorer):
+    """A scorer; also a mere result that it returns may be odd."""
+
+    id = "odd"
+    version = "1"
+    direction = Direction.HIGHER
+    scale = 1.0
+
+    async def score(self, run: Run) -> Any:
+        await asyncio.sleep(0)
+        return self._trouble.at("OddScorer awaited", Score(value=1.0))
+
+
+class OddInline(Odd, Scorer):
+    """A scorer on the engine's thread."""
+
+    id = "odd_inline"
+    version = "1"
+    inline = at_once = True
+    scale = 1.0
+
+    async def score(self, run: Run) -> Any:
+        return self.score_at_once(run)
+
+    def score_at_once(self, run: Run) -> Any:
+        return self._trouble.at("OddInline called", Score(value=1.0))
+
+
+class OddSampler(Odd, Sampler):
+    """A sampler of every run."""
+
+    def chance(self, run: Run, earlier: Any = None) -> Any:
+        return self._trouble.at("OddSampler called", Chance(1.0))
+
+    def __str__(self) -> str:
+        return str(self._trouble.at("OddSampler text", "odd"))
+
+
+class OddDestination(Odd):
+    """A destination with every optional method."""
+
+    name = "odd"
+    batch_size = 4
+
+    async def export(self, batch: Sequence[ScoredRun]) -> Any:
+        await asyncio.sleep(0)
+        return self._trouble.at("OddDestination awaited", None)
+
+    async def keep_picks(self, rows: Any) -> Any:
+        return self._trouble.at("OddDestination picks", None)
+
+    async def holds(self, ids: Any, revision: int) -> Any:
+        return self._trouble.at("OddDestination holds", False)
+
+    def trace_url(self, trace_id: str, span_id: str) -> Any:
+        return self._trouble.at("OddDestination url", None)
+
+    def link_to(self, links: Any) -> Any:
+        return self._trouble.at("OddDestination links", None)
+
+    async def shutdown(self) -> None:
+        self._trouble.at("OddDestination shut down", None)
+
+
+class OddPreset(EventPreset):
+    """A preset of event attributes."""
+
+    name = "preset"
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
+    def event_attributes(self, run: Run, evaluation: Any) -> Any:
+        return self._trouble.at("OddPreset called", {"preset": 1})
+
+
+class OddDialect(Odd):
+    """Claims the spans of one scope, and reads them as another dialect does."""
+
+    name = "odd"
+    scopes = (ODD_SCOPE,)
+    markers = ()
+
+    def read(self, span: Any) -> Any:
+        return self._trouble.at("OddDialect called", NORMAL.choose("", span.attributes).read(span))  # type: ignore[union-attr]
+
+
+NORMAL = load_dialects()
+PLACES = (
+    *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
+    *(f"OddInline.{name}" for name in ("id", "version", "direction", "scale", "score_at_once", "at_once")),
+    *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant", "repeatable")),
+    *(f"OddDestination.{name}" for name in ("name", "export", "keep_picks", "batch_size", "shutdown")),
+    *(f"OddDialect.{name}" for name in ("name", "scopes", "markers", "read")),
+    *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddDialect", "condition")),
+    "OddScorer awaited",
+    "OddSampler text",
+    "OddDestination awaited",
+    "OddDestination picks",
+    "resolver called",
+)
+
+
+@scorer(inline=True)
+def good(run: Run) -> bool:
+    """Return True for every run."""
+    return True
+
+
+class Application:
+    """A pipeline with one good rule and destination among odd ones."""
+
+    def __init__(self) -> None:
+        self.trouble = trouble = Trouble()
+        self.kept = InMemoryDestination()
+        resolved = scorer(id="resolved")(lambda run: trouble.at("resolver called", 1.0))
+        rules = [
+            Rule(OddScorer(trouble), timeout=0.5),
+            Rule(OddInline(trouble)),
+            Rule(resolved, sample=OddSampler(trouble)),
+            Rule(scorer(id="conditional", inline=True)(lambda run: True), when=self._condition),
+            Rule(good),
+            Rule(scorer(id="after", inline=True)(lambda run: True), sample=sampling.above("odd_inline", 0.5)),
+        ]
+        destinations: Any = [self.kept, OddDestination(trouble), OddPreset(trouble)]
+        config = build_config(rules, destinations, grace=0.0, shutdown_timeout=2.0, metrics=False)
+        dialects = Dialects([*NORMAL, OddDialect(trouble)])  # type: ignore[list-item]
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.pipeline = Pipeline(config, tracer_provider=self.provider, dialects=dialects)
+        self.provider.add_span_processor(self.pipeline.spans)
+        self.good: set[str] = set()
+
+    def _condition(self, run: Run) -> Any:
+        return self.trouble.at("condition called", True)
+
+    def runs(self, count: int, scope: str = "tests.app") -> None:
+        tracer = self.provider.get_tracer(scope)
+        for _ in range(count):
+            trace_id = agent_run(tracer)
+            if scope != ODD_SCOPE:
+                self.good.add(f"{trace_id:032x}")
+
+    def settle(self) -> None:
+        """Wait until nothing is pending and the good rule's scores were delivered."""
+        end = time.monotonic() + SECONDS
+        while True:
+            self.pipeline.force_flush(300)
+            stats = self.pipeline.stats()
+            delivered = {e.trace_id for e in self.kept.evaluations if e.scorer_id == "good"}
+            if self.good <= delivered and not any(rule.pending for rule in stats.rules.values()):
+                break
+            left = {name: rule.pending for name, rule in stats.rules.items()}
+            assert time.monotonic() < end, (left, len(self.good - delivered))
+        assert stats.check() == []
+
+    def close(self) -> None:
+        self.pipeline.shutdown()
+        stats = self.pipeline.stats()
+        assert stats.check() == []
+        assert not any(rule.pending for rule in stats.rules.values())
+        assert self.pipeline.health().thread_alive is False
+
+
+class PluginsInTrouble(RuleBasedStateMachine):
+    """Traffic goes on while one place after another gets into trouble."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.application = Application()
+
+    @rule(
+        place=st.sampled_from(PLACES),
+        after=st.integers(1, 3),
+        kind=st.sampled_from(TROUBLES),
+        always=st.booleans(),
+    )
+    def a_place_gets_into_trouble(self, place: str, after: int, kind: str, always: bool) -> None:
+        self.application.trouble.arm(place, after, kind, always=always)
+
+    @rule(count=st.integers(1, 4), odd=st.integers(0, 2))
+    def runs_come_and_settle(self, count: int, odd: int) -> None:
+        self.application.runs(odd, ODD_SCOPE)
+        self.application.runs(count)
+        self.application.settle()
+
+    def teardown(self) -> None:
+        if hasattr(self, "application"):
+            self.application.runs(1)
+            self.application.settle()
+            self.application.close()
+
+
+TestPluginsInTrouble = PluginsInTrouble.TestCase
+TestPluginsInTrouble.settings = settings(
+    max_examples=15, stateful_step_count=8, deadline=None, derandomize=True
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_other_rules_are_scored_while_a_place_fails_for_good(place: str) -> None:
+    application = Application()
+    application.trouble.arm(place, 1, "raises", always=True)
+    application.runs(12)
+    application.settle()
+    application.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "named"),
+    [
+        ("OddScorer awaited", "raises", "odd"),
+        ("OddScorer.score", "exits", "odd"),
+        ("OddInline called", "returns nonsense", "odd_inline"),
+        ("OddSampler called", "raises", "resolved"),
+        ("OddSampler.chance", "interrupts", "resolved"),
+        ("OddSampler called", "returns nonsense", "resolved"),
+        ("condition called", "is cancelled", "conditional"),
+        ("condition called", "returns nonsense", "conditional"),
+        ("resolver called", "raises", "resolved"),
+    ],
+)
+def test_health_names_the_rule_whose_code_fails(place: str, kind: str, named: str) -> None:
+    application = Application()
+    application.trouble.arm(place, 1, kind, always=True)
+    application.runs(12)
+    application.settle()
+    health = application.pipeline.health()
+    assert named in health.failing_rules
+    assert health.status == "degraded"
+    application.close()
+
+
+def test_health_names_a_destination_and_a_dialect_that_fail() -> None:
+    application = Application()
+    application.trouble.arm("OddDestination awaited", 1, "exits", always=True)
+    application.trouble.arm("OddDialect called", 1, "returns nonsense", always=True)
+    application.runs(2, ODD_SCOPE)
+    application.runs(1)
+    application.settle()
+    health = application.pipeline.health()
+    assert health.failing_destinations == ("odd",)
+    assert "dialect odd: cannot read spans" in (health.problem or "")
+    application.close()
+
+
+@pytest.mark.parametrize("name", ["id", "version", "direction", "scale", "at_once"])
+@pytest.mark.parametrize("kind", ["raises", "exits", "returns nonsense"])
+def test_a_scorer_whose_property_fails_when_the_rule_is_built_is_refused(name: str, kind: str) -> None:
+    trouble = Trouble()
+    trouble.arm(f"OddScorer.{name}", 1, kind, always=True)
+    with pytest.raises(ConfigError, match=name):
+        Rule(OddScorer(trouble))
+
+
+@pytest.mark.parametrize("name", ["ceiling", "floor", "follows", "repeatable"])
+def test_a_sampler_whose_property_fails_when_the_rule_is_built_is_refused(name: str) -> None:
+    trouble = Trouble()
+    trouble.arm(f"OddSampler.{name}", 1, "exits", always=True)
+    with pytest.raises(ConfigError, match=r"sample: a OddSampler cannot be read \(SystemExit\)"):
+        Rule(good, sample=OddSampler(trouble))
