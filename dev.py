@@ -115,7 +115,8 @@ def build_site() -> int:
         must(*uv, "venv", "--python", PYTHON, environment)
     must(*uv, "pip", "sync", "--python", environment, "--require-hashes", LOCKS / "docs.lock")
     os.environ["NO_MKDOCS_2_WARNING"] = "1"
-    return run(environment / BIN.name / "mkdocs", "build", "--quiet", "--strict")
+    # `--quiet` would hide warnings from `--strict`.
+    return run(environment / BIN.name / "mkdocs", "build", "--strict")
 
 
 def set_up(lock: str) -> None:

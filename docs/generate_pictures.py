@@ -72,14 +72,14 @@ def take_all(page: Page, address: str) -> None:
     worst = page.locator("tbody tr a[href^='/runs/']").first.get_attribute("href")
     for name, place, height in (
         ("scorers", "/", 900),
-        ("scorer", SCORER, 1280),
+        ("scorer", SCORER, 1400),
         ("runs", "/runs?scorer=grounded_in_tools&agent=support&order=worst", 640),
-        ("run", str(worst), 900),
+        ("run", str(worst), 1500),
         ("alarms", "/alarms", 560),
         ("labels", "/labels", 560),
     ):
         take(page, f"monitor-{name}", address + place, (WIDE, height))
-    take(page, "monitor-scorer-dark", address + SCORER, (WIDE, 1280), scheme="dark")
+    take(page, "monitor-scorer-dark", address + SCORER, (WIDE, 1400), scheme="dark")
     take(page, "monitor-phone", address + "/", (PHONE, 800))
 
 

@@ -1,5 +1,5 @@
-"""The programs of examples/frameworks, each with its real framework: they run, are scored, and print what
-their page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes both into the pages.
+"""The programs of examples/frameworks, with their real frameworks: they run, are scored, and print what their
+page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes both into the pages.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ def settled(text: str) -> str:
 
 def settled_run(text: str) -> str:
     head, asked, answered, *rest = text.splitlines(keepends=True)
-    scores = sorted(re.findall(r"  [●○].*\n(?:      .*\n)*", "".join(rest)))
-    return "".join([re.sub(r"[\d.]+ s · trace \w+", "… s · trace …", head), asked, answered, *scores])
+    scores = sorted(re.findall(r"  [●○✗].*\n(?:      .*\n)*", "".join(rest)))
+    cost = re.findall(r"  judged for .*\n", "".join(rest))
+    return "".join([re.sub(r"[\d.]+ s · trace \w+", "… s · trace …", head), asked, answered, *scores, *cost])
 
 
 def block(name: str, language: str) -> str:

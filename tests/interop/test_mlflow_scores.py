@@ -106,7 +106,7 @@ def test_scores_labels_and_failures_stand_on_the_trace(mlflow: str) -> None:
     assert set(found) == {"hallucination", "hallucination.label", "tone"}
     score = found["hallucination"]
     assert score["feedback"]["value"] == 0.25
-    assert score["rationale"] == "$12.50 stands in no tool result"
+    assert score["rationale"] == "$12.50 is in no tool result"
     assert score["source"] == {"source_type": "LLM_JUDGE", "source_id": "otel-evals/hallucination"}
     assert score["metadata"]["judge_cost_usd"] == "0.00042"
     assert "span_id" not in score

@@ -121,7 +121,7 @@ def test_scores_arrive_whole_even_before_their_span(phoenix: str) -> None:
     assert hallucination["result"] == {
         "score": 0.25,
         "label": "unsupported",
-        "explanation": "$12.50 stands in no tool result",
+        "explanation": "$12.50 is in no tool result",
     }
     assert (hallucination["annotator_kind"], keywords["annotator_kind"]) == ("LLM", "CODE")
     assert keywords["result"] == {"score": 1.0, "label": None, "explanation": None}
@@ -165,7 +165,7 @@ def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
         read_back(phoenix, run, lambda found: len(found) == 2, of)
     with browser_page() as page:
         trace = open_annotations(page, phoenix, run.trace_id, "invoke_agent support")
-        explanation = trace.get_by_text("$12.50 stands in no tool result").first
+        explanation = trace.get_by_text("$12.50 is in no tool result").first
         explanation.wait_for(timeout=10_000)
         words = trace.inner_text()
         page.screenshot(path=picture(tmp_path, "phoenix-trace.png"))

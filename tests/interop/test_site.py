@@ -39,7 +39,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    build = [MKDOCS, "build", "--quiet", "--strict", "--site-dir", folder]
+    build = [MKDOCS, "build", "--strict", "--site-dir", folder]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ SPAN = "00f067aa0ba902b7"
 JUDGED = Score(
     value=0.25,
     label="unsupported",
-    explanation="$12.50 stands in no tool result",
+    explanation="$12.50 is in no tool result",
     steps=(
         StepRecord(name="preprocess", result=["$12.50"]),
         StepRecord(

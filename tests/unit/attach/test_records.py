@@ -107,7 +107,7 @@ def test_a_score_is_a_double_a_label_and_an_explanation_on_the_judged_span() -> 
         "otel_evals.score.hallucination": 0.25,
         "otel_evals.score.hallucination.evaluation_id": judged("hallucination").evaluation_id,
         "otel_evals.score.hallucination.label": "unsupported",
-        "otel_evals.score.hallucination.explanation": "$12.50 stands in no tool result",
+        "otel_evals.score.hallucination.explanation": "$12.50 is in no tool result",
     }
     plain = judged("keyword_coverage")
     assert span_attributes(plain) == {

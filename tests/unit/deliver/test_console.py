@@ -36,7 +36,7 @@ def test_plain_text_shows_run_scores_and_why() -> None:
         "  asked     Where is my order 1042?\n"
         "  answered  It ships on Monday for $12.50.\n"
         "  ● hallucination            0.250 unsupported  sampled ratio(0.25) (p=0.25)\n"
-        "      $12.50 stands in no tool result\n"
+        "      $12.50 is in no tool result\n"
         "  ● keyword_coverage         1.000  sampled ratio(0.25) (p=0.25)\n"
         "  ○ tool_call_accuracy       not scored: no_tool_calls  sampled ratio(0.25) (p=0.25)\n"
         "      the run called no tool\n"

@@ -58,7 +58,7 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "status": "scored",
         "value": 0.25,
         "label": "unsupported",
-        "explanation": "$12.50 stands in no tool result",
+        "explanation": "$12.50 is in no tool result",
         "reason": None,
         "message": None,
         "sampling": {"probability": 0.25, "rule": "ratio(0.25)"},

@@ -25,8 +25,8 @@ ELSEWHERE = {
     "docs/isolation.md-1": "with a gateway, by tests/pipeline/test_gateway_sidecar.py",
 }
 """Pages and blocks whose Python runs in another test."""
-COLLECTOR = {"receivers", "processors", "exporters", "service"}
-"""Sections that only the configuration of a Collector has."""
+OTHERS = {"receivers", "processors", "exporters", "service", "spec"}
+"""Sections that only the files of a Collector or of Kubernetes have."""
 
 
 def blocks(language: str) -> dict[str, str]:
@@ -39,10 +39,15 @@ def blocks(language: str) -> dict[str, str]:
 
 
 PYTHON = {name: code for name, code in blocks("python").items() if not name.startswith(tuple(ELSEWHERE))}
-YAML = {name: each for name, each in blocks("yaml").items() if not COLLECTOR & set(yaml.safe_load(each))}
+QUICK = {"README.md-0", "docs/index.md-0", "docs/quickstart.md-0"}
+"""Run in the first tier already; each block takes a process."""
+YAML = {name: each for name, each in blocks("yaml").items() if not OTHERS & set(yaml.safe_load(each))}
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in PYTHON],
+)
 def test_every_python_block_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     """In a process of its own, since it may configure one; a decorated scorer needs a file to read."""
     script = tmp_path / "block.py"

@@ -61,7 +61,7 @@ def test_a_score_is_a_business_event_of_the_judged_span(server: RecordingServer)
         "gen_ai.evaluation.name": "hallucination",
         "gen_ai.evaluation.score.value": 0.25,
         "gen_ai.evaluation.score.label": "unsupported",
-        "gen_ai.evaluation.explanation": "$12.50 stands in no tool result",
+        "gen_ai.evaluation.explanation": "$12.50 is in no tool result",
         "gen_ai.evaluation.spec_id": "hallucination",
         "gen_ai.evaluation.version": "1f3a",
         "gen_ai.evaluation.type": "custom",

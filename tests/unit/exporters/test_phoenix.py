@@ -99,7 +99,7 @@ def test_every_score_becomes_an_annotation_of_its_span(server: Server) -> None:
         "name": "hallucination",
         "annotator_kind": "LLM",
         "identifier": "hallucination@1f3a",
-        "result": {"score": 0.25, "label": "unsupported", "explanation": "$12.50 stands in no tool result"},
+        "result": {"score": 0.25, "label": "unsupported", "explanation": "$12.50 is in no tool result"},
         "metadata": {
             "evaluation_id": f"{TRACE[:8]}-{SPAN}-hallucination-1f3a",
             "scorer_version": "1f3a",

@@ -68,7 +68,7 @@ def test_a_score_is_feedback_on_the_call_of_the_judged_span(server: RecordingSer
             "name": "hallucination",
             "value": 0.25,
             "label": "unsupported",
-            "explanation": "$12.50 stands in no tool result",
+            "explanation": "$12.50 is in no tool result",
             "trace_id": TRACE,
             "timestamp": "2023-11-14T22:13:22.000Z",
             "metadata": item.metadata,
