@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,7 +215,12 @@ def test_a_mean_that_wanders_raises_no_floor_alarm(
 ) -> None:
     """A mean of 0.9 that is lower for half of the day, at a floor of 0.9."""
     factors: list[float] = []
-    monkeypatch.setattr(monitors, "wander", lambda hours: factors.append(wander(hours)) or factors[-1])
+
+    def noted(hours: Mapping[int, Sums]) -> float:
+        factors.append(wander(hours))
+        return factors[-1]
+
+    monkeypatch.setattr(monitors, "wander", noted)
     cycle = records(4_000, hours=6.5 * 24, mean=lambda hour: 0.9 - 0.1 * math.sin(math.pi * hour / 12))
     store.write(cycle)
     assert kinds(store, floors={"grounded": 0.9}) == []
