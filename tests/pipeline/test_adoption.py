@@ -215,23 +215,33 @@ def test_configuring_again_goes_on_exporting(between: str) -> None:
 
 
 LATER = """
-import otel_evals
 from opentelemetry import _logs, metrics, trace
+earliest = trace.get_tracer("earliest")
+import otel_evals
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals import Run, scorer
 from tests.support.traffic import agent_run
 
-@scorer(version="1")
+@scorer(version="1", inline=True)
 def answered(run: Run) -> bool:
     return bool(run.output)
 
 otel_evals.configure(rules=[answered], evaluation_spans="same_trace")
 early = trace.get_tracer("early")
-library, loggers, meters = TracerProvider(), LoggerProvider(), MeterProvider()
+agent_run(earliest)
+agent_run(early)
+assert otel_evals.force_flush(20_000)
+assert otel_evals.stats().rules["answered"].scored == 2
+assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+assert type(_logs.get_logger_provider()).__name__ == "ProxyLoggerProvider"
+assert type(metrics.get_meter_provider()).__name__ == "_ProxyMeterProvider"
+library = TracerProvider(resource=Resource({"service.name": "own"}))
+loggers, meters = LoggerProvider(), MeterProvider()
 library.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(library)
 _logs.set_logger_provider(loggers)
@@ -239,60 +249,26 @@ metrics.set_meter_provider(meters)
 assert trace.get_tracer_provider() is library
 assert _logs.get_logger_provider() is loggers
 assert metrics.get_meter_provider() is meters
-for tracer in (early, trace.get_tracer("app"), library.get_tracer("own")):
+for tracer in (earliest, early, trace.get_tracer("app"), library.get_tracer("own")):
     agent_run(tracer)
 trace.set_tracer_provider(TracerProvider())
 assert trace.get_tracer_provider() is library
 """
 
 
-def test_a_library_may_set_its_providers_after_ours() -> None:
-    """Its provider is the global one, its spans are scored, and so are those of tracers from before."""
+@pytest.mark.parametrize("asked", [True, False], ids=["with our exporter", "without an exporter of ours"])
+def test_a_library_that_looks_for_a_provider_first_finds_none_and_sets_its_own(asked: bool) -> None:
+    """Its resource and exporter serve all tracers, earlier ones too; each span arrives once, scored."""
     with OtlpReceiver() as receiver:
-        run_exporting(LATER, receiver)
-        receiver.wait(lambda r: sum(s.name == "evaluate answered" for s in r.spans) >= 3)
-        roots = [s for s in receiver.spans if s.name == "invoke_agent support"]
-        assert len(roots) == 3, "none twice"
-        assert all(SCORE in span.attributes for span in roots)
-        assert len(receiver.wait_for_logs(3)) == 3
-
-
-BESIDE = """
-import otel_evals
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from otel_evals import Run, scorer
-from tests.support.traffic import agent_run
-
-@scorer(version="1")
-def answered(run: Run) -> bool:
-    return bool(run.output)
-
-otel_evals.configure(rules=[answered])
-agent_run(trace.get_tracer("app"))
-exporter = OTLPSpanExporter(endpoint="{endpoint}/another/path/v1/traces")
-trace.get_tracer_provider().add_span_processor(BatchSpanProcessor(exporter))
-agent_run(trace.get_tracer("app"))
-"""
-
-
-def test_our_exporter_gives_way_to_one_that_sends_to_the_same_server() -> None:
-    """As where a library is set up after us: no span of the application's arrives twice, and none is lost."""
-    with OtlpReceiver() as receiver:
-        run_exporting(BESIDE.replace("{endpoint}", receiver.endpoint), receiver)
-        receiver.wait(lambda r: len(roots(r)) >= 2)
-        assert len(roots(receiver)) == 2
+        run_exporting(LATER, receiver, **({} if asked else {"OTEL_TRACES_EXPORTER": "none"}))
+        receiver.wait(lambda r: len(roots(r, "own")) >= 4)
+        assert len(roots(receiver, "own")) == 4
+        assert len(roots(receiver, "shop")) == (2 if asked else 0), "before the library came"
         assert all(SCORE in span.attributes for span in roots(receiver))
+        assert sum(s.name == "evaluate answered" for s in receiver.spans) == (6 if asked else 4)
+        assert len(receiver.wait_for_logs(6)) == 6
 
 
-def test_an_exporter_to_another_server_is_added_to_ours() -> None:
-    with OtlpReceiver() as receiver, OtlpReceiver() as other:
-        run_exporting(BESIDE.replace("{endpoint}", other.endpoint), receiver)
-        receiver.wait(lambda r: len(roots(r)) >= 2)
-        other.wait(lambda r: len(roots(r)) >= 1)
-        assert (len(roots(receiver)), len(roots(other))) == (2, 1)
-
-
-def roots(receiver: OtlpReceiver) -> list[Any]:
-    return [s for s in receiver.spans if s.name == "invoke_agent support"]
+def roots(receiver: OtlpReceiver, service: str = "") -> list[Any]:
+    found = [s for s in receiver.spans if s.name == "invoke_agent support"]
+    return [s for s in found if service in ("", s.resource["service.name"])]

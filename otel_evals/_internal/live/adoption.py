@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
@@ -77,8 +76,8 @@ class AdoptedExporter(SpanExporter):
         return getattr(self.__dict__["_own"], name)
 
 
-class _Retired(SpanProcessor):
-    """Exports the remaining spans of a processor, and accepts no more."""
+class _Spans(SpanProcessor):
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def __init__(self, target: SpanProcessor) -> None:
         self.target = target
@@ -88,10 +87,6 @@ class _Retired(SpanProcessor):
 
     def shutdown(self) -> None:
         self.target.shutdown()
-
-
-class _Spans(_Retired):
-    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         self.target.on_start(span, parent_context)
@@ -161,18 +156,8 @@ class _Adopted:
             if self.holds:
                 self.wrap(span_processor)
             add(span_processor)
-            self._retire_ours(span_processor)
 
         composite.add_span_processor = add_and_wrap
-
-    def _retire_ours(self, added: SpanProcessor) -> None:
-        """Retire our exporter if a library adds one to the same server: spans must not be sent twice."""
-        composite: Any = self._composite
-        for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
-            if _servers(added) & _servers(made):
-                retired, processors = _Retired(made), composite._span_processors
-                composite._span_processors = tuple(retired if p is made else p for p in processors)
-                _logger.info("%s exports to the same server: our exporter is retired", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; return False if it has none."""
@@ -190,8 +175,6 @@ class _Adopted:
         return found
 
 
-MADE = "_otel_evals_made"
-"""Field that marks a processor that was created here, for a process without an exporter."""
 _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
@@ -252,23 +235,8 @@ def adopt_logs(provider: Any, front: Pipeline | None) -> None:
     records.target = None if front is None else front.log_records
 
 
-def _servers(processor: SpanProcessor) -> set[str]:
-    """Return host and port of the OTLP servers of a processor's exporters."""
-    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in _exporters_in(processor)]
-    return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
-
-
 def _exporters_in(processor: SpanProcessor) -> list[Any]:
     return [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
-
-
-def _endpoint(exporter: Any, depth: int) -> str:
-    """Return the address of an exporter, or of a wrapped one; empty if unknown."""
-    fields = getattr(exporter, "__dict__", {})
-    if depth == 0 or isinstance(fields.get("_endpoint"), str):
-        return str(fields.get("_endpoint", ""))
-    inside = (fields.get(name) for name in ("_own", *_EXPORTERS))
-    return next((_endpoint(each, depth - 1) for each in inside if hasattr(each, "export")), "")
 
 
 def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
@@ -25,13 +24,7 @@ from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, check_outside, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
 from otel_evals._internal.live.doctor.process import check_process, start_timer
-from otel_evals._internal.live.providers import (
-    Providers,
-    flush,
-    make_missing,
-    notice_tracer_providers,
-    stay_replaceable,
-)
+from otel_evals._internal.live.providers import Providers, flush, make_missing, notice_tracer_providers
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
@@ -67,8 +60,9 @@ def configure(
     """Start to score this process's agent traffic.
 
     Spans are captured from the given tracer provider or the global one, and its exporters are wrapped to add
-    scores to judged spans. If no provider is set, providers are created and set; they export by OTLP if
-    `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. Each call replaces the configuration.
+    scores to judged spans. If no provider is set, providers are created; they export by OTLP if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. A library may set its own later, which
+    is then scored instead. Each call replaces the configuration.
 
     Args:
         rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
@@ -135,19 +129,12 @@ def install(
 
 def _providers(given: Providers) -> Providers:
     """Return the given providers, else the global ones, else new ones."""
-    make_missing(given, _made)
-    stay_replaceable((_made.tracers, _made.loggers, _made.meters))
+    used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
-    tracers = given.tracers or trace.get_tracer_provider()
-    if not hasattr(tracers, "add_span_processor"):
-        problem = f"a {type(tracers).__name__} takes no span processors; give the SDK's TracerProvider"
+    if not hasattr(used.tracers, "add_span_processor"):
+        problem = f"a {type(used.tracers).__name__} takes no span processors; give the SDK's TracerProvider"
         raise ConfigError("tracer_provider", problem)
-    return Providers(
-        tracers,
-        given.loggers or _logs.get_logger_provider(),
-        given.meters or metrics.get_meter_provider(),
-        given.evaluations,
-    )
+    return used
 
 
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
