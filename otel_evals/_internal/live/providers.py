@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import opentelemetry._logs._internal as logs_api
@@ -30,6 +31,7 @@ from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 _SET = "_set_tracer_provider"
+_FIELD = "_TRACER_PROVIDER"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _PROXIED = "_otel_evals_proxied"
 """Field of a proxy with its tracer or logger and their provider; of a replaced function, the API's own."""
@@ -199,18 +201,36 @@ def _exporter(signal: str, module: str, name: str) -> Any:
 
 
 def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
-    """Call a function with each global tracer provider that is set later."""
+    """Call a function with each global tracer provider that is set later.
+
+    MLflow assigns the API's field instead of calling `set_tracer_provider`.
+    """
     set_provider: Any = getattr(trace, _SET, None)
-    if set_provider is None or getattr(set_provider, "_otel_evals", False):
+    if set_provider is None or isinstance(trace, _Noticing):
         return
 
-    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
-        set_provider(tracer_provider, log)
-        if getattr(trace, "_TRACER_PROVIDER", None) is tracer_provider:
+    def noticed(tracer_provider: Any) -> None:
+        if tracer_provider is not None and getattr(trace, _FIELD, None) is tracer_provider:
             try:
                 notify(tracer_provider)
             except Exception:
                 _logger.warning("a tracer provider that was set later is not scored", exc_info=True)
 
-    set_and_notify._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
+    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
+        set_provider(tracer_provider, log)
+        noticed(tracer_provider)
+
     setattr(trace, _SET, set_and_notify)
+    _Noticing.noticed = staticmethod(noticed)
+    trace.__class__ = _Noticing
+
+
+class _Noticing(ModuleType):
+    """The API's module, which notices assignments from outside to the field of the tracer provider."""
+
+    noticed: Callable[[Any], None]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == _FIELD:
+            self.noticed(value)
