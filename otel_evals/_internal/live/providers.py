@@ -117,9 +117,19 @@ def _new_tracers() -> TracerProvider:
         exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
         provider.add_span_processor(BatchSpanProcessor(exporter))
     names = ("_instrumenting_module_name", "_instrumenting_library_version", "_schema_url", "_attributes")
-    if not _serve_proxies(trace.ProxyTracer, "_tracer", provider.get_tracer, names):
+    if not _serve_proxies(
+        trace.ProxyTracer, "_tracer", lambda *a: _OwnTracer(provider.get_tracer(*a)), names
+    ):
         trace.set_tracer_provider(provider)
     return provider
+
+
+class _OwnTracer(trace.NoOpTracer):
+    """A tracer of a created provider, which to libraries looks like none: LangSmith examines the tracer."""
+
+    def __init__(self, own: trace.Tracer) -> None:
+        self.start_span = own.start_span  # type: ignore[method-assign]
+        self.start_as_current_span = own.start_as_current_span  # type: ignore[method-assign]
 
 
 def _new_loggers(resource: Any) -> LoggerProvider:

@@ -45,9 +45,9 @@ def _run(path: Path, *, check: bool) -> None:
         echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
         return
     made = Providers()
-    make_missing(Providers(), made)
+    used = make_missing(Providers(), made)
     try:
-        asyncio.run(_serve(Gateway(loaded, path=path)))
+        asyncio.run(_serve(Gateway(loaded, used, path)))
     finally:
         made.force_flush(int(loaded.shutdown_timeout * 1000))
         made.shutdown()
