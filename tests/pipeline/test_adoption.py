@@ -238,6 +238,7 @@ agent_run(early)
 assert otel_evals.force_flush(20_000)
 assert otel_evals.stats().rules["answered"].scored == 2
 assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+assert isinstance(early._tracer, trace.NoOpTracer), "as LangSmith looks for one"
 assert type(_logs.get_logger_provider()).__name__ == "ProxyLoggerProvider"
 assert type(metrics.get_meter_provider()).__name__ == "_ProxyMeterProvider"
 library = TracerProvider(resource=Resource({"service.name": "own"}))
@@ -259,7 +260,9 @@ for tracer in (earliest, early, trace.get_tracer("app"), library.get_tracer("own
 def test_a_library_that_looks_for_a_provider_first_finds_none_and_sets_its_own(by: str, asked: bool) -> None:
     """Its resource and exporter serve all tracers, earlier ones too; each span arrives once, scored."""
     with OtlpReceiver() as receiver:
-        run_exporting(LATER.replace("SET", by), receiver, **({} if asked else {"OTEL_TRACES_EXPORTER": "none"}))
+        run_exporting(
+            LATER.replace("SET", by), receiver, **({} if asked else {"OTEL_TRACES_EXPORTER": "none"})
+        )
         receiver.wait(lambda r: len(roots(r, "own")) >= 4)
         assert len(roots(receiver, "own")) == 4
         assert len(roots(receiver, "shop")) == (2 if asked else 0), "before the library came"

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import anyio
-from anyio import to_thread
 from pydantic import BaseModel, ValidationError
 
 from otel_evals import semconv
@@ -28,6 +27,7 @@ from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
+from otel_evals._internal.util.calls import in_thread
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -166,7 +166,7 @@ class LiteLLMJudge:
 
     async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
-        litellm = await to_thread.run_sync(load)
+        litellm = await in_thread(load)
         call = self._call(litellm, request)
         async with AsyncExitStack() as stack:
             settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]

@@ -213,7 +213,9 @@ class EngineThread(Generic[_Item]):
                 begin, args = self._context.copy().run, (_main, weakref.ref(self))
                 thread = threading.Thread(target=begin, args=args, name="otel-evals", daemon=True)
                 self._ready.clear()
+                self._executor = ContextExecutor(thread_name_prefix="otel-evals-executor")
                 try:
+                    self._executor.keep_threads()  # not on the new thread, which may start too late for it
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or threads ran out
                     self._not_started()
@@ -236,7 +238,7 @@ class EngineThread(Generic[_Item]):
         background = asyncio.ensure_future(self.work.run())
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        self._loop.set_default_executor(self._executor)
         for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
             await asyncio.sleep(0)
         self._ready.set()
