@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import otel_evals
 from otel_evals import Run, scorer
+from otel_evals.errors import ConfigError
 from tests.support.exporting_programs import run_exporting
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.traffic import agent_run
@@ -46,14 +48,56 @@ class Nested(SpanProcessor):
         return self.processor.force_flush(timeout_millis)
 
 
+class Wrapping(Nested):
+    """As `Nested`, with fields of its own that hold the processor."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, inner: SpanProcessor, keep: Callable[[Any], Any]) -> None:
+        self.kept = keep(inner)
+
+    @property
+    def processor(self) -> Any:  # type: ignore[override]
+        kept = self.kept
+        while not isinstance(kept, SpanProcessor):
+            kept = next(iter(kept.values())) if isinstance(kept, dict) else kept[0]
+        return kept
+
+
 class Tagging(SpanProcessor):
-    """Exports nothing."""
+    """Exports nothing: it receives no ended spans."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        span.set_attribute("tagged", True)
+
+
+class Measuring(SpanProcessor):
+    """Exports nothing, as far as can be seen."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        pass
+
+
+class Sending(SpanProcessor):
+    """Exports by itself."""
+
+    def __init__(self, exporters: Any) -> None:
+        self._to = exporters
+
+    def on_end(self, span: ReadableSpan) -> None:
+        exporters = self._to.values() if isinstance(self._to, dict) else self._to
+        for each in exporters:
+            each.export([span])
 
 
 PROCESSORS: dict[str, Callable[[Any], SpanProcessor]] = {
     "simple": SimpleSpanProcessor,
     "batch": BatchSpanProcessor,
     "nested": lambda exporter: Nested(Nested(BatchSpanProcessor(exporter))),
+    "wrapped in a list": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: [p]),
+    "wrapped in a dict": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: {"to": p}),
+    "a tuple of exporters": lambda exporter: Sending((exporter,)),
+    "a dict of exporters": lambda exporter: Sending({"here": exporter}),
 }
 
 
@@ -147,18 +191,42 @@ def test_exporters_wrapped_by_hand_are_not_wrapped_again() -> None:
     provider.shutdown()
 
 
-def test_a_processor_without_an_exporter_is_named_and_works_as_before(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("others", "warned"),
+    [
+        ([Tagging, SimpleSpanProcessor], ""),
+        ([Measuring, SimpleSpanProcessor], ""),
+        ([Tagging], ""),
+        ([Measuring], "Measuring"),
+    ],
+)
+def test_a_processor_is_only_named_if_it_may_be_the_one_that_exports(
+    others: list[Any], warned: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(Tagging())
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    for kind in others:
+        provider.add_span_processor(kind(exporter) if kind is SimpleSpanProcessor else kind())
     with caplog.at_level(logging.WARNING, "otel_evals"):
         configure(provider)
-    assert "the spans that Tagging handles carry no scores: no exporter was found in it" in caplog.text
+    assert [r.getMessage().split(":")[0] for r in caplog.records] == [f"no exporter was found in {warned}"][
+        : bool(warned)
+    ]
+    if warned:
+        assert "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))" in caplog.text
     issue(provider)
-    assert scored(exporter.get_finished_spans()) == RUNS
+    assert scored(exporter.get_finished_spans()) == (RUNS if SimpleSpanProcessor in others else 0)
     provider.shutdown()
+
+
+def test_a_provider_that_takes_no_processors_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """As that of ddtrace: with its line in either order."""
+
+    class Theirs(trace.TracerProvider):
+        def get_tracer(self, *args: Any, **options: Any) -> Any:
+            return trace.NoOpTracer()
+
+    with pytest.raises(ConfigError, match=r"Theirs takes no span processors.*pass it as tracer_provider="):
+        otel_evals.configure(rules=[answered], tracer_provider=Theirs())  # type: ignore[arg-type]
 
 
 def test_wrapping_can_be_switched_off() -> None:

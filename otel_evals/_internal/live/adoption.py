@@ -11,8 +11,9 @@ libraries that wrap it. Each access is guarded: a provider with other fields get
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from opentelemetry.context import Context
@@ -26,15 +27,15 @@ from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
-_PROCESSORS = (
-    *("processor", "_processor", "span_processor", "wrapped", "_wrapped"),
-    *("processors", "_span_processors"),
-)
-"""Fields in which wrappers of span processors keep them."""
+_MAX_FOUND = 100
+"""Fields that are examined in one processor and those inside it."""
 _STOP_SECONDS = 0.5
 """Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
+"""Fields whose value is an exporter even if its class is not the SDK's."""
+_Place = tuple[str, Any, Callable[[Any], object]]
+"""The name of a field, a value in it, and a function that replaces the value."""
 
 
 class AdoptedExporter(SpanExporter):
@@ -162,14 +163,13 @@ class _Adopted:
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; return False if it has none."""
         found = False
-        for owner, name in _exporters(processor, _MAX_DEPTH):
-            exporter = getattr(owner, name)
+        for _, exporter, put in _exporters(processor):
             found = True
             if isinstance(exporter, ScoringSpanExporter) or exporter in self.exporters:
                 continue
             if not isinstance(exporter, AdoptedExporter):
                 exporter = AdoptedExporter(exporter)
-                setattr(owner, name, exporter)
+                put(exporter)
             exporter.hold_for(self.front if self.holds else None)
             self.exporters.append(exporter)
         return found
@@ -182,7 +182,8 @@ _MARK = "_otel_evals_adopted"
 def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
     """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
 
-    Returns the names of processors in which no exporter was found: their spans are exported without scores.
+    Returns the names of processors that may export spans without scores: they receive ended spans, and no
+    processor has an exporter that could be wrapped.
     """
     provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
@@ -192,14 +193,20 @@ def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
     adopted.use(front, holds=wrap)
     if not wrap or front is None:
         return []
-    return [type(processor).__name__ for processor in adopted.others() if not adopted.wrap(processor)]
+    wrapped = [adopted.wrap(processor) for processor in adopted.others()]
+    return [] if any(wrapped) else [type(each).__name__ for each in adopted.others() if _sees_ends(each)]
+
+
+def _sees_ends(processor: object) -> bool:
+    """Return True if a processor receives ended spans, and may therefore export them."""
+    return getattr(type(processor), "on_end", None) is not SpanProcessor.on_end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
     processor: str
     exporter: str
-    """Empty if none was found in it."""
+    """Empty if none was found in it, although it receives ended spans."""
     held: bool
     """True if the exporter holds judged spans for their scores."""
 
@@ -211,12 +218,18 @@ def describe(provider: Any) -> list[Described]:
         return []
     found = []
     for processor in adopted.others():
-        for exporter in _exporters_in(processor) or [None]:
+        nothing = [("", None, None)] if _sees_ends(processor) else []
+        for exporter in [each for _, each, _ in _exporters(processor) or nothing]:
             own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
             held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
             name = "" if own is None else type(own).__name__
             found.append(Described(processor=type(processor).__name__, exporter=name, held=held))
     return found
+
+
+def is_captured(provider: Any) -> bool:
+    adopted = getattr(unwrapped(provider), _MARK, None)
+    return adopted is not None and adopted.front is not None
 
 
 def same_provider(one: Any, other: Any) -> bool:
@@ -235,23 +248,40 @@ def adopt_logs(provider: Any, front: Pipeline | None) -> None:
     records.target = None if front is None else front.log_records
 
 
-def _exporters_in(processor: SpanProcessor) -> list[Any]:
-    return [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
+def _exporters(processor: Any) -> list[_Place]:
+    """Return the exporters inside a processor, found by interface: wrappers name their fields freely."""
+    found: list[_Place] = []
+    seen: set[int] = set()
+
+    def examine(owner: Any, depth: int) -> None:
+        for name, value, put in _places(owner):
+            if id(value) in seen or len(seen) >= _MAX_FOUND or depth == 0:
+                continue
+            if isinstance(value, SpanExporter) or (name in _EXPORTERS and hasattr(value, "export")):
+                seen.add(id(value))
+                found.append((name, value, put))
+            elif name == _BATCH or hasattr(value, "on_end"):
+                seen.add(id(value))
+                examine(value, depth - 1)
+
+    examine(processor, _MAX_DEPTH)
+    return found
 
 
-def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:
-    """Yield the exporters inside a processor, as owner and name of the field."""
-    if depth == 0:
-        return
-    fields = getattr(processor, "__dict__", {})
-    batch = fields.get(_BATCH)
-    if batch is not None:
-        yield from _exporters(batch, depth - 1)
-    for name in _EXPORTERS:
-        if hasattr(fields.get(name), "export"):
-            yield processor, name
-    for name in _PROCESSORS:
-        inner = fields.get(name)
-        for each in inner if isinstance(inner, list | tuple) else (inner,):
-            if each is not None and hasattr(each, "on_end"):
-                yield from _exporters(each, depth - 1)
+def _places(owner: Any) -> Iterator[_Place]:
+    """Yield the values of an object's fields, and the values in lists, tuples and dicts there."""
+    slots = [name for kind in type(owner).__mro__ for name in getattr(kind, "__slots__", ())]
+    for name in (*slots, *getattr(owner, "__dict__", {})):
+        value = getattr(owner, name, None)
+        if isinstance(value, list | dict):
+            items = list(enumerate(value) if isinstance(value, list) else value.items())[:_MAX_FOUND]
+            yield from ((name, each, partial(value.__setitem__, key)) for key, each in items)
+        elif isinstance(value, tuple):
+            yield from ((name, each, partial(_put, owner, name, each)) for each in value)
+        else:
+            yield name, value, partial(setattr, owner, name)
+
+
+def _put(owner: Any, name: str, old: Any, new: Any) -> None:
+    """Replace a value in a tuple."""
+    setattr(owner, name, tuple(new if each is old else each for each in getattr(owner, name)))

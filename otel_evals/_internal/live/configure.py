@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
@@ -23,7 +24,7 @@ from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, check_outside, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.doctor.process import check_process, start_timer
+from otel_evals._internal.live.doctor.process import BY_HAND, check_process, start_timer
 from otel_evals._internal.live.providers import Providers, flush, make_missing, notice_tracer_providers
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.pipeline.engine import trace_id_of
@@ -132,27 +133,36 @@ def _providers(given: Providers) -> Providers:
     used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
     if not hasattr(used.tracers, "add_span_processor"):
-        problem = f"a {type(used.tracers).__name__} takes no span processors; give the SDK's TracerProvider"
-        raise ConfigError("tracer_provider", problem)
+        raise ConfigError("tracer_provider", _not_scorable(used.tracers))
     return used
+
+
+def _not_scorable(tracers: Any) -> str:
+    name = f"{type(tracers).__module__}.{type(tracers).__qualname__}"
+    return (
+        f"{name} takes no span processors, so its spans are not scored; give your agent's instrumentation "
+        "a TracerProvider of opentelemetry.sdk, and pass it as tracer_provider="
+    )
 
 
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
     wraps = built.config.span_attributes and built.config.wrap_exporters
-    unwrapped = adopt(tracers, built, wrap=wraps)
+    without = adopt(tracers, built, wrap=wraps)
     _attached.append(tracers)
-    if unwrapped:
-        _logger.warning(
-            "the spans that %s handles carry no scores: no exporter was found in it", ", ".join(unwrapped)
-        )
+    if without:
+        found = ", ".join(without)
+        _logger.warning("no exporter was found in %s: spans carry no scores; fix: %s", found, BY_HAND)
 
 
 def _attach_late(tracers: Any) -> None:
     """Score the spans of a global tracer provider that a library set after `configure`."""
     pipeline = _pipeline
-    if pipeline is None or not hasattr(tracers, "add_span_processor"):
+    if pipeline is None or any(same_provider(tracers, each) for each in _attached):
         return
-    if any(same_provider(tracers, each) for each in _attached):
+    if type(tracers).__module__ == trace.__name__:
+        return  # one that does nothing, as MLflow sets for a while
+    if not hasattr(tracers, "add_span_processor"):
+        _logger.warning("the global tracer provider was replaced: %s", _not_scorable(tracers))
         return
     _attach_tracers(pipeline, tracers)
     pipeline.trace_with(tracers)

@@ -108,7 +108,7 @@ class ContextExecutor(ThreadPoolExecutor):
 
     def _adjust_thread_count(self) -> None:
         if not (self._threads and threads_are_over()):
-            super()._adjust_thread_count()  # type: ignore[misc]
+            super()._adjust_thread_count()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         work = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)

@@ -29,9 +29,8 @@ class OSThread(threading.Thread):
 
     def start(self) -> None:
         if self._greenlet:
-            from gevent.monkey import get_original
-
-            get_original("_thread", "start_new_thread")(self._run_to_end, ())
+            gevent: Any = sys.modules["gevent.monkey"]
+            gevent.get_original("_thread", "start_new_thread")(self._run_to_end, ())
         else:
             super().start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -11,8 +12,9 @@ from threading import Timer
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals._internal.live.adoption import Described, describe, same_provider
+from otel_evals._internal.live.adoption import Described, describe, is_captured, same_provider
 from otel_evals._internal.live.doctor.findings import Finding, fine, note, problem
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
@@ -29,7 +31,10 @@ _FRAMEWORKS = {
     "anthropic": ("the Anthropic client", _BY_OPENINFERENCE.format("Anthropic", "anthropic")),
 }
 """Name, and line of code that records its spans, by module."""
-_BY_HAND = "see docs/instrument.md for an agent without a framework"
+BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
+"""Line that exports spans with their scores; `configure` returns the pipeline."""
+_NO_FRAMEWORK = "see docs/instrument.md for an agent without a framework"
+_SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
@@ -104,13 +109,13 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
     if not isinstance(current, trace.ProxyTracerProvider) and not same_provider(current, tracers):
         name = f"{type(current).__module__}.{type(current).__qualname__}"
         text = f"the global tracer provider is not the one that is scored: {name}"
-        fix = "otel_evals.configure(...) after the library that sets it, or with tracer_provider="
-        yield note("tracer_provider", text, fix)
+        yield note("tracer_provider", text, _SAME_PROVIDER)
     if _mlflow_has_another(tracers):
         yield problem(
             "tracer_provider",
             "MLflow records its spans with a separate tracer provider, which is not scored",
-            "MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false, or tracer_provider=get_bridged_tracer_provider()",
+            "otel_evals.configure(..., tracer_provider=get_bridged_tracer_provider())"
+            "  # from mlflow.tracing.provider",
         )
     sampler = getattr(tracers, "sampler", None)
     words = str(getattr(sampler, "get_description", lambda: "")())
@@ -126,7 +131,7 @@ def _mlflow_has_another(tracers: Any) -> bool:
 
 
 def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterator[Finding]:
-    if not any(each.exporter for each in processors):
+    if not processors:
         fix = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318, or your own exporter"
         yield note("exporters", "spans are not exported: the tracer provider has no exporter", fix)
     for each in processors:
@@ -135,6 +140,9 @@ def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterato
         elif each.exporter:
             text = f"spans that {each.exporter} exports carry no scores: it is not wrapped"
             yield note("exporters", text, "wrap_exporters=True")
+        else:
+            text = f"no exporter was found in {each.processor}: spans that it exports carry no scores"
+            yield note("exporters", text, BY_HAND)
 
 
 def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
@@ -163,7 +171,16 @@ def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
         scopes = f"only from {', '.join(unclaimed)}" if unclaimed else "none at all"
         text = f"no spans of an agent or a model were seen; {scopes}"
         found = installed_framework()
-        yield problem("instrumentation", text, found[1] if found else _BY_HAND)
+        if others := _other_providers():
+            yield problem("instrumentation", f"{text}; {others} other tracer providers exist", _SAME_PROVIDER)
+        else:
+            yield problem("instrumentation", text, found[1] if found else _NO_FRAMEWORK)
+
+
+def _other_providers() -> int:
+    """Return the number of the SDK's tracer providers whose spans are not captured."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), TracerProvider)]
+    return sum(hasattr(each, "_active_span_processor") and not is_captured(each) for each in found)
 
 
 def installed_framework() -> tuple[str, str] | None:
