@@ -3,7 +3,7 @@
 # each tracing library that otel-evals stands beside, and chromium, Prometheus, Alertmanager, PostgreSQL and Redis
 # where they are missing and can be installed; then, by components.sh, what stands around the gateway, and by
 # recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks,
-# -components and -already-LIBRARY; nothing is done again while a lock stays.
+# -components -already-LIBRARY and -setups-NAME; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -30,6 +30,12 @@ for page in "$root"/docs/already/*.md; do  # each tracing library, with this pro
     install "$root/requirements/already-$page.lock" "$interop-already-$page"
     (cd / && "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null) ||
         (cd / && "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root")
+done
+for lock in "$root"/requirements/setups-*.lock; do  # other set-ups, several in each environment
+    folder=$interop-$(basename "$lock" .lock)
+    install "$lock" "$folder"
+    (cd / && "$folder/bin/python" -c "import otel_evals" 2>/dev/null) ||
+        (cd / && "$uv" pip install --quiet --python "$folder/bin/python" --no-deps --editable "$root")
 done
 provide() {  # whether it is there, by a command; and the package that has it
     sh -c "$1" >/dev/null 2>&1 && return

@@ -32,7 +32,7 @@ make_missing(Providers({given}), made)
 print(
     trace.get_tracer("app").start_span("one").is_recording(),
     made.tracers is not None and len(made.tracers._active_span_processor._span_processors),
-    made.loggers is not None and _logs.get_logger("app").enabled(),
+    made.loggers is not None and type(_logs.get_logger("app")._logger).__name__ == "Logger",
     made.meters is not None,
     *(found is set for found, set in zip(looked(), before)),
     flush=True,
