@@ -124,6 +124,18 @@ def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path:
     check_books(tmp_path, 18)
 
 
+def test_gunicorn_s_uvicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Uvicorn raises SIGTERM again after it has drained, so the worker needs a handler of its own."""
+    worker = ("-k", "uvicorn.workers.UvicornWorker")
+    command = [part.replace(":application", ":app") for part in GUNICORN]
+    server = serve(*command, *worker, options={"handle_sigterm": True})
+    for _ in range(20):
+        server.get()
+    server.signal(signal.SIGTERM)
+    assert server.ends() == 0, server.logged()
+    check_books(tmp_path, 20)
+
+
 def test_gunicorn_s_gevent_workers_answer_and_leave_in_order(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:
