@@ -1,6 +1,7 @@
 """Helpers shared by the rooms: files, locks, retries, redaction and hints for missing extras."""
 
 from otel_evals._internal.redaction.redactor import redact
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.install_hint import install_hint, this_command
 from otel_evals._internal.util.retry import backoff, retry_after
@@ -9,6 +10,7 @@ from otel_evals._internal.util.sqlite_file import make_private
 __all__ = [
     "HAS_FILE_LOCKS",
     "backoff",
+    "in_thread",
     "install_hint",
     "make_private",
     "redact",

@@ -4,7 +4,7 @@
 # Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
 # what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
 # and the same with -mlflow, -sdks, -components, -site, -already-LIBRARY, -frameworks,
-# -frameworks-crewai and -frameworks-node; nothing is done again while a lock stays.
+# -frameworks-crewai, -frameworks-node and -setups-NAME; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -26,7 +26,7 @@ install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
 install "$root/requirements/docs.lock" "$interop-site"
-for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock; do  # with this project
+for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock "$root"/requirements/setups-*.lock; do  # with this project
     name=$(basename "$lock" .lock)
     install "$lock" "$interop-$name"
     (cd / && "$interop-$name/bin/python" -c "import otel_evals" 2>/dev/null) ||

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import otel_evals
 from otel_evals import Run, scorer
+from otel_evals.errors import ConfigError
 from tests.support.exporting_programs import run_exporting
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.traffic import agent_run
@@ -46,14 +48,56 @@ class Nested(SpanProcessor):
         return self.processor.force_flush(timeout_millis)
 
 
+class Wrapping(Nested):
+    """As `Nested`, with fields of its own that hold the processor."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, inner: SpanProcessor, keep: Callable[[Any], Any]) -> None:
+        self.kept = keep(inner)
+
+    @property
+    def processor(self) -> Any:  # type: ignore[override]
+        kept = self.kept
+        while not isinstance(kept, SpanProcessor):
+            kept = next(iter(kept.values())) if isinstance(kept, dict) else kept[0]
+        return kept
+
+
 class Tagging(SpanProcessor):
-    """Exports nothing."""
+    """Exports nothing: it receives no ended spans."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        span.set_attribute("tagged", True)
+
+
+class Measuring(SpanProcessor):
+    """Exports nothing, as far as can be seen."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        pass
+
+
+class Sending(SpanProcessor):
+    """Exports by itself."""
+
+    def __init__(self, exporters: Any) -> None:
+        self._to = exporters
+
+    def on_end(self, span: ReadableSpan) -> None:
+        exporters = self._to.values() if isinstance(self._to, dict) else self._to
+        for each in exporters:
+            each.export([span])
 
 
 PROCESSORS: dict[str, Callable[[Any], SpanProcessor]] = {
     "simple": SimpleSpanProcessor,
     "batch": BatchSpanProcessor,
     "nested": lambda exporter: Nested(Nested(BatchSpanProcessor(exporter))),
+    "wrapped in a list": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: [p]),
+    "wrapped in a dict": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: {"to": p}),
+    "a tuple of exporters": lambda exporter: Sending((exporter,)),
+    "a dict of exporters": lambda exporter: Sending({"here": exporter}),
 }
 
 
@@ -146,18 +190,42 @@ def test_exporters_wrapped_by_hand_are_not_wrapped_again() -> None:
     provider.shutdown()
 
 
-def test_a_processor_without_an_exporter_is_named_and_works_as_before(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("others", "warned"),
+    [
+        ([Tagging, SimpleSpanProcessor], ""),
+        ([Measuring, SimpleSpanProcessor], ""),
+        ([Tagging], ""),
+        ([Measuring], "Measuring"),
+    ],
+)
+def test_a_processor_is_only_named_if_it_may_be_the_one_that_exports(
+    others: list[Any], warned: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(Tagging())
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    for kind in others:
+        provider.add_span_processor(kind(exporter) if kind is SimpleSpanProcessor else kind())
     with caplog.at_level(logging.WARNING, "otel_evals"):
         configure(provider)
-    assert "the spans that Tagging handles carry no scores: no exporter was found in it" in caplog.text
+    assert [r.getMessage().split(":")[0] for r in caplog.records] == [f"no exporter was found in {warned}"][
+        : bool(warned)
+    ]
+    if warned:
+        assert "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))" in caplog.text
     issue(provider)
-    assert scored(exporter.get_finished_spans()) == RUNS
+    assert scored(exporter.get_finished_spans()) == (RUNS if SimpleSpanProcessor in others else 0)
     provider.shutdown()
+
+
+def test_a_provider_that_takes_no_processors_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """As that of ddtrace: with its line in either order."""
+
+    class Theirs(trace.TracerProvider):
+        def get_tracer(self, *args: Any, **options: Any) -> Any:
+            return trace.NoOpTracer()
+
+    with pytest.raises(ConfigError, match=r"Theirs takes no span processors.*pass it as tracer_provider="):
+        otel_evals.configure(rules=[answered], tracer_provider=Theirs())  # type: ignore[arg-type]
 
 
 def test_wrapping_can_be_switched_off() -> None:
@@ -220,87 +288,63 @@ def test_configuring_again_goes_on_exporting(between: str) -> None:
 
 
 LATER = """
-import otel_evals
 from opentelemetry import _logs, metrics, trace
+earliest = trace.get_tracer("earliest")
+import otel_evals
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals import Run, scorer
 from tests.support.traffic import agent_run
 
-@scorer(version="1")
+@scorer(version="1", inline=True)
 def answered(run: Run) -> bool:
     return bool(run.output)
 
 otel_evals.configure(rules=[answered], evaluation_spans="same_trace")
 early = trace.get_tracer("early")
-library, loggers, meters = TracerProvider(), LoggerProvider(), MeterProvider()
+agent_run(earliest)
+agent_run(early)
+assert otel_evals.force_flush(20_000)
+assert otel_evals.stats().rules["answered"].scored == 2
+assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+assert isinstance(early._tracer, trace.NoOpTracer), "as LangSmith looks for one"
+assert type(_logs.get_logger_provider()).__name__ == "ProxyLoggerProvider"
+assert type(metrics.get_meter_provider()).__name__ == "_ProxyMeterProvider"
+library = TracerProvider(resource=Resource({"service.name": "own"}))
+loggers, meters = LoggerProvider(), MeterProvider()
 library.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-trace.set_tracer_provider(library)
+SET
 _logs.set_logger_provider(loggers)
 metrics.set_meter_provider(meters)
 assert trace.get_tracer_provider() is library
 assert _logs.get_logger_provider() is loggers
 assert metrics.get_meter_provider() is meters
-for tracer in (early, trace.get_tracer("app"), library.get_tracer("own")):
+for tracer in (earliest, early, trace.get_tracer("app"), library.get_tracer("own")):
     agent_run(tracer)
-trace.set_tracer_provider(TracerProvider())
-assert trace.get_tracer_provider() is library
 """
 
 
 @pytest.mark.slow
-def test_a_library_may_set_its_providers_after_ours() -> None:
-    """Its provider is the global one, its spans are scored, and so are those of tracers from before."""
+@pytest.mark.parametrize("asked", [True, False], ids=["with our exporter", "without an exporter of ours"])
+@pytest.mark.parametrize("by", ["trace.set_tracer_provider(library)", "trace._TRACER_PROVIDER = library"])
+def test_a_library_that_looks_for_a_provider_first_finds_none_and_sets_its_own(by: str, asked: bool) -> None:
+    """Its resource and exporter serve all tracers, earlier ones too; each span arrives once, scored."""
     with OtlpReceiver() as receiver:
-        run_exporting(LATER, receiver)
-        receiver.wait(lambda r: sum(s.name == "evaluate answered" for s in r.spans) >= 3)
-        roots = [s for s in receiver.spans if s.name == "invoke_agent support"]
-        assert len(roots) == 3, "none twice"
-        assert all(SCORE in span.attributes for span in roots)
-        assert len(receiver.wait_for_logs(3)) == 3
-
-
-BESIDE = """
-import otel_evals
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from otel_evals import Run, scorer
-from tests.support.traffic import agent_run
-
-@scorer(version="1")
-def answered(run: Run) -> bool:
-    return bool(run.output)
-
-otel_evals.configure(rules=[answered])
-agent_run(trace.get_tracer("app"))
-exporter = OTLPSpanExporter(endpoint="{endpoint}/another/path/v1/traces")
-trace.get_tracer_provider().add_span_processor(BatchSpanProcessor(exporter))
-agent_run(trace.get_tracer("app"))
-"""
-
-
-@pytest.mark.slow
-def test_our_exporter_gives_way_to_one_that_sends_to_the_same_server() -> None:
-    """As where a library is set up after us: no span of the application's arrives twice, and none is lost."""
-    with OtlpReceiver() as receiver:
-        run_exporting(BESIDE.replace("{endpoint}", receiver.endpoint), receiver)
-        receiver.wait(lambda r: len(roots(r)) >= 2)
-        assert len(roots(receiver)) == 2
+        run_exporting(
+            LATER.replace("SET", by), receiver, **({} if asked else {"OTEL_TRACES_EXPORTER": "none"})
+        )
+        receiver.wait(lambda r: len(roots(r, "own")) >= 4)
+        assert len(roots(receiver, "own")) == 4
+        assert len(roots(receiver, "shop")) == (2 if asked else 0), "before the library came"
         assert all(SCORE in span.attributes for span in roots(receiver))
+        assert sum(s.name == "evaluate answered" for s in receiver.spans) == (6 if asked else 4)
+        assert len(receiver.wait_for_logs(6)) == 6
 
 
-@pytest.mark.slow
-def test_an_exporter_to_another_server_is_added_to_ours() -> None:
-    with OtlpReceiver() as receiver, OtlpReceiver() as other:
-        run_exporting(BESIDE.replace("{endpoint}", other.endpoint), receiver)
-        receiver.wait(lambda r: len(roots(r)) >= 2)
-        other.wait(lambda r: len(roots(r)) >= 1)
-        assert (len(roots(receiver)), len(roots(other))) == (2, 1)
-
-
-def roots(receiver: OtlpReceiver) -> list[Any]:
-    return [s for s in receiver.spans if s.name == "invoke_agent support"]
+def roots(receiver: OtlpReceiver, service: str = "") -> list[Any]:
+    found = [s for s in receiver.spans if s.name == "invoke_agent support"]
+    return [s for s in found if service in ("", s.resource["service.name"])]

@@ -111,6 +111,7 @@ OWN = """
 import threading
 import otel_evals
 from opentelemetry import trace
+from otel_evals._internal.live.configure import _made
 from otel_evals import Run, scorer
 from tests.support.traffic import agent_run
 
@@ -127,7 +128,7 @@ for number in range(8):
     if number % 3 == 1:
         otel_evals.shutdown()
         otel_evals.configure(rules=[answered])
-    processors = trace.get_tracer_provider()._active_span_processor._span_processors
+    processors = _made.tracers._active_span_processor._span_processors
     standing.append((len(processors), threading.active_count()))
 assert max(standing) == standing[0], standing  # fewer where nothing was scored since
 """
@@ -164,36 +165,6 @@ def test_two_providers_by_turns() -> None:
         assert len(exporter.get_finished_spans()) == 18
     for each in providers:
         each.shutdown()
-
-
-@pytest.mark.slow
-def test_after_the_application_shut_down_the_provider_made_for_it_another_is_made() -> None:
-    """At the end of a cell, in order to flush."""
-    with OtlpReceiver() as receiver:
-        run_exporting(SHUT_DOWN_BETWEEN, receiver)
-        roots = [span for span in receiver.spans if span.name == "invoke_agent support"]
-        assert len(roots) == 3
-        assert all("otel_evals.score.answered" in span.attributes for span in roots)
-
-
-SHUT_DOWN_BETWEEN = """
-from opentelemetry import trace
-from otel_evals import configure, force_flush, scorer, stats
-
-@scorer(version="1", inline=True)
-def answered(run):
-    return True
-
-for _ in range(3):
-    configure(rules=[answered])
-    tracer = trace.get_tracer("app")
-    attributes = {"gen_ai.operation.name": "invoke_agent"}
-    with tracer.start_as_current_span("invoke_agent support", attributes=attributes):
-        pass
-    force_flush()
-    assert stats().eligible == 1, stats()
-    trace.get_tracer_provider().shutdown()
-"""
 
 
 def test_a_configuration_that_is_refused_leaves_the_last_one_at_work() -> None:

@@ -183,7 +183,15 @@ BROKEN: dict[str, Broken] = {
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun()",
         "trace.set_tracer_provider(provider())\notel_evals.configure(rules=[answered()])\nrun()",
         "the global tracer provider is not the one",
-        "after the library that sets it, or with tracer_provider=",
+        "tracer_provider=the one that your agent's spans come from",
+    ),
+    "the agent has another provider": Broken(
+        "P = provider()\ntrace.set_tracer_provider(provider())\n"
+        "otel_evals.configure(rules=[answered()])\nrun(P.get_tracer('app'))",
+        "P = provider()\ntrace.set_tracer_provider(provider())\n"
+        "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun(P.get_tracer('app'))",
+        "1 other tracer providers exist",
+        "tracer_provider=the one that your agent's spans come from",
     ),
     "head sampler": Broken(
         "P = provider(sampler=heads.ALWAYS_OFF)\n"

@@ -1,4 +1,4 @@
-"""Under gevent, whose greenlets stand for threads, the application goes on and all runs are scored."""
+"""Under gevent, which replaces threads by greenlets, the application continues and all runs are scored."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ PROGRAM = """
 from gevent import monkey
 monkey.patch_all()
 
+import asyncio
 import time
 import anyio
 import gevent
@@ -50,11 +51,18 @@ def work():
         agent_run(trace.get_tracer("tests"))
         gevent.sleep(0.01)
 
+async def answer():
+    await asyncio.sleep(0.01)
+    agent_run(trace.get_tracer("tests"))
+
 options = OPTIONS
 otel_evals.configure(rules=rules, destinations=[found], **options)
 gevent.joinall([gevent.spawn(work) for _ in range(4)])
+for _ in range(5):
+    asyncio.run(answer())
+    gevent.sleep(0.01)
 assert otel_evals.force_flush(20_000)
-assert len(found.evaluations) == 60, len(found.evaluations)
+assert len(found.evaluations) == 75, len(found.evaluations)
 otel_evals.shutdown()
 """
 

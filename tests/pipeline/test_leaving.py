@@ -109,6 +109,17 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
     check(tmp_path, process, runs=21 if "asyncio" in ending else 20)
 
 
+def test_the_only_run_of_a_program_is_scored(tmp_path: Path) -> None:
+    """Scorers, destinations and exporters need threads, which some interpreters do not start at their end."""
+    process = start(tmp_path, "", PROGRAM.replace("range(20)", "range(1)"))
+    check(tmp_path, process, runs=1)
+
+
+def test_a_program_without_a_run_ends_in_silence(tmp_path: Path) -> None:
+    process = start(tmp_path, "", PROGRAM.replace("range(20)", "range(0)"))
+    assert process.communicate(timeout=30) == ("", "")
+
+
 @pytest.mark.parametrize(
     ("ending", "code"),
     [

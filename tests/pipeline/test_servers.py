@@ -124,6 +124,32 @@ def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path:
     check_books(tmp_path, 18)
 
 
+def test_gunicorn_s_uvicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Uvicorn raises SIGTERM again after it has drained, so the worker needs a handler of its own."""
+    worker = ("-k", "uvicorn.workers.UvicornWorker")
+    command = [part.replace(":application", ":app") for part in GUNICORN]
+    server = serve(*command, *worker, options={"handle_sigterm": True})
+    for _ in range(20):
+        server.get()
+    server.signal(signal.SIGTERM)
+    assert server.ends() == 0, server.logged()
+    check_books(tmp_path, 20)
+
+
+def test_gunicorn_s_gevent_workers_answer_and_leave_in_order(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    """Each request runs an event loop of the application, next to the engine's."""
+    pytest.importorskip("gevent")
+    server = serve(*GUNICORN, "-k", "gevent")
+    for _ in range(20):  # one at a time: greenlets share a thread, which runs one event loop
+        server.get()
+    server.signal(signal.SIGTERM)
+    assert server.ends() == 0, server.logged()
+    assert "Traceback" not in server.logged()
+    check_books(tmp_path, 20)
+
+
 def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def work(count: int = 1) -> list[str]:
 def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     """The service as WSGI; `/hang` hangs after its run."""
     body = "\n".join(work()).encode()
+    asyncio.run(asyncio.sleep(0.001))  # as applications call async clients
     if environ["PATH_INFO"] == "/hang":
         time.sleep(60)
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])

@@ -12,12 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
-
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.model import ScoredRun
-from otel_evals.sdk.util import install_hint, redact
+from otel_evals.sdk.util import in_thread, install_hint, redact
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -89,7 +87,7 @@ class ResultsDestination:
             DestinationError: the store failed; retryable, since servers and disks recover.
         """
         try:
-            await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
+            await in_thread(partial(self._write, batch), abandon_on_cancel=True)
         except StoreError as error:
             self._reopen()
             raise DestinationError(str(error), retryable=True) from error
@@ -102,7 +100,7 @@ class ResultsDestination:
 
             return holds(self._opened().database, frozenset(evaluation_ids), revision)
 
-        return await anyio.to_thread.run_sync(query)
+        return await in_thread(query)
 
     def feedback(
         self, trace_id: str, value: float | bool, *, name: str, comment: str | None, source: str
@@ -132,14 +130,14 @@ class ResultsDestination:
 
             keep_picks(self._opened().database, rows)
 
-        await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
+        await in_thread(write, abandon_on_cancel=True)
 
     async def shutdown(self) -> None:
         """Close the store."""
         if self._late is not None:
-            await anyio.to_thread.run_sync(self._late.shutdown)
+            await in_thread(self._late.shutdown)
         if self._store is not None:
-            await anyio.to_thread.run_sync(self._store.close)
+            await in_thread(self._store.close)
 
     def _keep(self, trace_id: str, value: float, name: str, comment: str | None, source: str) -> None:
         from otel_evals_monitor._internal.store.labels import add_feedback

@@ -153,6 +153,7 @@ class EvaluationSpans:
             tracer: Any = self._given
             if isinstance(tracer, ProxyTracer):
                 tracer = getattr(tracer, "_tracer", tracer)
+            tracer = getattr(tracer, "__wrapped__", tracer)  # OpenInference's proxy cannot be copied
             if self._own_service and isinstance(getattr(tracer, "resource", None), Resource):
                 tracer = copy.copy(tracer)
                 given = tracer.resource.attributes

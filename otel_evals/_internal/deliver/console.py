@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
-import anyio.to_thread
-
 from otel_evals._internal.deliver.record import cost_of
 from otel_evals._internal.model import (
     Direction,
@@ -21,6 +19,7 @@ from otel_evals._internal.model import (
     ScoredRun,
     ScorerFailure,
 )
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
@@ -67,7 +66,7 @@ class ConsoleDestination:
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Print a batch."""
         lines = [line for scored in batch for line in self._lines(scored)]
-        await anyio.to_thread.run_sync(partial(self._print, lines), abandon_on_cancel=True)
+        await in_thread(partial(self._print, lines), abandon_on_cancel=True)
 
     async def shutdown(self) -> None:
         """Do nothing."""

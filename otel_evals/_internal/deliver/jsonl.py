@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import anyio.to_thread
-
 from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
+from otel_evals._internal.util.calls import in_thread
 from otel_evals.errors import ConfigError, DestinationError
 
 _log = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class JsonlDestination:
             DestinationError: the file could not be written; retryable, since disk space may be freed.
         """
         try:
-            await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
+            await in_thread(partial(self._write, batch), abandon_on_cancel=True)
         except OSError as error:
             raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
 
@@ -70,7 +69,7 @@ class JsonlDestination:
 
         A later revision does not count: the file has every revision, and the later one may be written first.
         """
-        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+        return await in_thread(self._holds, frozenset(evaluation_ids), revision)
 
     async def shutdown(self) -> None:
         """Close the file."""

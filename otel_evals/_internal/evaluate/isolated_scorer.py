@@ -8,14 +8,13 @@ import os
 import pickle
 from typing import Any
 
-from anyio import to_thread
-
 from otel_evals._internal.evaluate.isolated_worker import Raised
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.processes.child import Child, ProcessDiedError
 from otel_evals._internal.processes.portable import pack
 from otel_evals._internal.redaction.redactor import current_redaction
 from otel_evals._internal.scoring.scorer import Scorer, ScorerFacts, StepFailure
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.error_log import content_is_shown
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import JudgeUnavailableError
@@ -81,7 +80,7 @@ class IsolatedScorer(Scorer):
         child = await self._ready_child()
         try:
             async with asyncio.timeout(self._timeout):
-                reply = await to_thread.run_sync(_ask, child, run, abandon_on_cancel=True)
+                reply = await in_thread(_ask, child, run, abandon_on_cancel=True)
         except TimeoutError:
             self._discard(child)
             raise RemoteError("timeout", f"no score within {self._timeout:g} s") from None
@@ -125,7 +124,7 @@ class IsolatedScorer(Scorer):
         self._all.add(child)
         try:
             async with asyncio.timeout(START_SECONDS):
-                problem = pickle.loads(await to_thread.run_sync(child.begin, abandon_on_cancel=True))
+                problem = pickle.loads(await in_thread(child.begin, abandon_on_cancel=True))
         except ProcessDiedError as error:
             self._note_death(child, error)
             raise

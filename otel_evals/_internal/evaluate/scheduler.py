@@ -18,8 +18,6 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from anyio import to_thread
-
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.isolated_scorer import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals._internal.evaluate.job import Job
@@ -28,7 +26,7 @@ from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.outcome import asked_wait, root_cause
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals._internal.util.calls import AbandonedThreads, hide_task
+from otel_evals._internal.util.calls import AbandonedThreads, hide_task, in_thread
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.retry import backoff
 
@@ -186,7 +184,7 @@ class Lane:
         if self.ready:
             return
         hide_task()
-        await to_thread.run_sync(self._prepare, abandon_on_cancel=True)
+        await in_thread(self._prepare, abandon_on_cancel=True)
         self.ready = True
 
     def _prepare(self) -> None:

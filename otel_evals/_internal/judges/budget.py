@@ -16,12 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from anyio import to_thread
-
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedBudgetLedger
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError, StoreError
 
@@ -105,11 +104,11 @@ class Budget:
                 known = cost is not None and math.isfinite(cost)
                 back_usd = usd - max(cost or 0.0, 0.0) if known else 0.0  # never more than was reserved
                 back_tokens = tokens - max(usage.total_tokens, 0)
-                await to_thread.run_sync(self._give_back, key, back_usd, back_tokens, abandon_on_cancel=False)
+                await in_thread(self._give_back, key, back_usd, back_tokens, abandon_on_cancel=False)
 
     async def _reserve(self, key: str, usd: float, tokens: int) -> bool:
         try:
-            return await to_thread.run_sync(self._ledger.reserve, key, usd, tokens, self._usd, self._tokens)
+            return await in_thread(self._ledger.reserve, key, usd, tokens, self._usd, self._tokens)
         except StoreError as error:
             raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
 

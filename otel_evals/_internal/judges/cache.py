@@ -8,13 +8,13 @@ import logging
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.shared_limits import SharedAnswers
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
@@ -93,10 +93,10 @@ class CachedJudge:
                 return _free(pending.reply)
         asking[key] = pending = _Pending()
         try:
-            pending.reply = await to_thread.run_sync(self._remembered, key, request)
+            pending.reply = await in_thread(self._remembered, key, request)
             if pending.reply is None:
                 pending.reply = await self._judge.ask(request)
-                await to_thread.run_sync(self._remember, key, pending.reply)
+                await in_thread(self._remember, key, pending.reply)
             return pending.reply
         finally:
             del asking[key]

@@ -17,13 +17,13 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 
@@ -243,7 +243,7 @@ class JudgeLimits:
             return 0.0
         wait = math.inf
         try:
-            wait = await to_thread.run_sync(self._shared.take, id, wanted)
+            wait = await in_thread(self._shared.take, id, wanted)
         finally:
             if wait > 0.0:
                 with self.lock:
@@ -281,7 +281,7 @@ class JudgeLimits:
         if self._shared is not None:
             used = {name: reservation.amount for name, reservation in taken.items()}
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self._shared.end, id, used)
+                await in_thread(self._shared.end, id, used)
 
 
 def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> SharedWindows | None:

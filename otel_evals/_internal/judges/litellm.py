@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from anyio import to_thread
 from pydantic import BaseModel
 
 from otel_evals._internal.judges.completions import Completion
 from otel_evals._internal.judges.litellm_calls import completion_of, key_of, load, price_of
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
+from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
@@ -65,7 +65,7 @@ class LiteLLMJudge(ModelJudge):
         load()
 
     async def _prices(self) -> Prices:
-        litellm = await to_thread.run_sync(load)
+        litellm = await in_thread(load)
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
             return price_of(litellm, self.model)
         return self.input_price, self.output_price

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
@@ -29,15 +29,15 @@ from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
-_PROCESSORS = (
-    *("processor", "_processor", "span_processor", "wrapped", "_wrapped"),
-    *("processors", "_span_processors"),
-)
-"""Fields in which wrappers of span processors keep them."""
+_MAX_FOUND = 100
+"""Fields that are examined in one processor and those inside it."""
 _STOP_SECONDS = 0.5
 """Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
+"""Fields whose value is an exporter even if its class is not the SDK's."""
+_Place = tuple[str, Any, Callable[[Any], object]]
+"""The name of a field, a value in it, and a function that replaces the value."""
 
 
 class AdoptedExporter(SpanExporter):
@@ -79,8 +79,8 @@ class AdoptedExporter(SpanExporter):
         return getattr(self.__dict__["_own"], name)
 
 
-class _Retired(SpanProcessor):
-    """Exports the remaining spans of a processor, and accepts no more."""
+class _Spans(SpanProcessor):
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def __init__(self, target: SpanProcessor) -> None:
         self.target = target
@@ -90,10 +90,6 @@ class _Retired(SpanProcessor):
 
     def shutdown(self) -> None:
         self.target.shutdown()
-
-
-class _Spans(_Retired):
-    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         self.target.on_start(span, parent_context)
@@ -182,37 +178,24 @@ class _Adopted:
             if self.holds:
                 self.wrap(span_processor)
             add(span_processor)
-            self._retire_ours(span_processor)
 
         composite.add_span_processor = add_and_wrap
-
-    def _retire_ours(self, added: SpanProcessor) -> None:
-        """Retire our exporter if a library adds one to the same server: spans must not be sent twice."""
-        composite: Any = self._composite
-        for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
-            if _servers(added) & _servers(made):
-                retired, processors = _Retired(made), composite._span_processors
-                composite._span_processors = tuple(retired if p is made else p for p in processors)
-                _logger.info("%s exports to the same server: our exporter is retired", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; return False if it has none."""
         found = False
-        for owner, name in _exporters(processor, _MAX_DEPTH):
-            exporter = getattr(owner, name)
+        for _, exporter, put in _exporters(processor):
             found = True
             if isinstance(exporter, ScoringSpanExporter) or exporter in self.exporters:
                 continue
             if not isinstance(exporter, AdoptedExporter):
                 exporter = AdoptedExporter(exporter)
-                setattr(owner, name, exporter)
+                put(exporter)
             exporter.hold_for(self.front if self.holds else None)
             self.exporters.append(exporter)
         return found
 
 
-MADE = "_otel_evals_made"
-"""Field that marks a processor that was created here, for a process without an exporter."""
 _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
@@ -220,7 +203,8 @@ _MARK = "_otel_evals_adopted"
 def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
     """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
 
-    Returns the names of processors in which no exporter was found: their spans are exported without scores.
+    Returns the names of processors that may export spans without scores: they receive ended spans, and no
+    processor has an exporter that could be wrapped.
     """
     provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
@@ -230,14 +214,20 @@ def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
     adopted.use(front, holds=wrap)
     if not wrap or front is None:
         return []
-    return [type(processor).__name__ for processor in adopted.others() if not adopted.wrap(processor)]
+    wrapped = [adopted.wrap(processor) for processor in adopted.others()]
+    return [] if any(wrapped) else [type(each).__name__ for each in adopted.others() if _sees_ends(each)]
+
+
+def _sees_ends(processor: object) -> bool:
+    """Return True if a processor receives ended spans, and may therefore export them."""
+    return getattr(type(processor), "on_end", None) is not SpanProcessor.on_end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
     processor: str
     exporter: str
-    """Empty if none was found in it."""
+    """Empty if none was found in it, although it receives ended spans."""
     held: bool
     """True if the exporter holds judged spans for their scores."""
 
@@ -249,7 +239,8 @@ def describe(provider: Any) -> list[Described]:
         return []
     found = []
     for processor in adopted.others():
-        for exporter in _exporters_in(processor) or [None]:
+        nothing = [("", None, None)] if _sees_ends(processor) else []
+        for exporter in [each for _, each, _ in _exporters(processor) or nothing]:
             own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
             held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
             name = "" if own is None else type(own).__name__
@@ -265,7 +256,7 @@ def is_adopted(provider: Any) -> bool:
 def exporters_of(provider: Any) -> list[str]:
     """Return the names of a provider's exporters."""
     processor: Any = getattr(provider, "_active_span_processor", None)
-    return [type(exporter).__name__ for exporter in _exporters_in(processor)]
+    return [type(exporter).__name__ for _, exporter, _ in _exporters(processor)]
 
 
 def same_provider(one: Any, other: Any) -> bool:
@@ -284,38 +275,40 @@ def adopt_logs(provider: Any, front: Pipeline | None) -> None:
     records.target = None if front is None else front.log_records
 
 
-def _servers(processor: SpanProcessor) -> set[str]:
-    """Return host and port of the OTLP servers of a processor's exporters."""
-    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in _exporters_in(processor)]
-    return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
+def _exporters(processor: Any) -> list[_Place]:
+    """Return the exporters inside a processor, found by interface: wrappers name their fields freely."""
+    found: list[_Place] = []
+    seen: set[int] = set()
+
+    def examine(owner: Any, depth: int) -> None:
+        for name, value, put in _places(owner):
+            if id(value) in seen or len(seen) >= _MAX_FOUND or depth == 0:
+                continue
+            if isinstance(value, SpanExporter) or (name in _EXPORTERS and hasattr(value, "export")):
+                seen.add(id(value))
+                found.append((name, value, put))
+            elif name == _BATCH or hasattr(value, "on_end"):
+                seen.add(id(value))
+                examine(value, depth - 1)
+
+    examine(processor, _MAX_DEPTH)
+    return found
 
 
-def _exporters_in(processor: SpanProcessor) -> list[Any]:
-    return [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
+def _places(owner: Any) -> Iterator[_Place]:
+    """Yield the values of an object's fields, and the values in lists, tuples and dicts there."""
+    slots = [name for kind in type(owner).__mro__ for name in getattr(kind, "__slots__", ())]
+    for name in (*slots, *getattr(owner, "__dict__", {})):
+        value = getattr(owner, name, None)
+        if isinstance(value, list | dict):
+            items = list(enumerate(value) if isinstance(value, list) else value.items())[:_MAX_FOUND]
+            yield from ((name, each, partial(value.__setitem__, key)) for key, each in items)
+        elif isinstance(value, tuple):
+            yield from ((name, each, partial(_put, owner, name, each)) for each in value)
+        else:
+            yield name, value, partial(setattr, owner, name)
 
 
-def _endpoint(exporter: Any, depth: int) -> str:
-    """Return the address of an exporter, or of a wrapped one; empty if unknown."""
-    fields = getattr(exporter, "__dict__", {})
-    if depth == 0 or isinstance(fields.get("_endpoint"), str):
-        return str(fields.get("_endpoint", ""))
-    inside = (fields.get(name) for name in ("_own", *_EXPORTERS))
-    return next((_endpoint(each, depth - 1) for each in inside if hasattr(each, "export")), "")
-
-
-def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:
-    """Yield the exporters inside a processor, as owner and name of the field."""
-    if depth == 0:
-        return
-    fields = getattr(processor, "__dict__", {})
-    batch = fields.get(_BATCH)
-    if batch is not None:
-        yield from _exporters(batch, depth - 1)
-    for name in _EXPORTERS:
-        if hasattr(fields.get(name), "export"):
-            yield processor, name
-    for name in _PROCESSORS:
-        inner = fields.get(name)
-        for each in inner if isinstance(inner, list | tuple) else (inner,):
-            if each is not None and hasattr(each, "on_end"):
-                yield from _exporters(each, depth - 1)
+def _put(owner: Any, name: str, old: Any, new: Any) -> None:
+    """Replace a value in a tuple."""
+    setattr(owner, name, tuple(new if each is old else each for each in getattr(owner, name)))

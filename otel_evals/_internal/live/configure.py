@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
@@ -31,13 +31,12 @@ from otel_evals._internal.live.doctor.examine import (
     write_report,
 )
 from otel_evals._internal.live.doctor.findings import Diagnosis, problem
-from otel_evals._internal.live.doctor.process import check_process, start_timer, warn_if_silent
+from otel_evals._internal.live.doctor.process import BY_HAND, check_process, start_timer, warn_if_silent
 from otel_evals._internal.live.providers import (
     Providers,
     flush,
     make_missing,
     notice_tracer_providers,
-    stay_replaceable,
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.pipeline.engine import trace_id_of
@@ -76,8 +75,9 @@ def configure(
     """Start to score this process's agent traffic.
 
     Spans are captured from the given tracer provider or the global one, and its exporters are wrapped to add
-    scores to judged spans. If no provider is set, providers are created and set; they export by OTLP if
-    `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. Each call replaces the configuration.
+    scores to judged spans. If no provider is set, providers are created; they export by OTLP if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. A library may set its own later, which
+    is then scored instead. Each call replaces the configuration.
 
     Args:
         rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
@@ -157,37 +157,39 @@ def _warn_of_missing_keys(config: Config) -> None:
 
 def _providers(given: Providers) -> Providers:
     """Return the given providers, else the global ones, else new ones."""
-    make_missing(given, _made)
-    stay_replaceable((_made.tracers, _made.loggers, _made.meters))
+    used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
-    tracers = given.tracers or trace.get_tracer_provider()
-    if not hasattr(tracers, "add_span_processor"):
-        problem = f"a {type(tracers).__name__} takes no span processors; give the SDK's TracerProvider"
-        raise ConfigError("tracer_provider", problem)
-    return Providers(
-        tracers,
-        given.loggers or _logs.get_logger_provider(),
-        given.meters or metrics.get_meter_provider(),
-        given.evaluations,
+    if not hasattr(used.tracers, "add_span_processor"):
+        raise ConfigError("tracer_provider", _not_scorable(used.tracers))
+    return used
+
+
+def _not_scorable(tracers: Any) -> str:
+    name = f"{type(tracers).__module__}.{type(tracers).__qualname__}"
+    return (
+        f"{name} takes no span processors, so its spans are not scored; give your agent's instrumentation "
+        "a TracerProvider of opentelemetry.sdk, and pass it as tracer_provider="
     )
 
 
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
     wraps = built.config.span_attributes and built.config.wrap_exporters
-    unwrapped = adopt(tracers, built, wrap=wraps)
+    without = adopt(tracers, built, wrap=wraps)
     _attached.append(tracers)
-    if unwrapped:
-        _logger.warning(
-            "the spans that %s handles carry no scores: no exporter was found in it", ", ".join(unwrapped)
-        )
+    if without:
+        found = ", ".join(without)
+        _logger.warning("no exporter was found in %s: spans carry no scores; fix: %s", found, BY_HAND)
 
 
 def _attach_late(tracers: Any) -> None:
     """Score the spans of a global tracer provider that a library set after `configure`."""
     pipeline = _pipeline
-    if pipeline is None or not hasattr(tracers, "add_span_processor"):
+    if pipeline is None or any(same_provider(tracers, each) for each in _attached):
         return
-    if any(same_provider(tracers, each) for each in _attached):
+    if type(tracers).__module__ == trace.__name__:
+        return  # one that does nothing, as MLflow sets for a while
+    if not hasattr(tracers, "add_span_processor"):
+        _logger.warning("the global tracer provider was replaced: %s", _not_scorable(tracers))
         return
     _attach_tracers(pipeline, tracers)
     pipeline.trace_with(tracers)

@@ -1,8 +1,8 @@
 """Creates OpenTelemetry providers for processes that have none, with OTLP export if an endpoint is set.
 
-OpenTelemetry allows global providers to be set once. If `configure` created some, a library that is set up
-later could not set its own, and the application's spans would never reach that library's exporters. The API
-has no public way to replace them; this is the only module that uses its private fields, each access guarded.
+They do not become the global providers: a library that is set up later would use them instead of its own, and
+its exporters and resource would be missing. The API's proxies use them until a library sets global providers.
+The API has no public way for this; this is the only module that uses its private fields, each access guarded.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any
 
 import opentelemetry._logs._internal as logs_api
-import opentelemetry.metrics._internal as metrics_api
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
@@ -26,20 +26,16 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from otel_evals._internal.live.adoption import MADE
+from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
-_GLOBALS = (
-    (trace, "_TRACER_PROVIDER"),
-    (logs_api, "_LOGGER_PROVIDER"),
-    (metrics_api, "_METER_PROVIDER"),
-)
 _SET = "_set_tracer_provider"
+_FIELD = "_TRACER_PROVIDER"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_OVER = "_otel_evals_over"
-_P = TypeVar("_P", TracerProvider, LoggerProvider, MeterProvider)
+_PROXIED = "_otel_evals_proxied"
+"""Field of a proxy with its tracer or logger and their provider; of a replaced function, the API's own."""
 
 
 @dataclass(slots=True)
@@ -94,55 +90,100 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
     return done == [True] * len(flushable)
 
 
-def make_missing(given: Providers, made: Providers) -> None:
-    """Create and set a tracer provider, and OTLP providers of logs and metrics, if none are given or set.
+def make_missing(given: Providers, made: Providers) -> Providers:
+    """Create the providers that are neither given nor set; for logs and metrics only with an OTLP endpoint.
+
+    Returns:
+        The given providers, else the global ones, else the created ones.
 
     Raises:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.
     """
-    present = trace.get_tracer_provider()
-    if given.tracers is None and (isinstance(present, trace.ProxyTracerProvider) or _is_over(present)):
-        made.tracers = _ended_noted(TracerProvider(shutdown_on_exit=False))
-        if _exports("TRACES"):
-            exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
-            processor = BatchSpanProcessor(exporter)
-            setattr(processor, MADE, True)
-            made.tracers.add_span_processor(processor)
-        trace.set_tracer_provider(made.tracers)
-    if given.loggers is None and goes_nowhere(_logs.get_logger_provider()) and _exports("LOGS"):
-        made.loggers = _ended_noted(LoggerProvider(shutdown_on_exit=False))
-        exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
-        made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
-        _logs.set_logger_provider(made.loggers)
-    if given.meters is None and goes_nowhere(metrics.get_meter_provider()) and _exports("METRICS"):
-        exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
-        readers = [PeriodicExportingMetricReader(exporter)]
-        made.meters = _ended_noted(MeterProvider(readers, shutdown_on_exit=False))
-        metrics.set_meter_provider(made.meters)
+    tracers = given.tracers or trace.get_tracer_provider()
+    resource = getattr(unwrapped(tracers), "resource", None)
+    if isinstance(tracers, trace.ProxyTracerProvider):
+        made.tracers = tracers = made.tracers or _new_tracers()
+    loggers = given.loggers or _logs.get_logger_provider()
+    if goes_nowhere(loggers) and (made.loggers or _exports("LOGS")):
+        made.loggers = loggers = made.loggers or _new_loggers(resource)
+    meters = given.meters or metrics.get_meter_provider()
+    if goes_nowhere(meters) and (made.meters or _exports("METRICS")):
+        made.meters = meters = made.meters or _new_meters(resource)
+    return Providers(tracers, loggers, meters, given.evaluations)
 
 
-def goes_nowhere(provider: object) -> bool:
-    """Return True for a provider of logs or metrics that does nothing: the API's own, or one shut down."""
-    module = type(provider).__module__
-    of_the_api = module.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
-    return provider is None or of_the_api or _is_over(provider)
-
-
-def _ended_noted(provider: _P) -> _P:
-    """Make a provider remember that it was shut down."""
-    shut_down = provider.shutdown
-
-    def shutdown(*args: Any, **options: Any) -> None:
-        provider.__dict__[_OVER] = True
-        shut_down(*args, **options)
-
-    provider.shutdown = shutdown  # type: ignore[method-assign]
+def _new_tracers() -> TracerProvider:
+    provider = TracerProvider(shutdown_on_exit=False)
+    if _exports("TRACES"):
+        exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    names = ("_instrumenting_module_name", "_instrumenting_library_version", "_schema_url", "_attributes")
+    if not _serve_proxies(
+        trace.ProxyTracer, "_tracer", lambda *a: _OwnTracer(provider.get_tracer(*a)), names
+    ):
+        trace.set_tracer_provider(provider)
     return provider
 
 
-def _is_over(provider: object) -> bool:
-    """Return True if a provider was created here and has been shut down: it exports nothing any more."""
-    return getattr(provider, _OVER, False) is True
+class _OwnTracer(trace.NoOpTracer):
+    """A tracer of a created provider, which to libraries looks like none: LangSmith examines the tracer."""
+
+    def __init__(self, own: trace.Tracer) -> None:
+        self.start_span = own.start_span  # type: ignore[method-assign]
+        self.start_as_current_span = own.start_as_current_span  # type: ignore[method-assign]
+
+
+def _new_loggers(resource: Any) -> LoggerProvider:
+    provider = LoggerProvider(resource, shutdown_on_exit=False)
+    exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    names = ("_name", "_version", "_schema_url", "_attributes")
+    if not _serve_proxies(getattr(logs_api, "ProxyLogger", None), "_logger", provider.get_logger, names):
+        _logs.set_logger_provider(provider)
+    return provider
+
+
+def _new_meters(resource: Any) -> MeterProvider:
+    readers = [PeriodicExportingMetricReader(_exporter("METRICS", "metric_exporter", "OTLPMetricExporter"))]
+    provider = MeterProvider(readers, resource, shutdown_on_exit=False)
+    serve = getattr(metrics.get_meter_provider(), "on_set_meter_provider", metrics.set_meter_provider)
+    serve(provider)
+    return provider
+
+
+def _serve_proxies(proxy: Any, field: str, get: Callable[..., Any], names: Sequence[str]) -> bool:
+    """Let the API's proxies use a created provider while none is set; False if this API has other fields.
+
+    Args:
+        proxy: the class of the proxies.
+        field: its property that returns the tracer or logger behind a proxy.
+        get: the provider's function that returns one.
+        names: the fields of a proxy with the arguments of `get`.
+    """
+    find: Any = getattr(getattr(proxy, field, None), "fget", None)
+    find, idle = getattr(find, _PROXIED, find), f"_noop{field}"
+    if find is None or not all(hasattr(proxy(""), name) for name in (idle, *names)):
+        return False
+
+    def found(self: Any) -> Any:
+        behind = find(self)
+        if behind is not getattr(self, idle):
+            return behind
+        own = self.__dict__.get(_PROXIED)
+        if own is None or own[0] is not get:
+            own = self.__dict__[_PROXIED] = get, get(*(getattr(self, name) for name in names))
+        return own[1]
+
+    setattr(found, _PROXIED, find)
+    setattr(proxy, field, property(found))
+    return True
+
+
+def goes_nowhere(provider: object) -> bool:
+    """Return True for a provider of logs or metrics of the API, which does nothing."""
+    return provider is None or type(provider).__module__.startswith(
+        ("opentelemetry._logs.", "opentelemetry.metrics.")
+    )
 
 
 def _exports(signal: str) -> bool:
@@ -170,27 +211,37 @@ def _exporter(signal: str, module: str, name: str) -> Any:
         raise ConfigError(_ENDPOINT, problem) from error
 
 
-def stay_replaceable(made: tuple[Any, Any, Any]) -> None:
-    """Allow these tracer, logger and meter providers to be replaced as the global ones."""
-    for provider, (module, name) in zip(made, _GLOBALS, strict=True):
-        once: Any = getattr(module, f"{name}_SET_ONCE", None)
-        if provider is not None and getattr(module, name, None) is provider and hasattr(once, "_done"):
-            once._done = False
-
-
 def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
-    """Call a function with each global tracer provider that is set later."""
+    """Call a function with each global tracer provider that is set later.
+
+    MLflow assigns the API's field instead of calling `set_tracer_provider`.
+    """
     set_provider: Any = getattr(trace, _SET, None)
-    if set_provider is None or getattr(set_provider, "_otel_evals", False):
+    if set_provider is None or isinstance(trace, _Noticing):
         return
 
-    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
-        set_provider(tracer_provider, log)
-        if getattr(trace, "_TRACER_PROVIDER", None) is tracer_provider:
+    def noticed(tracer_provider: Any) -> None:
+        if tracer_provider is not None and getattr(trace, _FIELD, None) is tracer_provider:
             try:
                 notify(tracer_provider)
             except Exception:
                 _logger.warning("a tracer provider that was set later is not scored", exc_info=True)
 
-    set_and_notify._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
+    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
+        set_provider(tracer_provider, log)
+        noticed(tracer_provider)
+
     setattr(trace, _SET, set_and_notify)
+    _Noticing.noticed = staticmethod(noticed)
+    trace.__class__ = _Noticing
+
+
+class _Noticing(ModuleType):
+    """The API's module, which notices assignments from outside to the field of the tracer provider."""
+
+    noticed: Callable[[Any], None]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == _FIELD:
+            self.noticed(value)

@@ -168,18 +168,24 @@ class Engine:
 
     def flush(self, timeout: float) -> bool:
         """Score and deliver everything captured so far; returns False after a timeout."""
+        if self._is_idle():
+            return True
         until = time.monotonic() + timeout
         return self._run(lambda: self._flush(until), timeout + 0.5) is True
 
     def shutdown(self, deadline: float) -> None:
         """Score and deliver until the deadline, with four fifths of the time for scoring."""
-        if not self.here:
+        if not self.here and not self._is_idle():
             timeout = deadline - time.monotonic()
             scored_until = time.monotonic() + timeout * 0.8
             self.steps.read_until = scored_until + _LATE_SECONDS / 2
             self._run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
             left = deadline - time.monotonic() + _LATE_SECONDS
             self._run(lambda: self.steps.finish_all(deadline), left)
+
+    def _is_idle(self) -> bool:
+        """Return True if the thread has never been needed: some ending interpreters cannot start it."""
+        return not self.thread.started and not self.thread.waiting
 
     def close(self, deadline: float) -> None:
         """End the thread, and the processes of isolated scorers."""

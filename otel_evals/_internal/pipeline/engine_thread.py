@@ -23,6 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.pipeline.event_loop import ContextExecutor, new_loop, run_to_the_end
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.os_threads import OSThread
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
@@ -87,7 +88,8 @@ class EngineThread(Generic[_Item]):
         self._items: deque[_Item] = deque()
         self._armed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: OSThread | None = None
+        self._native_id = 0
         self._ready = threading.Event()
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +137,7 @@ class EngineThread(Generic[_Item]):
 
     @property
     def here(self) -> bool:
-        return threading.current_thread() is self._thread
+        return threading.get_native_id() == self._native_id
 
     def call(self, function: Callable[[], object]) -> None:
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
@@ -211,9 +213,11 @@ class EngineThread(Generic[_Item]):
             if self._thread is None and time.monotonic() >= self._start_again:
                 # Some Pythons have a thread inherit the context of the code that starts it.
                 begin, args = self._context.copy().run, (_main, weakref.ref(self))
-                thread = threading.Thread(target=begin, args=args, name="otel-evals", daemon=True)
+                thread = OSThread(begin, args, "otel-evals")
                 self._ready.clear()
+                self._executor = ContextExecutor(thread_name_prefix="otel-evals-executor")
                 try:
+                    self._executor.keep_threads()  # not on the new thread, which may start too late for it
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or threads ran out
                     self._not_started()
@@ -232,11 +236,12 @@ class EngineThread(Generic[_Item]):
             _logger.warning("the scoring thread cannot be started; nothing is scored so far")
 
     async def _serve(self) -> None:
+        self._native_id = threading.get_native_id()
         self._stop = asyncio.Event()
         background = asyncio.ensure_future(self.work.run())
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        self._loop.set_default_executor(self._executor)
         for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
             await asyncio.sleep(0)
         self._ready.set()

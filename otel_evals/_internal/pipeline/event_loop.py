@@ -7,15 +7,17 @@ import contextvars
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.calls import KEEPS_THREADS, hide_task, threads_are_over
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
+_KEPT = 4
 _END_SECONDS = 1.0
 """Seconds that tasks may continue after their cancellation at the end of their loop."""
 
@@ -94,8 +96,19 @@ class ContextExecutor(ThreadPoolExecutor):
     """Propagates the caller's context, as `asyncio.to_thread` does: a scorer's calls stay marked.
 
     Python closes all executors before the exit handlers, which score the remaining runs. Each function then
-    gets its own thread.
+    gets its own thread. Where threads cannot be started any more, those started here call the functions, and
+    once they have ended, the caller does.
     """
+
+    def keep_threads(self) -> None:
+        """Start threads for the end of an interpreter that starts none then."""
+        if KEEPS_THREADS:
+            for _ in range(_KEPT):
+                super().submit(time.sleep, 0.001)
+
+    def _adjust_thread_count(self) -> None:
+        if not (self._threads and threads_are_over()):
+            super()._adjust_thread_count()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         work = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
@@ -103,7 +116,10 @@ class ContextExecutor(ThreadPoolExecutor):
             return super().submit(work)
         except RuntimeError:
             future: Future[Any] = Future()
-            threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
+            if threads_are_over():
+                _fulfil(future, work)
+            else:
+                threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
             return future
 
 

@@ -7,7 +7,6 @@ exporters that `hold` wraps; everything else happens on the engine's thread.
 from __future__ import annotations
 
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -38,6 +37,7 @@ from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
+from otel_evals._internal.util.os_threads import are_greenlets
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
@@ -226,11 +226,8 @@ class Pipeline:
 
 def _check_threads(config: Config) -> None:
     """Refuse scoring processes under gevent: its threads cannot wait for a pipe."""
-    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
-    if patched is None or not patched("threading"):
-        return
     for number, rule in enumerate(config.rules):
-        if rule.isolation == "process":
+        if rule.isolation == "process" and are_greenlets():
             problem = "'process' does not work where gevent has replaced threads: leave it out"
             raise ConfigError(f"rules[{number}].isolation", problem)
 

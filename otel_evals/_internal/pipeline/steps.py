@@ -36,7 +36,7 @@ from otel_evals._internal.model import Loss, Run
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
-from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.calls import KEEPS_THREADS, hide_task
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
@@ -122,6 +122,8 @@ class Steps:
     async def run(self) -> None:
         """Prepare the scorers and deliver to destinations, until cancelled."""
         hide_task()
+        if KEEPS_THREADS:
+            self._store.start()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
         await asyncio.gather(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
@@ -15,6 +17,7 @@ from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
 
 _Argument = TypeVar("_Argument")
 _CLEANUP_SECONDS = 0.5
+_Result = TypeVar("_Result")
 
 
 class AbandonedThreads:
@@ -58,11 +61,11 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
     if inline or is_async(function):
         result = function(argument)
     else:
-        result = await _in_thread(function, argument)
+        result = await _counted_in_thread(function, argument)
     return await result if inspect.isawaitable(result) else result
 
 
-async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
+async def _counted_in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
     counted, made = abandoned_threads.get(), _Call()
 
     def work() -> tuple[Any, BaseException | None]:
@@ -78,7 +81,7 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
 
     slots = None if counted is None else counted.slots
     try:
-        result, error = await to_thread.run_sync(work, abandon_on_cancel=True, limiter=slots)
+        result, error = await in_thread(work, abandon_on_cancel=True, limiter=slots)
     except asyncio.CancelledError:
         if counted is not None:
             counted.note(made, left=True)
@@ -111,6 +114,33 @@ async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float = inf) ->
             await asyncio.wait({task})
         raise
     return asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.result()
+
+
+async def in_thread(
+    function: Callable[..., _Result],
+    *arguments: Any,
+    abandon_on_cancel: bool = False,
+    limiter: CapacityLimiter | None = None,
+) -> _Result:
+    """Call a function in a worker thread, as `anyio.to_thread.run_sync` does.
+
+    Where an ending interpreter starts no more threads, the threads of the loop's executor call it.
+    """
+    if not threads_are_over():
+        return await to_thread.run_sync(
+            function, *arguments, abandon_on_cancel=abandon_on_cancel, limiter=limiter
+        )
+    async with limiter or nullcontext():
+        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+KEEPS_THREADS = sys.version_info[:2] == (3, 12)
+"""True for Python 3.12, which starts no thread while it ends: not even for the runs of the last lines."""
+
+
+def threads_are_over() -> bool:
+    """Return True while this interpreter ends and starts no more threads."""
+    return KEEPS_THREADS and getattr(threading, "_SHUTTING_DOWN", False) is True
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -101,6 +101,16 @@ def test_its_resource_says_that_it_is_not_the_application_s() -> None:
     assert service.exported[-1].resource == service.provider.resource
 
 
+def test_openinference_s_tracer_which_cannot_be_copied_records_it_too() -> None:
+    pytest.importorskip("openinference.instrumentation")
+    from openinference.instrumentation import OITracer, TraceConfig
+
+    service = Service()
+    service.spans = EvaluationSpans(OITracer(service.tracer, TraceConfig()))
+    service.evaluate()
+    assert {s.resource.attributes["service.name"] for s in service.exported} == {"shop-evaluations"}
+
+
 def test_a_provider_of_its_own_says_itself_what_it_is() -> None:
     service = Service(own_service=False)
     service.evaluate()

@@ -22,14 +22,19 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.live.providers import Providers, make_missing
 
+def looked():
+    return trace.get_tracer_provider(), _logs.get_logger_provider(), metrics.get_meter_provider()
+
 {before}
+before = looked()
 made = Providers()
 make_missing(Providers({given}), made)
 print(
-    made.tracers is not None and trace.get_tracer_provider() is made.tracers,
+    trace.get_tracer("app").start_span("one").is_recording(),
     made.tracers is not None and len(made.tracers._active_span_processor._span_processors),
-    made.loggers is not None and _logs.get_logger_provider() is made.loggers,
-    made.meters is not None and metrics.get_meter_provider() is made.meters,
+    made.loggers is not None and type(_logs.get_logger("app")._logger).__name__ == "Logger",
+    made.meters is not None,
+    *(found is set for found, set in zip(looked(), before)),
     flush=True,
 )
 os._exit(0)  # without exporting to an endpoint that is not there
@@ -59,14 +64,14 @@ def made(given: str = "", before: str = "", **environment: str) -> str:
         ("tracers=object(), loggers=object(), meters=object()", OTLP, "False False False False"),
         ("", {**OTLP, "OTEL_TRACES_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}, "True 0 False True"),
         ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces"}, "True 1 False False"),
-        ("", {**OTLP, "OTEL_SDK_DISABLED": "true"}, "True 0 False False"),
+        ("", {**OTLP, "OTEL_SDK_DISABLED": "true"}, "False 0 False False"),
     ],
 )
 def test_what_is_made_is_what_the_environment_asks_for(
     given: str, environment: dict[str, str], expected: str
 ) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    assert made(given, **environment) == expected
+    assert made(given, **environment) == f"{expected} True True True"
 
 
 def test_what_the_application_has_set_is_left_alone() -> None:
@@ -74,7 +79,12 @@ def test_what_the_application_has_set_is_left_alone() -> None:
         "trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))\n"
         "metrics.set_meter_provider(MeterProvider(shutdown_on_exit=False))"
     )
-    assert made(before=before, **OTLP) == "False False True False"
+    assert made(before=before, **OTLP) == "True False True False True True True"
+
+
+def test_an_api_without_proxies_gets_global_providers() -> None:
+    before = "del trace.ProxyTracer._tracer"
+    assert made(before=before, **OTLP) == "True 1 True True False True True"
 
 
 def test_an_unknown_protocol_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,9 @@ def _run(path: Path) -> None:
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-gateway")
     loaded = load_config(path)
     made = Providers()
-    make_missing(Providers(), made)
+    used = make_missing(Providers(), made)
     try:
-        asyncio.run(_serve(Gateway(loaded, path=path)))
+        asyncio.run(_serve(Gateway(loaded, used, path)))
     finally:
         made.force_flush(int(loaded.shutdown_timeout * 1000))
         made.shutdown()

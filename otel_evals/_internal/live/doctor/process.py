@@ -21,6 +21,9 @@ from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
 _BY_HAND = "turn on your framework's instrumentation (docs/recovery.md), or use @agent (docs/instrument.md)"
+BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
+"""Line that exports spans with their scores; `configure` returns the pipeline."""
+_SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
@@ -91,13 +94,13 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
     if not isinstance(current, trace.ProxyTracerProvider) and not same_provider(current, tracers):
         name = f"{type(current).__module__}.{type(current).__qualname__}"
         text = f"the global tracer provider is not the one that is scored: {name}"
-        fix = "otel_evals.configure(...) after the library that sets it, or with tracer_provider="
-        yield note("tracer_provider", text, fix)
+        yield note("tracer_provider", text, _SAME_PROVIDER)
     if _mlflow_has_another(tracers):
         yield problem(
             "tracer_provider",
             "MLflow records its spans with a separate tracer provider, which is not scored",
-            "MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false, or tracer_provider=get_bridged_tracer_provider()",
+            "otel_evals.configure(..., tracer_provider=get_bridged_tracer_provider())"
+            "  # from mlflow.tracing.provider",
         )
     sampler = getattr(tracers, "sampler", None)
     words = str(getattr(sampler, "get_description", lambda: "")())
@@ -113,7 +116,7 @@ def _mlflow_has_another(tracers: Any) -> bool:
 
 
 def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterator[Finding]:
-    if not any(each.exporter for each in processors):
+    if not processors:
         fix = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318, or your own exporter"
         yield note("exporters", "spans are not exported: the tracer provider has no exporter", fix)
     for each in processors:
@@ -122,6 +125,9 @@ def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterato
         elif each.exporter:
             text = f"spans that {each.exporter} exports carry no scores: it is not wrapped"
             yield note("exporters", text, "wrap_exporters=True")
+        else:
+            text = f"no exporter was found in {each.processor}: spans that it exports carry no scores"
+            yield note("exporters", text, BY_HAND)
 
 
 def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
