@@ -254,6 +254,8 @@ def feedback(
         id = trace_id_of(trace_id)
         rest = {"name": str(name), "comment": comment and str(comment), "source": str(source)}
         accepted = [each.feedback(id, float(value), **rest) for each in stores]
+        if _pipeline is not None and any(accepted):
+            _pipeline.engine.start()  # its shutdown waits for the feedback
         return any(accepted)
     except Exception as error:
         _logger.warning("feedback was not stored: %s", error)

@@ -241,6 +241,9 @@ class _Noticing(ModuleType):
 
     noticed: Callable[[Any], None]
 
+    def __reduce__(self) -> tuple[Any, ...]:  # as modules are pickled by name
+        return import_module, (self.__name__,)
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == _FIELD:

@@ -183,6 +183,10 @@ class Engine:
             left = deadline - time.monotonic() + _LATE_SECONDS
             self._run(lambda: self.steps.finish_all(deadline), left)
 
+    def start(self) -> None:
+        """Start the thread, so that a shutdown also shuts the destinations down."""
+        self.thread.call(lambda: None)
+
     def _is_idle(self) -> bool:
         """Return True if the thread has never been needed: some ending interpreters cannot start it."""
         return not self.thread.started and not self.thread.waiting
