@@ -190,8 +190,8 @@ BROKEN: dict[str, Broken] = {
         "otel_evals.configure(rules=[answered()])\nrun(P.get_tracer('app'))",
         "P = provider()\ntrace.set_tracer_provider(provider())\n"
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun(P.get_tracer('app'))",
-        "1 other tracer providers exist",
-        "tracer_provider=the one that your agent's spans come from",
+        "this process has another tracer provider, which is not scored: InMemorySpanExporter",
+        "configure(tracer_provider=PROVIDER)",
     ),
     "head sampler": Broken(
         "P = provider(sampler=heads.ALWAYS_OFF)\n"

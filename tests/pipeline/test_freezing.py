@@ -37,7 +37,6 @@ def handler(flushed):
     agent_run(trace.get_tracer("app"))
     if flushed:
         otel_evals.force_flush(5_000)
-        trace.get_tracer_provider().force_flush(5_000)
 
 for line in sys.stdin:
     handler(line.strip() == "flush")

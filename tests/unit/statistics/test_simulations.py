@@ -127,14 +127,21 @@ def test_false_alarms_are_rare_at_the_floor_itself(simulation: SimpleNamespace) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "most"),
-    [("ratio, 0/1", 400), ("ratio, beta", 90), ("errors, others fail", 570), ("errors, more errors", 260)],
+    ("kind", "most", "too_long"),
+    [
+        ("ratio, 0/1", 400, 1.6),
+        ("ratio, beta", 90, 1.6),
+        ("errors, others fail", 570, 1.6),
+        ("errors, more errors", 260, 3.0),  # the forecast cannot know that more runs will end in an error
+    ],
 )
-def test_a_fall_by_a_tenth_is_found_in_time(simulation: SimpleNamespace, kind: str, most: int) -> None:
+def test_a_fall_by_a_tenth_is_found_in_time(
+    simulation: SimpleNamespace, kind: str, most: int, too_long: float
+) -> None:
     """In the median of forty series, within 1.2 times the scored runs that the method is known for."""
     delay, foretold = simulation.alarms.floor_delay(kind, 0.1, 40)
     assert delay <= 1.2 * most
-    assert 1 / 3 < foretold / delay < 1.6
+    assert 1 / 3 < foretold / delay < too_long
 
 
 def test_a_design_effect_keeps_alarms_rare_where_runs_resemble_each_other(
