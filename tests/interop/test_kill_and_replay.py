@@ -43,7 +43,7 @@ exporter = OTLPSpanExporter(f"{url}/v1/traces", headers=json.loads(headers))
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 pipeline = otel_evals.configure(
     rules=[otel_evals.Rule(slow, concurrency=2)], tracer_provider=provider, span_attributes=False,
-    destinations=[{backend: {"endpoint" if backend == "phoenix" else "url": url}}],
+    destinations=[{backend: {"url": url}}],
     store=store, store_lease=0.6,
 )
 if int(runs):
