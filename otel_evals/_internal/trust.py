@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
 """The environment variable with the key that all services of a deployment share."""
 SECONDS = 3_600
-"""A signature's lifetime; those of the hours before and after count too."""
+"""Seconds for which a signature is created; those of the previous and the next hour are valid too."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Channel = Literal[

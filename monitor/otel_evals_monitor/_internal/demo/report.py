@@ -39,7 +39,6 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
     "grounded_in_tools": _FACTS,
     "tool_call_accuracy": (Fault.WRONG_TOOL,),
     "owns_up": (Fault.GLOSSED_ERROR,),
-    "tool_error_rate": (Fault.GLOSSED_ERROR,),
     "hallucination": _FACTS,
     "answer_relevancy": (Fault.OFF_TOPIC,),
 }
