@@ -284,9 +284,9 @@ class Evaluator:
             lane.abandoned.discard(task)
 
     def _cancelled_early(self, lane: Lane, job: Job, task: asyncio.Task[None]) -> None:
-        """End an attempt whose task another scorer cancelled before its first step: `_attempt` never ran."""
+        """End an attempt whose task was cancelled before its first step: `_attempt` never ran."""
         if job.task is task:
-            job.task, job.timed_out = None, False
+            job.task = None
             self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
 
     def _attempted(self, lane: Lane, job: Job, result: Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, scorer
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.gather.gatherer import SpanGroup
@@ -87,6 +91,28 @@ def test_without_content_capture_outcomes_quote_nothing() -> None:
             agent_run(w.tracer)
             w.feed()
             assert [e.outcome for e in await w.settled()] == [Score(value=1.0)]
+
+    run(body)
+
+
+class Blocking(SpanProcessor):
+    """A processor of evaluation spans that blocks the engine's thread for longer than a timeout."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        time.sleep(0.02)
+
+
+def test_an_attempt_that_is_overdue_before_its_first_step_timed_out() -> None:
+    async def body() -> None:
+        spans = TracerProvider(shutdown_on_exit=False)
+        spans.add_span_processor(Blocking())
+        attacher = Attacher(EvaluationSpans(spans.get_tracer("tests"), same_trace=True), None, None, None)
+        async with wired(Rule(gives("a"), timeout=0.01), attacher=attacher) as w:
+            agent_run(w.tracer)
+            w.feed()
+            (found,) = await w.settled()
+            assert isinstance(found.outcome, ScorerFailure)
+            assert found.outcome.error_type == "timeout"
 
     run(body)
 
