@@ -25,7 +25,7 @@ def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
     runs are repeated from `scores`, the file of the demo's jsonl destination.
     """
     lines = scores.read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines if line.strip()]
+    records = sorted((json.loads(line) for line in lines if line.strip()), key=_words)
     for leftover in (store, store.with_name(store.name + "-wal"), store.with_name(store.name + "-shm")):
         leftover.unlink(missing_ok=True)
     with closing(ResultsStore(store)) as results:
@@ -44,6 +44,11 @@ def _history(
         wrong = rng.random() < (_FAULTY_BEFORE if version == "1" else _FAULTY_AFTER)
         chosen = rng.choice((faulty if wrong else fine) or records)
         yield _again(chosen, number, version, now - 3600.0 * (_HOURS - hour))
+
+
+def _words(record: Mapping[str, Any]) -> str:
+    """Return a key that sorts runs alike whatever their ids and the order of their delivery."""
+    return json.dumps([record["input"], record["output"]])
 
 
 def _is_faulty(record: Mapping[str, Any]) -> bool:
