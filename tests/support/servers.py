@@ -59,7 +59,10 @@ def clean_environment(*prefixes: str) -> dict[str, str]:
     """This process's environment without OpenTelemetry's variables and those that start like one given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", *prefixes))}
     kept.pop("PYTHONPATH", None)
-    return kept | {"DO_NOT_TRACK": "1", "OTEL_EVALS_TRUST_KEY": os.environ.get("OTEL_EVALS_TRUST_KEY", "tests")}
+    return kept | {
+        "DO_NOT_TRACK": "1",
+        "OTEL_EVALS_TRUST_KEY": os.environ.get("OTEL_EVALS_TRUST_KEY", "tests"),
+    }
 
 
 def free_ports(count: int) -> list[int]:
