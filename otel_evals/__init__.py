@@ -11,9 +11,9 @@ Names are loaded on first use, so importing this package costs next to nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from otel_evals._internal.lazy import load_names
 from otel_evals._internal.version import __version__
 
 if TYPE_CHECKING:
@@ -68,9 +68,6 @@ _NAMES = {
     "_internal.scoring.scorer": "Scorer scorer",
     "errors": "ConfigError DestinationError JudgeError OtelEvalsError",
 }
-_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
-_SUBMODULES = ("context", "sampling", "scorers")
-
 __all__ = [
     "Config",
     "ConfigError",
@@ -112,15 +109,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        value: Any = import_module(f"{__name__}.{name}")
-    elif name in _WHERE:
-        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+_WHERE = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+__getattr__ = load_names(globals(), _WHERE | dict.fromkeys(("context", "sampling", "scorers")))
 
 
 def __dir__() -> list[str]:

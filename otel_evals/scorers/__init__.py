@@ -6,45 +6,57 @@ checks, `adapters` wraps the evaluators of other libraries.
 
 from __future__ import annotations
 
-from otel_evals._internal.context import Params, Results
-from otel_evals._internal.scorers.answer_relevancy import answer_relevancy
-from otel_evals._internal.scorers.answer_similarity import answer_similarity
-from otel_evals._internal.scorers.answered import answered
-from otel_evals._internal.scorers.bias import bias
-from otel_evals._internal.scorers.classifier import classifier
-from otel_evals._internal.scorers.completeness import completeness
-from otel_evals._internal.scorers.content_similarity import content_similarity
-from otel_evals._internal.scorers.context_precision import context_precision
-from otel_evals._internal.scorers.context_recall import context_recall
-from otel_evals._internal.scorers.context_relevance import context_relevance
-from otel_evals._internal.scorers.factuality import factuality
-from otel_evals._internal.scorers.faithfulness import faithfulness
-from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
-from otel_evals._internal.scorers.hallucination import hallucination
-from otel_evals._internal.scorers.keyword_coverage import keyword_coverage
-from otel_evals._internal.scorers.multi_turn_judge import multi_turn_judge
-from otel_evals._internal.scorers.no_secrets import no_secrets
-from otel_evals._internal.scorers.noise_sensitivity import noise_sensitivity
-from otel_evals._internal.scorers.prompt_alignment import prompt_alignment
-from otel_evals._internal.scorers.repeated_calls import repeated_calls
-from otel_evals._internal.scorers.rubric import rubric
-from otel_evals._internal.scorers.same_language import same_language
-from otel_evals._internal.scorers.summarization import summarization
-from otel_evals._internal.scorers.textual_difference import textual_difference
-from otel_evals._internal.scorers.tone_consistency import tone_consistency
-from otel_evals._internal.scorers.tool_call_accuracy import tool_call_accuracy
-from otel_evals._internal.scorers.tool_call_judge import tool_call_judge
-from otel_evals._internal.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
-from otel_evals._internal.scorers.toxicity import toxicity
-from otel_evals._internal.scorers.trajectory_accuracy import trajectory_accuracy
-from otel_evals._internal.scorers.trajectory_judge import trajectory_judge
-from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
-from otel_evals._internal.scorers.valid_json import valid_json
-from otel_evals._internal.scorers.within_budget import within_budget
-from otel_evals._internal.scoring.panel import Panel, panel, votes
-from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
-from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, ScorerFacts, missing, scorer, to_score
-from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
+from typing import TYPE_CHECKING
+
+from otel_evals._internal.lazy import load_names
+
+if TYPE_CHECKING:
+    from otel_evals._internal.context import Params, Results
+    from otel_evals._internal.scorers.answer_relevancy import answer_relevancy
+    from otel_evals._internal.scorers.answer_similarity import answer_similarity
+    from otel_evals._internal.scorers.answered import answered
+    from otel_evals._internal.scorers.bias import bias
+    from otel_evals._internal.scorers.classifier import classifier
+    from otel_evals._internal.scorers.completeness import completeness
+    from otel_evals._internal.scorers.content_similarity import content_similarity
+    from otel_evals._internal.scorers.context_precision import context_precision
+    from otel_evals._internal.scorers.context_recall import context_recall
+    from otel_evals._internal.scorers.context_relevance import context_relevance
+    from otel_evals._internal.scorers.factuality import factuality
+    from otel_evals._internal.scorers.faithfulness import faithfulness
+    from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
+    from otel_evals._internal.scorers.hallucination import hallucination
+    from otel_evals._internal.scorers.keyword_coverage import keyword_coverage
+    from otel_evals._internal.scorers.multi_turn_judge import multi_turn_judge
+    from otel_evals._internal.scorers.no_secrets import no_secrets
+    from otel_evals._internal.scorers.noise_sensitivity import noise_sensitivity
+    from otel_evals._internal.scorers.prompt_alignment import prompt_alignment
+    from otel_evals._internal.scorers.repeated_calls import repeated_calls
+    from otel_evals._internal.scorers.rubric import rubric
+    from otel_evals._internal.scorers.same_language import same_language
+    from otel_evals._internal.scorers.summarization import summarization
+    from otel_evals._internal.scorers.textual_difference import textual_difference
+    from otel_evals._internal.scorers.tone_consistency import tone_consistency
+    from otel_evals._internal.scorers.tool_call_accuracy import tool_call_accuracy
+    from otel_evals._internal.scorers.tool_call_judge import tool_call_judge
+    from otel_evals._internal.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
+    from otel_evals._internal.scorers.toxicity import toxicity
+    from otel_evals._internal.scorers.trajectory_accuracy import trajectory_accuracy
+    from otel_evals._internal.scorers.trajectory_judge import trajectory_judge
+    from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
+    from otel_evals._internal.scorers.valid_json import valid_json
+    from otel_evals._internal.scorers.within_budget import within_budget
+    from otel_evals._internal.scoring.panel import Panel, panel, votes
+    from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+    from otel_evals._internal.scoring.scorer import (
+        FunctionScorer,
+        Scorer,
+        ScorerFacts,
+        missing,
+        scorer,
+        to_score,
+    )
+    from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 
 __all__ = [
     "FunctionScorer",
@@ -99,3 +111,21 @@ __all__ = [
     "votes",
     "within_budget",
 ]
+
+_ELSEWHERE = {
+    "context": "Params Results",
+    "scorers.tool_errors": "tool_error_rate unrecovered_tool_errors",
+    "scoring.panel": "Panel panel votes",
+    "scoring.prompt": "PromptStep ScoreReply",
+    "scoring.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
+    "scoring.steps": "ReasonParams StepScorer step_scorer",
+}
+"""Modules whose names are not their own: the module of any other scorer has its name."""
+_INTERNAL = "otel_evals._internal"
+_WHERE = {name: f"{_INTERNAL}.scorers.{name}" for name in __all__}
+_WHERE |= {name: f"{_INTERNAL}.{module}" for module, names in _ELSEWHERE.items() for name in names.split()}
+__getattr__ = load_names(globals(), _WHERE)
+
+
+def __dir__() -> list[str]:
+    return __all__

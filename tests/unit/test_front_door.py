@@ -48,17 +48,19 @@ def test_importing_the_package_loads_nothing_else_of_it() -> None:
     assert in_a_fresh_process(code).split() == [
         "otel_evals",
         "otel_evals._internal",
+        "otel_evals._internal.lazy",
         "otel_evals._internal.version",
     ]
 
 
-def test_configuring_code_scorers_loads_no_judge_and_no_destination_library() -> None:
+def test_configuring_a_code_scorer_loads_no_other_scorer_no_judge_and_no_library_for_them() -> None:
     code = (
         "import sys, otel_evals\n"
-        "from otel_evals.scorers import grounded_in_tools\n"
-        "otel_evals.configure(rules=[grounded_in_tools()])\n"
-        "heavy = {'litellm', 'openai', 'httpx', 'typer', 'rich', 'pydantic_ai', 'grpc'}\n"
-        "print(*sorted(heavy & set(sys.modules)))\n"
+        "from otel_evals.scorers import answered\n"
+        "otel_evals.configure(rules=[answered()])\n"
+        "heavy = 'litellm openai httpx typer rich pydantic_ai grpc yaml sqlite3'.split()\n"
+        "own = [f'otel_evals._internal.{m}' for m in ('judges.litellm', 'scoring.prompt', 'scorers.bias')]\n"
+        "print(*sorted({*heavy, *own} & set(sys.modules)))\n"
         "otel_evals.shutdown()"
     )
     assert in_a_fresh_process(code).split() == []

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from otel_evals._internal.judges.model_judge import ModelJudge
-from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals._internal.scoring.steps import StepScorer
 
 
 def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[dict[str, Any]]:
@@ -31,6 +28,12 @@ def judges_of(scorer: Any) -> Iterator[Any]:
     """Yield the judge of every prompt, of all members of a panel."""
     for member in getattr(scorer, "members", ()):
         yield from judges_of(member)
+    if not hasattr(scorer, "steps"):
+        return
+    # Most scorers ask no judge: what judges need is loaded for the others only.
+    from otel_evals._internal.scoring.prompt import PromptStep
+    from otel_evals._internal.scoring.steps import StepScorer
+
     if isinstance(scorer, StepScorer):
         for step in scorer.steps.values():
             judge = (step.judge or scorer.judge) if isinstance(step, PromptStep) else None
@@ -40,6 +43,8 @@ def judges_of(scorer: Any) -> Iterator[Any]:
 
 def missing_key(judge: Any) -> str | None:
     """Return the environment variable of a judge's key if it is not set; None if unknown."""
+    from otel_evals._internal.judges.model_judge import ModelJudge
+
     judge = getattr(judge, "judge", judge)  # behind a cache
     return judge.missing_key() if isinstance(judge, ModelJudge) else None
 

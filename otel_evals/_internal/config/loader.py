@@ -13,7 +13,6 @@ from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.sections import build_section, section_names
 from otel_evals._internal.config.validation import Problems, suggestion
-from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scoring.scorer import FunctionScorer
 from otel_evals.errors import ConfigError, ConfigErrors
@@ -58,6 +57,9 @@ def load_config(path: str | Path) -> Config:
         ConfigError: the file cannot be read, or a value is wrong; the message names place and field.
         ConfigErrors: several values are wrong.
     """
+    # PyYAML is loaded for files only.
+    from otel_evals._internal.config.yaml_file import YamlFile
+
     file = YamlFile(path)
     problems = Problems()
     if not isinstance(file.values, dict):
