@@ -13,6 +13,7 @@ __all__ = [
     "Evaluation",
     "Feedback",
     "Loss",
+    "Media",
     "Message",
     "NotScored",
     "Operation",

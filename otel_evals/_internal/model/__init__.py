@@ -6,6 +6,7 @@ the Unix epoch, durations are seconds.
 
 # The public ones are listed in `otel_evals.model`.
 from otel_evals._internal.model.evaluations import *  # noqa: F403
+from otel_evals._internal.model.media import *  # noqa: F403
 from otel_evals._internal.model.operations import *  # noqa: F403
 from otel_evals._internal.model.runs import *  # noqa: F403
 from otel_evals._internal.model.spans import *  # noqa: F403

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from otel_evals._internal.model.derived import derives
+from otel_evals._internal.model.media import Media
 from otel_evals._internal.model.spans import Record, SpanRecord, nothing
 
 
@@ -40,8 +41,10 @@ class Part(Record, frozen=True, kw_only=True):
 
     kind: Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
     text: str | None = None
+    """The text; for media, a transcript."""
     data: Any = None
-    """Arguments of a tool call, result of a tool, or the part as recorded."""
+    """Arguments of a tool call, result of a tool, or another part as recorded."""
+    media: Media | None = None
     tool_call_id: str | None = None
     name: str | None = None
     """The tool's name, for tool calls and results."""
@@ -60,11 +63,16 @@ class Message(Record, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The message's text parts, joined by a blank line; empty when it has none."""
+        """The message's texts and transcripts, joined by a blank line; empty when it has none."""
         if len(self.parts) == 1 and self.parts[0].kind == "text":  # most have one
             return self.parts[0].text or ""
-        texts = [p.text for p in self.parts if p.kind == "text" and p.text]
+        texts = [p.text for p in self.parts if p.text and (p.kind == "text" or p.kind == "media")]
         return "\n\n".join(texts)
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The message's images, sounds, videos and files."""
+        return tuple([p.media for p in self.parts if p.media is not None])
 
 
 class ToolCall(Record, frozen=True, kw_only=True):

@@ -90,9 +90,11 @@ class Run:
 
     @cached_property
     def input(self) -> str | None:
-        """The user's words of this turn, or None when they were not recorded."""
+        """The user's words of this turn, empty if it has media only, or None when they were not recorded."""
         texts = [m.text for m in self.input_messages if m.role == "user" and m.text]
-        return "\n\n".join(texts) if texts else None
+        if texts:
+            return "\n\n".join(texts)
+        return "" if any(m.media for m in self.input_messages) else None
 
     @property
     def content(self) -> Literal["full", "partial", "none"]:

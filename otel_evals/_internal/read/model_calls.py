@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from otel_evals._internal.model import Operation, OperationKind, Part
-from otel_evals._internal.read.question import parts_of, says_tools, turn_start, waiting_calls
+from otel_evals._internal.read.question import parts_of, says, says_tools, turn_start, waiting_calls
 from otel_evals._internal.read.tree import is_during
 
 _TWINS = 2
@@ -119,8 +119,8 @@ def _extends(last: Operation, call: Operation) -> bool:
         return False
     new = now[len(before) :]
     if asks_for_tools(last):
-        return bool(new) or not any(part.text or part.data for message in now for part in message.parts)
-    asked_again = any(message.role == "user" and message.text for message in new)
+        return bool(new) or not any(p.text or p.data or p.media for message in now for p in message.parts)
+    asked_again = any(message.role == "user" and says(message) for message in new)
     return bool(before) and not asked_again and bool(parts_of(new, "tool_result"))
 
 

@@ -34,8 +34,13 @@ def parts_of(messages: Iterable[Message], *kinds: str) -> list[Part]:
     return [part for message in messages for part in message.parts if part.kind in kinds]
 
 
+def says(message: Message) -> bool:
+    """Return True for a message with a text, an image or a sound."""
+    return bool(message.text or message.media)
+
+
 def turn_start(operation: Operation) -> int:
-    """Return the index in `input_messages` of this turn's start: the last user message with text.
+    """Return the index in `input_messages` of this turn's start: the last user message that says something.
 
     Without any user message, as when one agent hands over to another, all messages belong to this turn.
     """
@@ -44,7 +49,7 @@ def turn_start(operation: Operation) -> int:
     if start is not None and 0 <= start < len(messages):
         return start
     for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user" and messages[index].text:
+        if messages[index].role == "user" and says(messages[index]):
             return index
     # A user's message without tool results is a question whose text was not recorded.
     has_question = any(m.role == "user" and not parts_of((m,), "tool_result") for m in messages)
@@ -80,7 +85,7 @@ def given_this_turn(
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
     """Return output messages without the input, which some frameworks repeat there."""
     for index in range(len(outputs) - 1, -1, -1):
-        if outputs[index].role == "user" and outputs[index].text:
+        if outputs[index].role == "user" and says(outputs[index]):
             return outputs[index + 1 :]
     return outputs
 
@@ -94,7 +99,7 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
     for message in given_this_turn(operation, operations, start):
         if message.role not in ("user", "system"):
             break
-        if message.role == "user" and message.text:
+        if message.role == "user" and says(message):
             asked.append(message)
     if not asked:
         return None
@@ -149,7 +154,10 @@ def _with_history(
 
 
 def answer_of(operation: Operation) -> str | None:
-    """Return the text at the end of an operation's output; None if it ends with a tool call or is empty."""
+    """Return the text at the end of an operation's output; None if it ends with a tool call or is empty.
+
+    The text of an answer with media only is empty.
+    """
     if not operation.output_messages:
         return None
     last = operation.output_messages[-1]
@@ -158,7 +166,7 @@ def answer_of(operation: Operation) -> str | None:
     if operation.kind is OperationKind.INFERENCE and waiting_calls(last):
         # After the last call is the text of a model whose SDK ran the tools by itself.
         return None if says_tools(operation) else _text_after("tool_call", last) or None
-    return _text_after("tool_result", last) or last.text or None
+    return _text_after("tool_result", last) or last.text or ("" if last.media else None)
 
 
 def _text_after(kind: str, message: Message) -> str:

@@ -79,7 +79,9 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.INFERENCE and key is not None and isinstance(asked, list) and asked:
         calls = tuple(tool_call(item) for item in asked if isinstance(item, dict))
         said = [part for m in reader.fields.get("output_messages", ()) for part in m.parts]
-        texts = tuple(part for part in said if part.kind != "tool_call" and (part.text or part.data))
+        texts = tuple(
+            part for part in said if part.kind != "tool_call" and (part.text or part.data or part.media)
+        )
         reader.fields["output_messages"] = (Message(role="assistant", parts=(*texts, *calls)),)
         reader.note("output", key)
     return kind

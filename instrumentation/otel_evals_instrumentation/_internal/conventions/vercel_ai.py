@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.usage import first_count
@@ -139,4 +140,12 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
             said = tuple(part for message in text for part in message.parts)
             reader.fields["output_messages"] = (Message(role="assistant", parts=said + parts),)
             reader.note("output", key)
+    files = parse(reader.attributes.get("ai.response.files"))
+    if isinstance(files, list) and files and kind in (OperationKind.INFERENCE, OperationKind.AGENT):
+        parts = tuple(read_media(file) for file in files if isinstance(file, dict))
+        reader.fields["output_messages"] = (
+            *(reader.fields.get("output_messages") or ()),
+            Message(role="assistant", parts=parts),
+        )
+        reader.note("output", "ai.response.files")
     return kind

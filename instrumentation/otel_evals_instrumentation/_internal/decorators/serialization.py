@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from otel_evals.dialects import field_values
-from otel_evals.model import Message, Part
+from otel_evals.model import Media, Message, Part
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 
 MAX_TEXT = 1_000_000
@@ -205,7 +205,21 @@ def _part(part: Part) -> dict[str, Any]:
         return {"type": "tool_call_response", "id": part.tool_call_id, "response": part.data}
     if part.kind in ("text", "reasoning"):
         return {"type": part.kind, "content": part.text or ""}
+    if part.media is not None:
+        return _media(part.media)
     return part.data if isinstance(part.data, dict) else {"type": "generic", "content": part.data}
+
+
+def _media(media: Media) -> dict[str, Any]:
+    """Return a part with an address, a file's id or bytes, in this order."""
+    written = {"modality": media.kind, "mime_type": media.mime_type, "name": media.name}
+    if media.uri is not None:
+        written |= {"type": "uri", "uri": media.uri}
+    elif media.file_id is not None:
+        written |= {"type": "file", "file_id": media.file_id}
+    else:
+        written |= {"type": "blob", "content": media.base64}
+    return {name: value for name, value in written.items() if value is not None}
 
 
 def _definition(tool: Any) -> Any:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part
 from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
+from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message, text_of
@@ -31,6 +32,8 @@ from otel_evals_instrumentation._internal.readers.values import (
 
 _LONGEST_CACHED = 50_000
 """Do not cache longer definitions."""
+_IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
+"""End of JSON that was cut off in base64."""
 _ROLE = attrgetter("role")  # without a Python call for each message
 
 
@@ -225,6 +228,8 @@ def _begins_as_json(value: Any) -> bool:
 def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
     """Mark the last part as truncated, or add an empty message if whole messages are missing."""
     *whole, last = messages
+    if last.parts and last.parts[-1].media is not None and _IN_BYTES.search(value, max(0, len(value) - 200)):
+        return (*whole, replace(last, parts=(*last.parts[:-1], without_bytes(last.parts[-1]))))
     if last.parts and isinstance(value, str) and _ends_in(value, last.parts[-1].text):
         return (*whole, replace(last, parts=(*last.parts[:-1], replace(last.parts[-1], truncated=True))))
     return (*messages, Message(role="unknown"))
@@ -284,6 +289,8 @@ def _has_content(messages: Iterable[Message]) -> bool:
     for message in messages:
         for part in message.parts:
             if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
+                return True
+            if part.media is not None and (part.media.size or part.media.uri or part.media.file_id):
                 return True
     return False
 

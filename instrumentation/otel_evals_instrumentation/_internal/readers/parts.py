@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Message, Part
+from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -26,8 +27,8 @@ _RESULTS = words(
     text_editor_code_execution_tool_result tool-error"""
 )
 _MEDIA = words(
-    """image image_url input_image audio input_audio video file input_file blob uri media document
-    binary"""
+    """image image_url image-url input_image audio audio-url input_audio output_audio video video_url
+    video-url file input_file blob uri media document document-url binary image_generation_call"""
 )
 _UNTYPED = frozenset(
     words(
@@ -127,7 +128,7 @@ def read_part(item: Any) -> Part:
     if kind == "generic" and isinstance(item.get("generic_type"), str):
         return read_part({**item, "type": item["generic_type"], "generic_type": None})
     if isinstance(kind, str) and kind.startswith("image"):
-        return Part(kind="media", data=item)
+        return read_media(item)
     return Part(kind="other", data=item)
 
 
@@ -180,7 +181,7 @@ def _untyped(item: dict[str, Any]) -> Part:
         inner = thought.get("reasoningText")
         return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, dict) else None)
     if not _MEDIA_KEYS.isdisjoint(item):
-        return Part(kind="media", data=item)
+        return read_media(item)
     return Part(kind="other", data=item)
 
 
@@ -210,15 +211,11 @@ def text_of(value: Any) -> str:
         return str(value)
 
 
-def _media(item: dict[str, Any]) -> Part:
-    return Part(kind="media", data=item)
-
-
 _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_TEXTS, _text),
     **dict.fromkeys(_THOUGHTS, _reasoning),
     **dict.fromkeys(_CALLS, tool_call),
     **dict.fromkeys(_RESULTS, tool_result),
-    **dict.fromkeys(_MEDIA, _media),
+    **dict.fromkeys(_MEDIA, read_media),
 }
 _KNOWN = tuple(_BY_TYPE)

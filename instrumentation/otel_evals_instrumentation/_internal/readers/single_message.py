@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from otel_evals.model import Message, Part
+from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
@@ -28,6 +29,8 @@ LANGCHAIN = {
 }
 _TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks")
+_MEDIA_KEYS = frozenset(("audio", "images"))
+"""Media next to the content: OpenAI's spoken answers, images of Ollama and of generating models."""
 _CALL_KEYS = frozenset(words("tool_calls toolCalls function_call function_call_name additional_kwargs"))
 
 
@@ -55,6 +58,8 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     if not content:  # a few have the text next to the content
         text = next((item[key] for key in ("text", "refusal") if isinstance(item.get(key), str)), None)
         parts = read_parts(text) or parts
+    if not _MEDIA_KEYS.isdisjoint(item):
+        parts = (*parts, *_media(item))
     if not _CALL_KEYS.isdisjoint(item):
         parts = _with_calls(parts, _tool_calls(item))
     if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
@@ -64,6 +69,15 @@ def read_message(item: dict[str, Any], default: str) -> Message:
         parts = (_as_result(parts, content, call_id, item),)
     name = item.get("name")
     return Message(role=role, parts=parts, name=name if isinstance(name, str) and name else None)
+
+
+def _media(item: dict[str, Any]) -> Iterator[Part]:
+    if isinstance(item.get("audio"), dict):
+        yield read_media({"type": "audio", **item["audio"]})
+    images = item.get("images")
+    for image in images if isinstance(images, (list, tuple)) else ():
+        if isinstance(image, (dict, str)) and image:
+            yield read_media({"type": "image", "image": image} if isinstance(image, str) else image)
 
 
 def _with_calls(parts: tuple[Part, ...], calls: list[Part]) -> tuple[Part, ...]:
