@@ -8,7 +8,9 @@ from typing import Any
 
 from otel_evals.statistics import Picks
 from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.patterns import FailurePattern, Failures
 from otel_evals_monitor._internal.report.report import SURPRISING, ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.runs import RunOfSlice
 
 
 def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
@@ -71,5 +73,31 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
         "input_tokens": row.input_tokens,
         "output_tokens": row.output_tokens,
         "change": asdict(row.change) if row.change else None,
-        "worst": [{**asdict(run), "time": when(run.time), "link": link.to(run)} for run in row.worst],
+        "worst": [_run(run, link) for run in row.worst],
+        "failures": _failures(row.failures, link),
+    }
+
+
+def _run(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
+    return {**asdict(run), "time": when(run.time), "link": link.to(run)}
+
+
+def _failures(failures: Failures, link: TraceLink) -> dict[str, Any]:
+    return {
+        **{name: getattr(failures, name) for name in ("limit", "runs", "read", "others")},
+        "patterns": [_pattern(each, link) for each in failures.patterns],
+    }
+
+
+def _pattern(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
+    share = pattern.share
+    return {
+        **{name: getattr(pattern, name) for name in ("name", "template", "runs", "trend")},
+        "tools": list(pattern.tools),
+        "words": list(pattern.words),
+        "share": share.mean,
+        "low": share.interval.low if share.interval else None,
+        "high": share.interval.high if share.interval else None,
+        "first_seen": when(pattern.first_seen),
+        "example": _run(pattern.example, link),
     }

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from otel_evals.errors import ConfigError
 from otel_evals.statistics import Estimate, Interval, Picks, design_effect, difference, estimate, missing
+from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import picks_of
@@ -18,6 +19,7 @@ from otel_evals_monitor._internal.store.queries import (
     Measured,
     StoredSlice,
     Window,
+    design_effect_around,
     matching,
     measure,
     stored_slices,
@@ -96,6 +98,8 @@ class SliceReport:
     unknown."""
     change: Change | None = None
     worst: Sequence[RunOfSlice] = ()
+    failures: Failures = field(default_factory=Failures)
+    """Failing runs, grouped by patterns."""
 
     @property
     def unstated(self) -> str:
@@ -148,12 +152,13 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
             inside = matching(slices, columns)
-            effect = _design_effect(connection, inside, options.window)
+            effect = design_effect_around(connection, inside, options.window)
             few = found[key].scored.n <= _FEW
             worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
             row = of_measured(columns, found[key], options.confidence, effect, lacking)
             change = _change(row, others.get(key), options.against)
-            rows.append(replace(row, change=change, worst=worst))
+            failures = failures_of(connection, inside, options.window, representative=row.representative)
+            rows.append(replace(row, change=change, worst=worst, failures=failures))
         picks = picked_by_rules(connection, slices, options.window)
     return ScoreReport(database.name, options.window, recorded, rows, picks)
 
@@ -214,16 +219,6 @@ def _columns(options: ReportOptions) -> list[str]:
     if options.against not in (None, "previous"):
         wanted.append("agent_version")
     return list(dict.fromkeys([*_ALWAYS, *wanted]))
-
-
-def _design_effect(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> float:
-    """Return the design effect of the hours around a window that does not consist of whole hours."""
-    if window.hours:
-        return 1.0
-    since = None if window.since is None else window.since // HOUR * HOUR
-    until = None if window.until is None else -(-window.until // HOUR) * HOUR
-    around = measure(connection, slices, Window(since, until), ()).get(())
-    return around.design_effect if around else 1.0
 
 
 def _others(

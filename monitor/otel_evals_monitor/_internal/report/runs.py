@@ -102,7 +102,7 @@ def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[A
 
 
 def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str) -> RunOfSlice:
-    content = _object(run["content"])
+    content = content_of(run["content"])
     of_row = ("evaluation_id", "status", "reason", "value", "label", "explanation")
     of_run = ("trace_id", "span_id", "agent_name", "agent_version")
     return RunOfSlice(
@@ -120,7 +120,7 @@ def find_runs(connection: Connection, trace_id: str) -> list[RecordedRun]:
     runs = schema.runs.c
     query = select(schema.runs).where(runs.trace_id == trace_id).order_by(runs.start_time)
     return [
-        RecordedRun(run, _object(run["content"]), _evaluations(connection, run["key"]))
+        RecordedRun(run, content_of(run["content"]), _evaluations(connection, run["key"]))
         for run in rows_of_query(connection, query)
     ]
 
@@ -141,7 +141,8 @@ def _steps(text: str | None) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _object(text: str | None) -> Mapping[str, Any]:
+def content_of(text: str | None) -> Mapping[str, Any]:
+    """Return the recorded messages and tool calls of a run; empty if they are not kept."""
     found = _parsed(text)
     return found if isinstance(found, dict) else {}
 

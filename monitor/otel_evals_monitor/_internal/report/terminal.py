@@ -9,6 +9,8 @@ from otel_evals_monitor._internal.report.json_values import when
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 
+_PATTERNS = 5
+
 
 def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = None) -> None:
     """Print a report: a line for each slice, notes, and the worst runs."""
@@ -84,14 +86,34 @@ def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]
     if others:
         counts = (f"{n} {status} ({_line(why or 'no reason', 60)})" for (status, why), n in others[:6])
         lines.append(f"  without a score: {', '.join(counts)}")
-    for run in row.worst:
-        at = link.to(run) or f"trace {run.trace_id}"
-        why = _line(run.explanation or run.label or "", 120)
-        lines.append(f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else ""))
+    lines += _failing(row, link)
     if lines:
         yield ""
         yield " · ".join(_line(str(row.slice[name]), 60) for name in names if row.slice[name])
         yield from lines
+
+
+def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
+    """Yield the patterns of failing runs, and the worst runs with one line for all of a pattern."""
+    failures = row.failures
+    if failures.patterns:
+        side = "above" if row.lower_is_better else "below"
+        yield f"  {failures.runs} failing runs (score {side} {number(failures.limit)}), by pattern:"
+    for each in failures.patterns[:_PATTERNS]:
+        interval = each.share.interval
+        around = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
+        share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
+        since = f"first seen {when(each.first_seen)}"
+        yield f"    {share}, {each.trend}, {each.runs} runs, {since}: {_line(each.name, 160)}"
+    shown = failures.shared(row.worst)
+    if shown:
+        yield "  worst runs:"
+    for run, name, count in shown:
+        at = link.to(run) or f"trace {run.trace_id}"
+        why = _line(run.explanation or run.label or "", 120)
+        if count > 1:
+            why = f"{count} of the {len(row.worst)} worst runs are the same failure: {_line(name, 160)}"
+        yield f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else "")
 
 
 def _heading(report: ScoreReport) -> str:

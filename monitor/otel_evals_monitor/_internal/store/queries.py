@@ -129,6 +129,14 @@ def measure(
     return found
 
 
+def design_effect_around(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> float:
+    """Return the design effect of the whole hours around a window; 1 if it is unknown."""
+    since = None if window.since is None else window.since // HOUR * HOUR
+    until = None if window.until is None else -(-window.until // HOUR) * HOUR
+    around = measure(connection, slices, Window(since, until), ()).get(())
+    return around.design_effect if around else 1.0
+
+
 def series(
     connection: Connection,
     slices: Mapping[int, StoredSlice],

@@ -1,0 +1,184 @@
+"""Groups failing runs by their texts: explanations, failing tools and errors, as templates without values.
+
+Scorers written in code produce the same template again and again. Judges phrase every explanation differently;
+such texts are grouped by the words that failing runs use and passing runs do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LONGEST = 2_000
+_NAME = 160
+_WORDS = 4
+_ALIKE = 0.8
+"""Share of common words from which a text joins a template."""
+_COMMON = 0.5
+"""Share of a group's texts that contain each of its telling words."""
+_VALUES = re.compile(
+    r'"[^"]*"|“[^”]*”|`[^`]*`|(?<!\w)\'[^\']*\'(?!\w)'  # quotations
+    r"|\b\w+://\S+|[\w.+-]+@[\w-]+\.[\w.]+"  # addresses
+    r"|[$€£]?[\w+#.,:/-]*\d[\w.,:/%+-]*(?<![.,:])"  # numbers, dates, identifiers
+)
+_GAP = "…"
+_GAPS = re.compile(rf"{_GAP}(?:[ ,]*{_GAP})+")
+_WORD = re.compile(r"[^\W\d]{3,}(?:_\w+)*")
+_ENDING = re.compile(r"(?<=\w{3})(?:ies|(?<!s)es|(?<!s)s|ed|ing|ly)$")
+_STOP = frozenset(
+    """a about again against all already also although and another answer answered answers any are assistant
+    assistant's because been before but can cannot claim claimed claims contain contains correct could customer
+    did does doing done don't each either expected fact facts for found from given had has have having here how
+    however input instead into its itself just later made make may means mention mentioned mentions might model
+    more most must nor not only other our out output over question questions rather reply response result results
+    said same say says should since some state stated states statement such tell tells than that the their them
+    then there therefore these they this those though thus too tool tools user users very was were what when
+    where which while who whole why will with within without would yet you your""".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureText:
+    """What is said about a failing run."""
+
+    template: str
+    """The explanation without its values."""
+    tools: tuple[str, ...] = ()
+    """Each failed tool with its error's template, and the run's error."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup:
+    """A kind of failure."""
+
+    template: str
+    """The most frequent explanation without its values; empty if texts have only words in common."""
+    tools: tuple[str, ...]
+    words: tuple[str, ...]
+    """The most telling words of texts without a common template."""
+
+
+def failure_text(explanation: str | None, run: Mapping[str, Any], error: str | None = None) -> FailureText:
+    """Return the template of a run: `explanation` by the scorer, `run` as recorded, `error` of the run."""
+    calls = [each for each in run.get("tool_calls") or () if isinstance(each, dict)]
+    failed = [each for each in calls if each.get("error") or each.get("status") == "error"]
+    tools = {
+        f"{each.get('name') or 'tool'} failed: {template_of(_first(each))}".rstrip(":. ") for each in failed
+    }
+    ended = {f"run ended in {error}"} if error else set()
+    return FailureText(template_of(explanation or ""), tuple(sorted(tools | ended)))
+
+
+def template_of(text: str) -> str:
+    """Return a text with its values replaced by dots, and repeated kinds of values once."""
+    line = " ".join(text[:_LONGEST].split())
+    line = _GAPS.sub(_GAP, _VALUES.sub(_GAP, line))
+    return "; ".join(map(_without_repeats, line.split("; ")))
+
+
+def _without_repeats(clause: str) -> str:
+    """Return a clause with each kind of a list's values once: `name …, date …, name …`."""
+    head, colon, rest = clause.rpartition(": ")
+    items = rest.split(", ")
+    if len(items) > 1 and all(_GAP in item for item in items):
+        rest = ", ".join(sorted(set(items)))
+    return head + colon + rest
+
+
+def _first(call: Mapping[str, Any]) -> str:
+    """Return the first line of a tool's error."""
+    said = call.get("error") if isinstance(call.get("error"), str) else call.get("result")
+    return next((line for line in str(said or "").splitlines() if line.strip()), "")[:_NAME]
+
+
+def group_texts(texts: Sequence[FailureText], passing: Iterable[str]) -> list[TextGroup | None]:
+    """Return the group of each text, None for texts like no other; `passing` explains runs that passed.
+
+    A template that occurs twice is a group. A rare one joins a template with almost the same words, and the
+    rest is grouped by telling words, the most frequent first.
+    """
+    counts = Counter(each for each in texts if each.template or each.tools)
+    found = {each: TextGroup(each.template, each.tools, ()) for each, n in counts.items() if n > 1}
+    common = [(group, _words(group.template)) for group in found.values()]
+    rare = {}
+    for text in counts:
+        if text not in found:
+            words = _words(text.template)
+            if (alike := _alike(text, words, common)) is not None:
+                found[text] = alike
+            else:
+                rare[text] = words
+    found |= _by_words(rare, [_words(template_of(text)) for text in passing])
+    return [found.get(each) for each in texts]
+
+
+def _alike(
+    text: FailureText, words: frozenset[str], groups: Iterable[tuple[TextGroup, frozenset[str]]]
+) -> TextGroup | None:
+    """Return the group of almost the same template, with the same failed tools if there is one."""
+    near = [
+        (group.tools == text.tools, overlap, group)
+        for group, theirs in groups
+        if group.tools in (text.tools, ()) and (overlap := _overlap(words, theirs)) >= _ALIKE
+    ]
+    return max(near, key=lambda each: each[:2])[2] if near else None
+
+
+def _by_words(
+    texts: Mapping[FailureText, frozenset[str]], passing: Sequence[frozenset[str]]
+) -> dict[FailureText, TextGroup]:
+    """Group texts by their most frequent word, as far as texts of passing runs do not use it as well."""
+    usual = Counter(word for words in passing for word in words)
+    left = dict(texts)
+    found: dict[FailureText, TextGroup] = {}
+    while left:
+        counts = Counter(word for words in left.values() for word in words)
+        telling = {w: n - len(left) * usual[w] / max(len(passing), 1) for w, n in counts.items() if n > 1}
+        best = max(telling, key=lambda word: (telling[word], word), default=None)
+        if best is None or telling[best] <= 0.0:
+            break
+        inside = {each: words for each, words in left.items() if best in words}
+        shared = Counter(word for words in inside.values() for word in words)
+        others = (w for w, n in shared.most_common() if w in telling and n >= _COMMON * len(inside))
+        words = [_spelled(stem, inside) for stem in dict.fromkeys([best, *others])]
+        tools = set.intersection(*(set(each.tools) for each in inside))
+        found |= dict.fromkeys(inside, TextGroup("", tuple(sorted(tools)), tuple(words[:_WORDS])))
+        left = {each: words for each, words in left.items() if each not in inside}
+    return found
+
+
+def _spelled(stem: str, texts: Iterable[FailureText]) -> str:
+    """Return the most frequent word of a stem."""
+    words: list[str] = [word for text in texts for word in _WORD.findall(text.template.lower())]
+    return Counter(word for word in words if _ENDING.sub("", word) == stem).most_common(1)[0][0]
+
+
+def names_of(groups: Collection[TextGroup]) -> dict[TextGroup, str]:
+    """Return a short name of each group: its tools and the clauses of its template that others lack, or its
+    words."""
+    clauses = Counter(clause for group in groups for clause in set(_clauses(group.template)))
+    most = len({group.template for group in groups if group.template})
+    named = {}
+    for group in groups:
+        telling = [each for each in _clauses(group.template) if clauses[each] < max(most, 2)]
+        parts = [*group.tools, "; ".join(telling) or group.template, ", ".join(group.words)]
+        name = "; ".join(part for part in parts if part)
+        named[group] = name if len(name) <= _NAME else name[: _NAME - 1] + _GAP
+    return named
+
+
+def _clauses(template: str) -> list[str]:
+    return [each for each in re.split(r"; |(?<=\.) ", template) if each]
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the words of a text that may tell failures apart, without their endings."""
+    words = (word for word in _WORD.findall(text.lower()) if word not in _STOP)
+    return frozenset(_ENDING.sub("", word) for word in words)
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one or other else 1.0

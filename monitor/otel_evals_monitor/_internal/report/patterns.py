@@ -1,0 +1,263 @@
+"""Failure patterns: the failing runs of some slices, grouped by what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from otel_evals.statistics import Estimate, Sums, difference, estimate
+from otel_evals_monitor._internal.report.failure_text import TextGroup, failure_text, group_texts, names_of
+from otel_evals_monitor._internal.report.runs import RunOfSlice, content_of, run_rows
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import rows_of_query
+from otel_evals_monitor._internal.store.queries import (
+    Measured,
+    Window,
+    design_effect_around,
+    measure,
+    time_range,
+)
+
+_NANO = 1_000_000_000
+_READ = 2_000
+_PASSING = 200
+_SELDOM = 0.1
+_PRIME, _FACTOR = 65_521, 48_271
+_Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePattern:
+    """Failing runs with the same thing wrong."""
+
+    name: str
+    """What is wrong, in one line."""
+    template: str
+    """The explanation without its values; empty if the explanations only have `words` in common."""
+    tools: Sequence[str]
+    """Failed tools with their errors, without values."""
+    words: Sequence[str]
+    """Telling words of explanations without a common template."""
+    runs: int
+    """Number of failing runs; estimated if not all were read."""
+    share: Estimate
+    """Weighted share of all scored runs."""
+    trend: str
+    """`new`, `rising` or `falling` if the second half of the time differs beyond chance from the first, else
+    `steady`."""
+    first_seen: int
+    """Time of the earliest failure on record, also before the window; seconds since the Unix epoch."""
+    example: RunOfSlice
+    """The worst run, the newest of equals."""
+    evaluation_ids: Sequence[str]
+    """The evaluations that were read, newest first."""
+    times: Sequence[int]
+    """Their times, in seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """The failing runs of some slices."""
+
+    limit: float | None = None
+    """Scores below it fail, or above it if low scores are good; None without a scale or scores."""
+    runs: int = 0
+    """Number of failing runs."""
+    read: int = 0
+    """Number of failing runs that were read and grouped: a random sample if they are fewer."""
+    patterns: Sequence[FailurePattern] = ()
+    """The largest shares first."""
+    others: int = 0
+    """Number of runs, of those read, that are like no other or in further patterns."""
+
+    def pattern_of(self, evaluation_id: str) -> FailurePattern | None:
+        """Return the pattern of an evaluation."""
+        return next((each for each in self.patterns if evaluation_id in each.evaluation_ids), None)
+
+    def shared(self, runs: Sequence[RunOfSlice]) -> list[tuple[RunOfSlice, str, int]]:
+        """Return runs, those of a pattern as one with the pattern's name and the number of its runs."""
+        found: dict[str, tuple[RunOfSlice, str, int]] = {}
+        for run in runs:
+            pattern = self.pattern_of(run.evaluation_id)
+            key = pattern.name if pattern else run.evaluation_id
+            first, name, count = found.get(key, (run, pattern.name if pattern else "", 0))
+            found[key] = (first, name, count + 1)
+        return list(found.values())
+
+
+def failures_of(
+    connection: Connection,
+    slices: Mapping[int, Any],
+    window: Window,
+    *,
+    most: int = 10,
+    representative: bool = True,
+) -> Failures:
+    """Return the failure patterns of the slices of a scorer, taken together.
+
+    A run fails if its score is not the best one; if less than a tenth of the scores are, it fails in the worse
+    half of the scale. Up to about 2,000 failing runs are read. Shares have no interval if the sample is not
+    `representative`.
+    """
+    whole = measure(connection, slices, window, ()).get((), Measured())
+    recorded = time_range(connection)
+    if whole.scale is None or recorded is None or not whole.counts["scored"]:
+        return Failures()
+    limit = _limit(connection, slices, window, whole)
+    x = schema.evaluations.c.x
+    fails = x > limit if whole.lower_is_better else x < limit
+    runs, rows = _read(connection, slices, window, fails)
+    passing = _of(select(schema.evaluations.c.explanation), slices, window).where(~fails).limit(_PASSING)
+    usual = [text or "" for text in connection.execute(passing).scalars()]
+    grouped = _grouped(rows, usual)
+    names = names_of(grouped)
+    shares = _Shares(connection, slices, window, whole, recorded, runs / max(len(rows), 1), representative)
+    level = 0.05 / max(len(grouped), 1)
+    first = _first_seen(connection, slices, window, fails, grouped)
+    patterns = [
+        FailurePattern(
+            name=names[group],
+            template=group.template,
+            tools=group.tools,
+            words=group.words,
+            runs=round(len(found) * shares.each),
+            share=shares.of(found),
+            trend=shares.trend(found, first[group], 1.0 - level),
+            first_seen=first[group] // _NANO,
+            example=_example(connection, slices, found, whole.lower_is_better),
+            evaluation_ids=tuple(row["evaluation_id"] for row in found),
+            times=tuple(row["time"] // _NANO for row in found),
+        )
+        for group, found in sorted(grouped.items(), key=lambda each: -_weight(each[1]))[:most]
+    ]
+    others = len(rows) - sum(len(each.times) for each in patterns)
+    scale = whole.scale
+    return Failures(limit=limit * scale, runs=runs, read=len(rows), patterns=tuple(patterns), others=others)
+
+
+def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:
+    """Return the value of x up to which runs fail."""
+    best = 0.0 if whole.lower_is_better else 1.0
+    perfect = _of(select(func.count()), slices, window).where(schema.evaluations.c.x == best)
+    often = connection.execute(perfect).scalar_one() >= _SELDOM * whole.counts["scored"]
+    return best if often else 0.5
+
+
+def _of(query: Select[Any], slices: Mapping[int, Any], window: Window) -> Select[Any]:
+    """Limit a query to the scored evaluations of slices in a window."""
+    table = schema.evaluations.c
+    query = query.where(table.slice_id.in_(list(slices)), table.status == "scored")
+    return window.of(query, table.time, _NANO)
+
+
+def _read(
+    connection: Connection, slices: Mapping[int, Any], window: Window, fails: ColumnElement[bool]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of failing runs, and a random sample of them with their texts, newest first."""
+    table, runs = schema.evaluations, schema.runs.c
+    count = connection.execute(_of(select(func.count()), slices, window).where(fails)).scalar_one()
+    joined = select(table, runs.content, runs.error_type).join(schema.runs, runs.key == table.c.run_key)
+    # Ids of one scorer may be multiples of the number of scorers; a hash of them is not.
+    hashed = table.c.id * _FACTOR % _PRIME
+    query = _of(joined, slices, window).where(fails, hashed < _PRIME * _READ // max(count, _READ))
+    rows = rows_of_query(connection, query.order_by(table.c.time.desc()))
+    for row in rows:
+        said = row["explanation"] or row["label"]
+        row["text"] = failure_text(said, content_of(row.pop("content")), row["error_type"])
+    return count, rows
+
+
+def _grouped(rows: Sequence[_Row], passing: Sequence[str]) -> dict[TextGroup, list[_Row]]:
+    found: dict[TextGroup, list[_Row]] = {}
+    for row, group in zip(rows, group_texts([row["text"] for row in rows], passing), strict=True):
+        if group is not None:
+            found.setdefault(group, []).append(row)
+    return found
+
+
+def _first_seen(
+    connection: Connection,
+    slices: Mapping[int, Any],
+    window: Window,
+    fails: ColumnElement[bool],
+    grouped: Mapping[TextGroup, Sequence[_Row]],
+) -> dict[TextGroup, int]:
+    """Return the time of the earliest run of each group, also before the window."""
+    first = {group: rows[-1]["time"] for group, rows in grouped.items()}
+    if window.since is not None:
+        groups = {row["text"]: group for group, rows in grouped.items() for row in rows}
+        for row in _read(connection, slices, Window(None, window.since), fails)[1]:
+            if (group := groups.get(row["text"])) is not None:
+                first[group] = min(first[group], row["time"])
+    return first
+
+
+class _Shares:
+    """Weighted shares of groups of failing runs, of all scored runs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        slices: Mapping[int, Any],
+        window: Window,
+        whole: Measured,
+        recorded: tuple[int, int],
+        each: float,
+        representative: bool,
+    ) -> None:
+        """Measure both halves of the window; each row stands for `each` failing runs."""
+        self.each = each
+        self._whole, self._representative = whole, representative
+        self._effect = design_effect_around(connection, slices, window)
+        start = max(window.since or 0, recorded[0])
+        end = min(window.until or recorded[1], recorded[1])
+        self._middle = (start + end) // 120 * 60
+        halves = (Window(window.since, self._middle), Window(self._middle, window.until))
+        self._halves = [measure(connection, slices, half, ()).get((), Measured()) for half in halves]
+
+    def of(self, rows: Sequence[_Row]) -> Estimate:
+        """Return the share of some rows."""
+        return self._estimate(self._whole, rows)
+
+    def trend(self, rows: Sequence[_Row], first_seen: int, confidence: float) -> str:
+        """Return how the share of some rows changed from the first half to the second."""
+        middle = self._middle * _NANO
+        before, after = (
+            self._estimate(half, [row for row in rows if (row["time"] >= middle) is second], confidence)
+            for half, second in zip(self._halves, (False, True), strict=True)
+        )
+        change = difference(before, after)
+        if change is None or 0.0 in change.interval:
+            return "steady"
+        if change.mean < 0.0:
+            return "falling"
+        return "new" if first_seen >= middle else "rising"
+
+    def _estimate(self, measured: Measured, rows: Sequence[_Row], confidence: float = 0.95) -> Estimate:
+        weights = [row["weight"] for row in rows if row["weight"] is not None]
+        w, ww = sum(weights), sum(weight * weight for weight in weights)
+        scored = measured.scored
+        sums = Sums(
+            n=max(round(scored.n / self.each), len(weights)),
+            w=max(scored.w / self.each, w),
+            ww=max(scored.ww / self.each, ww),
+            **dict.fromkeys(("wx", "wxx"), w),
+            **dict.fromkeys(("wwx", "wwxx"), ww),
+            w_max=scored.w_max,
+        )
+        found = estimate(sums, inflation=self._effect, confidence=confidence)
+        return found if self._representative else replace(found, interval=None)
+
+
+def _weight(rows: Sequence[_Row]) -> float:
+    return sum(row["weight"] or 0.0 for row in rows)
+
+
+def _example(
+    connection: Connection, slices: Mapping[int, Any], rows: Sequence[_Row], lower_is_better: bool
+) -> RunOfSlice:
+    worst = max(rows, key=lambda row: row["x"] if lower_is_better else -row["x"])
+    return run_rows(connection, slices, [worst])[0]
