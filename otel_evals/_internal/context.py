@@ -115,7 +115,7 @@ def tool_results(
     *,
     include_errors: bool = True,
     order: Literal["oldest", "newest"] = "oldest",
-    max_chars: int = 50_000,
+    max_chars: int | None = None,
 ) -> Resolver:
     """Resolve to the run's tool calls, one piece per call: name, arguments and result.
 
@@ -123,7 +123,7 @@ def tool_results(
         tools: names of the tools to show; all by default.
         include_errors: show failed calls, with their error.
         order: the results that come first, and are kept if there are too many.
-        max_chars: limit over all pieces; a cut is marked.
+        max_chars: limit over all pieces; by default only the judge's limit applies.
     """
     if order not in ("oldest", "newest"):
         raise ConfigError("tool_results.order", f"must be 'oldest' or 'newest', not {order!r}")
@@ -132,7 +132,11 @@ def tool_results(
 
 
 def _tool_results(
-    params: Params[Any, Any], tools: frozenset[str] | None, include_errors: bool, order: str, max_chars: int
+    params: Params[Any, Any],
+    tools: frozenset[str] | None,
+    include_errors: bool,
+    order: str,
+    max_chars: int | None,
 ) -> Context:
     calls = [c for c in params.run.tool_calls if tools is None or c.name in tools]
     pieces = [text for c in calls if (text := _outcome(c, include_errors)) is not None]
@@ -157,12 +161,12 @@ def _why_no_results(run: Run, calls: int) -> str:
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 
-def documents(*, top: int | None = None, max_chars: int = 50_000) -> Resolver:
+def documents(*, top: int | None = None, max_chars: int | None = None) -> Resolver:
     """Resolve to the run's retrieved documents, one piece per document, at most `top` of them."""
     return _Pure(_documents, (top, _checked("documents", max_chars)))
 
 
-def _documents(params: Params[Any, Any], top: int | None, max_chars: int) -> Context:
+def _documents(params: Params[Any, Any], top: int | None, max_chars: int | None) -> Context:
     contents = [d.content for d in params.run.documents if d.content][:top]
     found = limit(contents, max_chars)
     return found if contents else replace(found, note="no retrieved document with its content recorded")
@@ -177,7 +181,7 @@ def _static(params: Params[Any, Any], *pieces: str) -> Context:
     return Context(pieces)
 
 
-def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
+def attribute(key: str, *, max_chars: int | None = None) -> Resolver:
     """Resolve to a span attribute, of the root or else of the first span that has it.
 
     A list gives one piece per item; so does a text that is a JSON list.
@@ -185,7 +189,7 @@ def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
     return _Pure(_attribute, (key, _checked("attribute", max_chars)))
 
 
-def _attribute(params: Params[Any, Any], key: str, max_chars: int) -> Context:
+def _attribute(params: Params[Any, Any], key: str, max_chars: int | None) -> Context:
     run = params.run
     spans = [o.span for o in ((run.root,) if run.root else ()) + run.operations]
     values = [span.attributes[key] for span in spans if key in span.attributes][:1]
@@ -201,12 +205,12 @@ def _texts(value: Any) -> list[str]:
     return [as_text(item) for item in items if item not in (None, "")]
 
 
-def conversation(*, last: int = 10, max_chars: int = 50_000) -> Resolver:
+def conversation(*, last: int = 10, max_chars: int | None = None) -> Resolver:
     """Resolve to the last messages before this turn, one piece each, oldest first."""
     return _Pure(_conversation, (last, _checked("conversation", max_chars)))
 
 
-def _conversation(params: Params[Any, Any], last: int, max_chars: int) -> Context:
+def _conversation(params: Params[Any, Any], last: int, max_chars: int | None) -> Context:
     said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
     found = limit(said[-last:], max_chars)
     return found if said else replace(found, note="nothing was said before this turn")
@@ -234,8 +238,10 @@ def combine(*resolvers: Resolver) -> Resolver:
     return _Combined(resolvers)
 
 
-def limit(pieces: Sequence[str], max_chars: int) -> Context:
-    """Keep the pieces that fit into `max_chars`, in order, and note a cut in the text."""
+def limit(pieces: Sequence[str], max_chars: int | None) -> Context:
+    """Keep the pieces that fit into `max_chars` (None: all), in order, and note a cut in the text."""
+    if max_chars is None:
+        return Context(tuple(pieces))
     kept: list[str] = []
     room = max_chars
     for index, piece in enumerate(pieces):
@@ -248,7 +254,7 @@ def limit(pieces: Sequence[str], max_chars: int) -> Context:
     return Context(tuple(kept))
 
 
-def _checked(name: str, max_chars: int) -> int:
-    if max_chars < 1:
+def _checked(name: str, max_chars: int | None) -> int | None:
+    if max_chars is not None and max_chars < 1:
         raise ConfigError(f"{name}.max_chars", f"must be at least 1, not {max_chars}")
     return max_chars

@@ -134,6 +134,8 @@ def _judges(score: Score) -> dict[str, Any]:
         attributes[semconv.JUDGE_MODEL] = ",".join(models)
         if score.cost is not None:
             attributes[semconv.JUDGE_COST] = score.cost
+    if score.evidence_cut:
+        attributes[semconv.EVIDENCE_CUT] = True
     digests = [s.context.digest for s in score.steps if s.context is not None]
     if digests:
         attributes[semconv.CONTEXT_DIGEST] = digests[0]

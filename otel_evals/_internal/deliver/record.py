@@ -133,6 +133,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "revision": evaluation.revision,
         "time": evaluation.time,
         "cost": plain(cost_of(outcome)),
+        "evidence_cut": isinstance(outcome, Score) and outcome.evidence_cut,
         "usage": plain(sum((step.usage for step in steps), Usage())),
         "steps": [_step(step, content=content) for step in steps],
     }
@@ -150,6 +151,7 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "start_time": step.start_time,
         "duration": plain(step.duration),
         "context": step.context and _context(step.context, content=content),
+        "evidence_cut": step.evidence_cut,
         "error": step.error if content else None,
     }
 

@@ -75,16 +75,28 @@ class Fence:
         lines = [f"{n}. {item}" for n, item in enumerate(items, 1)]
         return self._block(name, "\n".join(lines) or "(none)")
 
-    def wrap_all(self, slots: Mapping[str, Slot], max_chars: int) -> dict[str, str]:
-        """Fence several slots; if they exceed `max_chars` together, cut the longest further."""
+    def wrap_all(self, slots: Mapping[str, Slot], max_chars: int) -> tuple[dict[str, str], bool]:
+        """Fence several slots; if they exceed `max_chars` together, cut the longest.
+
+        Returns:
+            The fenced slots, and whether all are whole.
+        """
         wrapped = {name: self.wrap(name, slot) for name, slot in slots.items()}
         if sum(map(len, wrapped.values())) <= max_chars:
-            return wrapped
+            return wrapped, all(map(self._is_whole, slots.values()))
         smaller = replace(self, max_chars=_equal_share([len(text) for text in wrapped.values()], max_chars))
-        return {
+        cut = {
             name: smaller.wrap(name, slots[name]) if len(text) > smaller.max_chars else text
             for name, text in wrapped.items()
         }
+        return cut, False
+
+    def _is_whole(self, slot: Slot) -> bool:
+        return length(slot) <= self.max_chars and len(_items(slot)) <= self._most_items
+
+    @property
+    def _most_items(self) -> int:
+        return max(3, self.max_chars // _READABLE)
 
     def _block(self, name: str, text: str) -> str:
         return f'<data-{self.mark} name="{name}">\n{text}\n</data-{self.mark}>'
@@ -95,13 +107,15 @@ class Fence:
         Short items stay whole and the longest are cut to one length. If there are too many items for a
         readable length, the first and the last are kept, with a note between them.
         """
-        most = max(3, self.max_chars // _READABLE)
+        most = self._most_items
         shown = list(items)
         if len(shown) > most:
             head = most // 3
             note = f"[... {len(shown) - most + 1} items left out ...]"
             shown = [*shown[:head], note, *shown[len(shown) - (most - head - 1) :]]
-        room = _equal_share([len(item) for item in shown], self.max_chars)
+        lengths = [len(item) for item in shown]
+        # Escapes and redaction may lengthen an item: without a cut, each may take all the room.
+        room = _equal_share(lengths, self.max_chars) if sum(lengths) > self.max_chars else self.max_chars
         return [(item, room) for item in shown]
 
     def _safe(self, text: str, max_chars: int) -> str:
@@ -116,6 +130,19 @@ class Fence:
 
     def _cleaned(self, text: str) -> str:
         return _without(visible(self.redact(text.replace("\r\n", "\n"))), self.mark)
+
+
+def length(slot: Slot) -> int:
+    """Return the characters of a slot's texts."""
+    return sum(map(len, _items(slot)))
+
+
+def _items(slot: Slot) -> Sequence[str]:
+    if isinstance(slot, int | float | TrustedText):
+        return ()
+    if isinstance(slot, str):
+        return (slot,)
+    return slot.pieces if isinstance(slot, Context) else slot
 
 
 def visible(text: str) -> str:

@@ -71,8 +71,8 @@ class CallTotals:
 class Judge(Protocol):
     """Answers questions about a run.
 
-    A judge may also have `redact`, a function applied to judged text before it appears in a prompt; by
-    default common forms of secrets are removed.
+    A judge may also have `redact`, a function applied to judged text before it appears in a prompt (by
+    default common forms of secrets are removed), and `max_prompt_chars` and `on_cut` as a LiteLLMJudge has.
     """
 
     @property

@@ -18,6 +18,7 @@ from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.completions import Completion, judge_error
 from otel_evals._internal.judges.fence import retry_request
 from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
+from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, OnCut, window_of
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
@@ -64,6 +65,10 @@ class ModelJudge(ABC):
     """JudgeLimits and Budgets of each call. Share them among judges of the same provider."""
     redact: Callable[[str], str] = redact
     """Applied to all judged text before it leaves the process; by default the configured redaction."""
+    max_prompt_chars: int = MAX_PROMPT_CHARS
+    """Maximum characters of judged text in a prompt; choose it by the model's context window."""
+    on_cut: OnCut = "not_scored"
+    """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the call, such as `reasoning_effort`."""
     _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -71,6 +76,7 @@ class ModelJudge(ABC):
     def __post_init__(self) -> None:
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+        window_of(self)
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
         if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):

@@ -58,6 +58,8 @@ class StepRecord(Record, frozen=True, kw_only=True):
     start_time: int = 0
     duration: float = 0.0
     context: ContextSeen | None = None
+    evidence_cut: bool = False
+    """True if the judge saw only a part of the evidence."""
     error: str | None = None
     """Set on a reason step that failed: the score has no explanation."""
 
@@ -82,6 +84,11 @@ class Score(Record, frozen=True, kw_only=True):
     def usage(self) -> Usage:
         """Tokens of all judge calls."""
         return sum((s.usage for s in self.steps), Usage())
+
+    @property
+    def evidence_cut(self) -> bool:
+        """True if a judge saw only a part of the evidence: the score is less reliable."""
+        return any(s.evidence_cut for s in self.steps)
 
     @property
     def cost(self) -> float | None:

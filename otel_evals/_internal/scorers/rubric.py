@@ -91,6 +91,8 @@ def rubric(
 
     def prepare(params: Params[None, None]) -> list[Criterion] | NotScored:
         found = fixed if fixed is not None else _of_run(criteria, params.run, id)
+        if isinstance(found, NotScored):
+            return found
         if len(found) > _MOST_CRITERIA:
             return NotScored(reason="too_many_criteria", explanation=f"{len(found)} criteria")
         return found or NotScored(reason="no_criteria", explanation="this run has no criteria to judge by")
@@ -140,10 +142,10 @@ def _slot(criteria: Sequence[Criterion], *, of_the_run: bool) -> Slot:
     return TrustedText("\n".join(f"{n}. {c.description}" for n, c in enumerate(criteria, 1)))
 
 
-def _of_run(criteria: Any, run: Run, scorer_id: str) -> list[Criterion]:
+def _of_run(criteria: Any, run: Run, scorer_id: str) -> list[Criterion] | NotScored:
     found = criteria(run)
-    if isinstance(found, str):
-        found = found[:_MAX_CHARS]
+    if isinstance(found, str) and len(found) > _MAX_CHARS:
+        return NotScored(reason="evidence_too_long", explanation=f"{len(found)} characters of criteria")
     return [] if found is None else _parsed(found, scorer_id)
 
 

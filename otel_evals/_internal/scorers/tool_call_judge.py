@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
 from otel_evals._internal.scorers.bounds import unreadable
@@ -136,14 +135,11 @@ def _defined(run: Run) -> list[str]:
     texts = [
         as_text({k: d[k] for k in ("name", "description", "function") if k in d} or d) for d in definitions
     ]
-    return list(dict.fromkeys(shorten(text, 1_000) for text in texts))
+    return list(dict.fromkeys(texts))
 
 
 def _calls(params: Params[Any, Any]) -> list[str]:
-    return [
-        shorten(f"{c.name}({'' if c.arguments is None else as_text(c.arguments)})", 2_000)
-        for c in params.run.tool_calls
-    ]
+    return [f"{c.name}({'' if c.arguments is None else as_text(c.arguments)})" for c in params.run.tool_calls]
 
 
 def _found(params: Params[None, ToolCallsReply]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import TrustedText, shorten
+from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
@@ -122,5 +122,5 @@ def _steps(params: Params[Any, Any]) -> list[str]:
     for c in params.run.tool_calls:
         arguments = "" if c.arguments is None else as_text(c.arguments)
         failed = f", failed: {c.error or c.error_type or 'no reason recorded'}" if c.status == "error" else ""
-        steps.append(shorten(f"{c.name}({arguments}){failed}", 2_000))
+        steps.append(f"{c.name}({arguments}){failed}")
     return steps

@@ -155,6 +155,7 @@ def _step(step: object) -> StepRecord:
         start_time=_count(attribute(step, "start_time"), 0),
         duration=_number(attribute(step, "duration")) or 0.0,
         context=_context(context) if issubclass(type(context), ContextSeen) else None,
+        evidence_cut=attribute(step, "evidence_cut") is True,
         error=_text(attribute(step, "error"), _MAX_MESSAGE),
     )
 

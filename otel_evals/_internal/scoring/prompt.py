@@ -14,9 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import Fence, Slot, retry_request, shorten
+from otel_evals._internal.judges.fence import Fence, Slot, length, retry_request, shorten
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.judges.window import Window, window_of
 from otel_evals._internal.model import ContextSeen, NotScored, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.redactor import redact
@@ -64,6 +65,7 @@ class StepRecordBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.context: ContextSeen | None = None
+        self.evidence_cut = False
         self.prompt: str | None = None
         self._model: str | None = None
         self._spent = CallTotals()
@@ -102,6 +104,7 @@ class StepRecordBuilder:
             start_time=self._start_time,
             duration=time.perf_counter() - self._clock,
             context=self.context,
+            evidence_cut=self.evidence_cut,
             error=error,
         )
 
@@ -140,10 +143,6 @@ class PromptStep(Generic[_R]):
     """System message, by default the scorer's."""
     judge: Judge | str | None = None
     """Judge to ask, by default the scorer's."""
-    max_chars: int = 40_000
-    """Limit per slot, over all its items or pieces; a cut is marked."""
-    max_prompt_chars: int = 120_000
-    """Limit over all slots; the longest ones are shortened further to keep it."""
 
     def __post_init__(self) -> None:
         if not Template(self.prompt).is_valid():
@@ -172,8 +171,11 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or judge)
-        fence = Fence(max_chars=self.max_chars, redact=getattr(judge, "redact", redact))
-        fenced = fence.wrap_all(slots, self.max_prompt_chars)
+        window = window_of(judge)
+        fence = Fence(max_chars=window.max_prompt_chars, redact=getattr(judge, "redact", redact))
+        fenced = self._fenced(slots, params, record, fence, window)
+        if isinstance(fenced, NotScored):
+            return fenced
         instructions = self.instructions if self.instructions is not None else instructions
         request = JudgeRequest(
             instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
@@ -194,6 +196,30 @@ class PromptStep(Generic[_R]):
             if again:
                 request = retry_request(request, as_text(_dumped(reply.value)), complaint)
         raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
+
+    def _fenced(
+        self,
+        slots: Mapping[str, Slot],
+        params: Params[Any, Any],
+        record: StepRecordBuilder,
+        fence: Fence,
+        window: Window,
+    ) -> dict[str, str] | NotScored:
+        """Return the fenced slots; if they do not fit, cut ones, or NotScored. A reason may rest on less."""
+        fenced, whole = fence.wrap_all(slots, window.max_prompt_chars)
+        left_out = params.context is not None and params.context.truncated
+        if (whole and not left_out) or params.step == "generate_reason":
+            return fenced
+        if window.on_cut == "score":
+            record.evidence_cut = True
+            return fenced
+        chars = sum(map(length, slots.values()))
+        explanation = (
+            "the resolver of the context left out a part of it; raise its max_chars"
+            if whole
+            else f"the judge's max_prompt_chars is {window.max_prompt_chars}, the evidence has {chars} characters"
+        )
+        return NotScored(reason="evidence_too_long", explanation=explanation)
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()
@@ -229,9 +255,7 @@ def _history(params: Params[Any, Any]) -> Slot | NotScored:
 
 def _tool_calls(params: Params[Any, Any]) -> Slot | NotScored:
     calls = [
-        shorten(
-            as_text({"tool": c.name, "arguments": c.arguments, "result": c.result, "error": c.error}), 4_000
-        )
+        as_text({"tool": c.name, "arguments": c.arguments, "result": c.result, "error": c.error})
         for c in params.run.tool_calls
     ]
     return calls or NotScored(reason="no_tool_calls", explanation="the run called no tool")

@@ -16,6 +16,7 @@ from msgspec import structs
 from otel_evals._internal.context import Params, Resolver, Results, StepName, is_pure, resolve, seen
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.judges.window import window_of
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.prompt import PromptStep, StepRecordBuilder, describe_error
@@ -131,7 +132,10 @@ class StepScorer(Scorer, Generic[_P, _A]):
 
     def _fingerprint(self) -> str:
         steps = [self.steps.get(name) for name in _ORDER]
-        judges = [getattr(getattr(owner, "judge", None), "model", None) for owner in (self, *steps)]
+        judges = [
+            None if judge is None else (judge.model, window_of(judge))
+            for judge in (getattr(owner, "judge", None) for owner in (self, *steps))
+        ]
         steps = [replace(step, judge=None) if isinstance(step, PromptStep) else step for step in steps]
         context = (self.get_context, self.without_context)
         return fingerprint(

@@ -14,7 +14,9 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 MAX_JSON = 200_000
-"""Default limit of a value's JSON text, in characters."""
+"""Limit of a value's JSON text, in characters."""
+MAX_EVIDENCE = 1_000_000
+"""Maximum characters of a prompt, and of a value's JSON text in it."""
 _MAX_TEXT = 40_000
 _MAX_ITEMS = 1_000
 _MAX_NODES = 20_000
@@ -158,7 +160,7 @@ def _shallow(value: Any, depth: int, room: list[int]) -> Any:
     return tuple(_shallow(item, depth - 1, room) for item in value)
 
 
-def as_text(value: Any, max_chars: int = MAX_JSON) -> str:
+def as_text(value: Any, max_chars: int = MAX_EVIDENCE) -> str:
     """Return a recorded value as text for a judge: a text unchanged, anything else as JSON.
 
     JSON is cut, with a mark, after `max_chars`. It is encoded piece by piece: encoding a large value at once

@@ -67,6 +67,7 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "revision": 1,
         "time": 1_700_000_002_500_000_000,
         "cost": 0.00042,
+        "evidence_cut": False,
         "usage": {
             "input_tokens": 100,
             "output_tokens": 7,
