@@ -5,10 +5,11 @@ from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.install_hint import install_hint, this_command
 from otel_evals._internal.util.retry import backoff, retry_after
-from otel_evals._internal.util.sqlite_file import make_private
+from otel_evals._internal.util.sqlite_file import FileWatch, make_private
 
 __all__ = [
     "HAS_FILE_LOCKS",
+    "FileWatch",
     "backoff",
     "in_thread",
     "install_hint",

@@ -12,6 +12,7 @@ from collections import Counter
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.durable_queue.database import open_database
 from otel_evals._internal.durable_queue.table import RunTable
+from otel_evals._internal.util.sqlite_file import FileWatch
 from otel_evals.errors import StoreError
 
 _logger = logging.getLogger(__name__)
@@ -31,21 +32,35 @@ class QueueFile:
         self._in_trouble = False
         self._size = 0
         self._reopen_at = self._upkeep_at = self._beat_at = 0.0
+        self._watch: FileWatch | None = None
         self.connection: sqlite3.Connection | None = None
+        self._lost = 0
 
     def opened(self) -> RunTable | None:
         """Return the table, opened if necessary; None while the file cannot be used."""
+        try:
+            self.check()
+        except OSError as error:
+            self.trouble(str(error))
         if self._table is not None or time.monotonic() < self._reopen_at:
             return self._table
         try:
             self.connection = open_database(self._path)
-            self._table = RunTable(self.connection, self._owner, self._config.store_lease)
+            self._watch = FileWatch(self._path)
+            self._table = RunTable(self.connection, self._owner, self._config.store_lease, self._lost)
             self._table.limit(self._config.store_max_bytes)
             self._beat_at = self._upkeep_at = 0.0
-        except (StoreError, sqlite3.Error) as error:
+        except (StoreError, OSError, sqlite3.Error) as error:
             self.trouble(str(error))
             self.close()
         return self._table
+
+    def check(self) -> None:
+        """Raise OSError if the open file was deleted, replaced or overwritten; the next use opens another."""
+        if self._watch is not None and not self._watch.in_place():
+            self.close(0.0)
+            self._lost += 1
+            raise OSError("it was deleted or replaced while it was in use, with the runs in it")
 
     def upkeep(self, table: RunTable) -> None:
         """Send the heartbeat, free expired leases and evict, as far as due; at the start of a transaction."""
@@ -96,7 +111,9 @@ class QueueFile:
         if self.connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 self.connection.close()
-        self.connection = self._table = None
+        if self._watch is not None:
+            self._watch.close()
+        self.connection = self._table = self._watch = None
         self._reopen_at = time.monotonic() + reopen_seconds
 
     def _evict(self, table: RunTable, max_bytes: int) -> None:

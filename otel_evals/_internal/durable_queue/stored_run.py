@@ -77,6 +77,8 @@ class StoredRun(KeptRun):
     status: RunStatus = field(default_factory=RunStatus)
     row: int | None = None
     """Row id in the file; set by the writer."""
+    file: int = 0
+    """The `file` of the table that has the row."""
     grown: bool = False
     """True if spans were added since the row was written; cleared by the writer."""
     written: RunStatus | None = None

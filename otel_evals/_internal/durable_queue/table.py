@@ -26,11 +26,13 @@ _STEP = 256
 class RunTable:
     """One process's operations on the table; after `lease` seconds without a heartbeat it counts as ended."""
 
-    def __init__(self, connection: sqlite3.Connection, owner: str, lease: float) -> None:
+    def __init__(self, connection: sqlite3.Connection, owner: str, lease: float, file: int = 0) -> None:
         self._sql = connection
         self._owner = owner
         self._lease = lease
         self._boot = boot_id()
+        self.file = file
+        """Number of the file, if earlier ones at the path were lost: row ids are unique in one only."""
         self.unreadable = 0
         """Unreadable rows that became dead letters."""
         self._page_size = int(self._one("PRAGMA page_size"))
@@ -172,7 +174,7 @@ class RunTable:
                 )
                 self.unreadable += 1
             else:
-                yield StoredRun(trace_id, spans, links, status, row=row, kept=True)
+                yield StoredRun(trace_id, spans, links, status, row=row, file=self.file, kept=True)
 
     def _values(self, status: RunStatus) -> tuple[Any, ...]:
         return (

@@ -224,6 +224,7 @@ class Writer:
         try:
             began = time.monotonic()
             self._write(table, batch, may_claim=may_claim, closing=closing)
+            self._file.check()  # a file that was deleted meanwhile has accepted the rows too
             ended = time.monotonic()
             self._rest_until = ended + min(_GATHER_SECONDS, _REST * (ended - began))
         except (sqlite3.Error, OSError) as error:
@@ -249,6 +250,10 @@ class Writer:
             status = replace(status, state="gone")
         # Cleared before the spans are read: spans that the engine adds meanwhile are written next time.
         grown, run.grown = run.grown, False
+        if run.row is not None and run.file != table.file:
+            self._return_lease(run)
+            run.row = None  # its file is lost
+        run.file = table.file
         if run.row is not None:
             payload = self._encoded(run) if grown else None
             if not table.update(run.row, status, payload):
@@ -292,7 +297,7 @@ class Writer:
                 refused |= row is None and run.kept is None and run.status.state == "open"
                 new.append(run)
             elif run.status.state != "open" or run.status.free:
-                self._leased[run.status.crashes] -= self._leased[run.status.crashes] > 0
+                self._return_lease(run)
         if new:
             self._post(partial(self._resolve, new))
         for then, found in batch.answers:
@@ -303,6 +308,9 @@ class Writer:
         # A transaction without writes would succeed on a full disk as well.
         if any(row is not None for row in batch.rows) and not refused:
             self._file.fine()
+
+    def _return_lease(self, run: StoredRun) -> None:
+        self._leased[run.status.crashes] -= self._leased[run.status.crashes] > 0
 
     def _failed(self, batch: _Batch, error: Exception) -> None:
         self._file.failed(error)

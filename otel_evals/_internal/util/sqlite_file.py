@@ -19,6 +19,7 @@ from pathlib import Path
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import StoreError
 
+_HEADER = b"SQLite format 3\x00"
 MEMORY = ":memory:"
 """In place of a path: a database that exists in this process only, and starts empty in others."""
 
@@ -90,6 +91,29 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+class FileWatch:
+    """Notices that a SQLite file was deleted, replaced or overwritten while connections use it.
+
+    Close it after the connections: closing any descriptor of a file releases all locks of the process on it,
+    and another process would then delete the log that the connections still write.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self.close = weakref.finalize(self, os.close, self._descriptor)
+        self.close.atexit = False  # connections are used until the end
+
+    def in_place(self) -> bool:
+        """Return True if the path still leads to the opened file, and that is a database."""
+        try:
+            found, opened = os.stat(self._path), os.fstat(self._descriptor)
+            same = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+            return same and (os.name == "nt" or os.pread(self._descriptor, 16, 0) == _HEADER)
+        except OSError:
+            return False
+
+
 class SQLiteFile:
     """One connection to a SQLite file, for any thread; `schema` may run again. Raises StoreError."""
 
@@ -98,7 +122,7 @@ class SQLiteFile:
         self._schema = schema
         self._wait = wait
         self._db: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._watch: FileWatch | None = None
         self._close: weakref.finalize[..., SQLiteFile] | None = None
         self.lock = threading.Lock()
         renew_after_fork(self)
@@ -121,28 +145,18 @@ class SQLiteFile:
 
     def _connection(self) -> sqlite3.Connection:
         """Return the open connection, or a new one if the file was deleted or replaced."""
-        if self._db is not None and self._identity == self._found():
+        if self._db is not None and (self._watch is None or self._watch.in_place()):
             return self._db
         self._forget()
         try:
             self._db = db = open_sqlite(self.path, wait=self._wait)
             self._close = weakref.finalize(self, db.close)
             db.executescript(self._schema)
-            self._identity = self._found()
+            self._watch = None if self.path == MEMORY else FileWatch(self.path)
         except (OSError, sqlite3.Error) as error:
             self._forget()
             raise StoreError(f"{self.path}: {error}") from error
         return db
-
-    def _found(self) -> tuple[int, int] | None:
-        """Return device and inode of the file at the path; None if there is none."""
-        if self.path == MEMORY:
-            return 0, 0
-        try:
-            found = os.stat(self.path, follow_symlinks=False)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _forget(self) -> None:
         if self._db is not None and self.path == MEMORY:
@@ -150,7 +164,9 @@ class SQLiteFile:
         if self._close is not None:
             with suppress(sqlite3.Error):
                 self._close()
-        self._db = self._close = self._identity = None
+        if self._watch is not None:
+            self._watch.close()
+        self._db = self._close = self._watch = None
 
     def close(self) -> None:
         """Close the connection until the next use."""
@@ -163,5 +179,5 @@ class SQLiteFile:
             _inherited.append(self._db)
         if self._close is not None:
             self._close.detach()
-        self._db = self._identity = self._close = None
+        self._db = self._watch = self._close = None
         self.lock = threading.Lock()

@@ -220,6 +220,33 @@ def test_a_file_that_cannot_be_used_stops_nobody(tmp_path: Path, caplog: pytest.
     assert caplog.text.count("cannot be used") == 1
 
 
+@pytest.mark.parametrize("harm", ["deleted", "replaced"])
+def test_runs_of_a_file_that_is_lost_are_written_to_the_next_one(
+    path: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with desk(path.with_name("other.db")) as other:
+        other.save(a_stored(3))
+        other.flush()
+    with desk(path) as d:
+        mine, new = a_stored(1), a_stored(2)
+        d.save(mine)
+        d.flush()
+        for part in path.parent.glob(f"{path.name}*"):
+            part.unlink()
+        if harm == "replaced":
+            other.path.replace(path)
+        # A row id of the lost file may be another run's id in the new one.
+        mine.status = replace(mine.status, revision=7)
+        d.save(mine, new)
+        d.flush()
+        d.until(lambda: len(d.resolved) == 2)
+        expected = [(f"{3:032x}", 1)] if harm == "replaced" else []
+        assert d.rows("trace_id, revision") == [*expected, (f"{1:032x}", 7), (f"{2:032x}", 1)]
+        stats = d.writer.stats()
+        assert (stats.written, stats.lease_lost, stats.not_written) == (3, 0, {})
+        assert "deleted or replaced while it was in use" in caplog.text
+
+
 def test_a_run_that_does_not_fit_or_cannot_be_written_is_counted(path: Path) -> None:
     with desk(path, max_bytes=1024 * 1024) as d:
         big, odd, small = a_stored(1, 900_000), a_stored(2), a_stored(3)

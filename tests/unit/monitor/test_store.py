@@ -6,6 +6,8 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -359,6 +361,23 @@ def test_a_file_that_is_lost_while_in_use_is_not_reported_as_written(tmp_path: P
         await destination.shutdown()
 
     anyio.run(deliver)
+
+
+def test_writes_are_kept_while_other_processes_open_and_close_the_file(tmp_path: Path) -> None:
+    """The last process that closes a database deletes its log, so each must keep its locks."""
+    path = tmp_path / "results.db"
+    store = ResultsStore(path)
+    store.write([record(1, 0.5)])
+    query = "SELECT count(*) FROM runs"
+    program = f"import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('{query}').fetchone())"
+    counts = []
+    for number in (2, 3):
+        counts.append(subprocess.check_output([sys.executable, "-c", program, path], text=True))
+        store.write([record(number, 0.5)])
+    store.close()
+    assert counts == ["1\n", "2\n"]
+    with sqlite3.connect(path) as db:
+        assert db.execute(query).fetchone() == (3,)
 
 
 def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:

@@ -15,12 +15,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from otel_evals.errors import StoreError
-from otel_evals.sdk.util import install_hint, make_private
+from otel_evals.sdk.util import FileWatch, install_hint, make_private
 from otel_evals_monitor._internal.store import schema
 
 # Id of the advisory lock of PostgreSQL's writers; any number that no other program uses.
 _WRITE_LOCK = 0x6F74656C6576616C
-_SQLITE = b"SQLite format 3\x00"
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
@@ -48,12 +47,14 @@ class Database:
         self._turn = threading.Lock()
         with self._store_errors():
             self.engine = _engine(place, create, wait)
-            self._file = None if is_url(place) else Path(place)
-            self._identity: tuple[int, int] | None = None
+            self._file: Path | None = None
+            self._watch: FileWatch | None = None
             self.sqlite = self.engine.dialect.name == "sqlite"
             try:
                 self._prepare(create)
-                self._identity = self._seen()
+                if self.sqlite:
+                    self._file = Path(place)
+                    self._watch = FileWatch(self._file)
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -80,23 +81,18 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
-
-    def _seen(self) -> tuple[int, int] | None:
-        """Return the identity of the SQLite file; None if it is not there, or not a database any more."""
-        try:
-            if self._file is None:
-                return None
-            with self._file.open("rb") as file:
-                found = os.fstat(file.fileno())
-                return (found.st_dev, found.st_ino) if file.read(16) == _SQLITE else None
-        except OSError:
-            return None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
     def _check_file(self) -> None:
         """Raise StoreError if the open SQLite file was deleted, replaced or overwritten."""
-        if self._identity is not None and (seen := self._seen()) != self._identity:
-            self._identity = seen or self._identity  # with another database, the next use may succeed
-            self.engine.dispose()
+        if self._file is None:
+            return
+        with self._store_errors():
+            watch = self._watch = self._watch or FileWatch(self._file)
+        if not watch.in_place():
+            self.close()  # with another database at the path, the next use may succeed
             raise StoreError(f"{self.name}: was deleted or replaced while it was in use")
 
     def _own(self) -> Engine:
