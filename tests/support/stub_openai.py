@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from otel_evals._internal.judges.ladder import ladder_of
+
 
 @dataclass(frozen=True)
 class Misbehave:
@@ -97,6 +99,7 @@ class StubOpenAI:
         return [request["messages"][-1]["content"] for request in self.requests]
 
     def __enter__(self) -> StubOpenAI:
+        ladder_of.cache_clear()  # another server may have had this port
         self._thread.start()
         return self
 

@@ -18,6 +18,16 @@ _MOST_TOKENS = 10**9
 _E = TypeVar("_E", bound=BaseException)
 
 
+class FormRefusedError(JudgeError):
+    """The server refused the request, perhaps for the form of answer that it asks for."""
+
+    @classmethod
+    def of(cls, error: JudgeError) -> FormRefusedError:
+        refused = cls(str(error))
+        refused.status, refused.provider_error = error.status, error.provider_error
+        return refused
+
+
 class AnswerTooLongError(Exception):
     """A response that exceeds the bound of judges' answers, or is compressed."""
 
@@ -30,6 +40,14 @@ class Completion:
     usage: Usage
     cost: float | None
     """US dollars; None if the price is unknown."""
+
+
+def text_of(message: Any) -> str:
+    """Return a message's text, or the arguments of the tool call that stands for it."""
+    calls = _field(message, "tool_calls")
+    call = calls[0] if isinstance(calls, list) and calls else None
+    text = _field(_field(call, "function"), "arguments") or _field(message, "content")
+    return text if isinstance(text, str) else ""
 
 
 def usage_of(usage: Any) -> Usage:
@@ -75,6 +93,7 @@ def judge_error(
     message = f"{model}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = isinstance(error, ConnectionError | TimeoutError | httpx.TransportError)
     connection = connection or "Connection" in type(error).__name__
+    connection = connection or _cause(error, httpx.TransportError) is not None
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     if (too_long := _cause(error, AnswerTooLongError)) is not None:
         translated = JudgeError(f"{model}: {too_long}")
@@ -90,14 +109,42 @@ def judge_error(
         translated = JudgeUnavailableError(message, retry_after=retry_after(_headers(error)))
     else:
         translated = JudgeError(message)
-    translated.status, translated.provider_error = status, type(error).__name__
+    translated.status = None if connection else status  # LiteLLM reports a lost connection as a 500
+    translated.provider_error = type(error).__name__
     return translated
+
+
+_NOT_THE_FORM = frozenset({401, 402, 403, 407, 408, 409, 413, 425, 429})
+
+
+def never(error: JudgeError) -> bool:
+    return False
+
+
+def refuses_request(error: JudgeError) -> bool:
+    """Return True if the server understood the request and refused it; another form may be accepted."""
+    if error.status is None or not 400 <= error.status < 500 or error.status in _NOT_THE_FORM:
+        return False
+    if error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError"):
+        return False
+    return not _ANY_FORM.search(str(error))
+
+
+def may_refuse_form(error: JudgeError) -> bool:
+    """Return True also for a server error that does not ask to wait: some servers fail on unknown forms."""
+    waits = isinstance(error, JudgeUnavailableError) and error.retry_after is not None
+    return refuses_request(error) or (error.status in (500, 501) and not waits)
 
 
 _NO_KEY = re.compile(
     r"(?i)missing (?:credentials|[\w ]{0,20}api.?key)|unable to locate credentials|api_key client option must"
 )
 _NO_MODEL = re.compile(r"(?i)LLM Provider NOT provided|model_not_found")
+_ANY_FORM = re.compile(
+    r"(?i)model_not_found|\bmodel\b.{0,100}(?:not found|does not exist)|LLM Provider NOT provided"
+    r"|context.?(?:length|window|size)|content.?(?:filter|policy)"
+)
+"""Refusals that do not depend on the form of the answer."""
 
 
 def _key(model: str, key_of: Callable[[str], str] | None) -> str:

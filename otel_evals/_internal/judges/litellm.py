@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-
-from pydantic import BaseModel
 
 from otel_evals._internal.judges.completions import Completion
 from otel_evals._internal.judges.litellm_calls import completion_of, key_of, load, price_of
@@ -70,10 +69,10 @@ class LiteLLMJudge(ModelJudge):
             return price_of(litellm, self.model)
         return self.input_price, self.output_price
 
-    async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:
+    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
         litellm = load()
         response = await litellm.acompletion(
-            model=self.model, messages=messages, response_format=schema, **self._options(litellm)
+            model=self.model, messages=messages, **form, **self._options(litellm)
         )
         return completion_of(response)
 

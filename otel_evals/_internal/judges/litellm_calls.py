@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from typing import Any
 
-from otel_evals._internal.judges.completions import Completion, cost_of, usage_of
+from otel_evals._internal.judges.completions import Completion, cost_of, text_of, usage_of
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
@@ -58,7 +58,7 @@ def _renew_clients(litellm: Any) -> None:
 def completion_of(response: Any) -> Completion:
     choice = response.choices[0] if response.choices else None
     return Completion(
-        text=(choice.message.content or "") if choice else "",
+        text=text_of(choice.message) if choice else "",
         model=response.model or "",
         finish_reason=(choice.finish_reason or "") if choice else "no_choice",
         usage=usage_of(getattr(response, "usage", None)),

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-from pydantic import BaseModel, ValidationError
 
 from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
-from otel_evals._internal.judges.completions import Completion, judge_error
-from otel_evals._internal.judges.fence import retry_request
+from otel_evals._internal.judges.completions import Completion, FormRefusedError, judge_error, never
 from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
+from otel_evals._internal.judges.ladder import LADDER, StructuredOutput, ladder_of, request_fields
+from otel_evals._internal.judges.typed_answers import Ask, TypedQuestion
 from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, OnCut, window_of
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+from otel_evals._internal.redaction.secrets import redact_values
 from otel_evals._internal.trust import signature
 from otel_evals._internal.util.addresses import without_credentials
-from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
-_Model = TypeVar("_Model", bound=BaseModel)
 Prices = tuple[float | None, float | None]
 """US dollars per million input and output tokens; None if unknown."""
-
-_LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")
-_MOST = 400_000
-_MOST_BLOCKS = 4
 
 
 @dataclass(frozen=True, repr=False)
 class ModelJudge(ABC):
-    """A model asked by single calls.
-
-    A typed answer is requested by the provider's structured output first, then by showing the schema in the
-    prompt, then once more with the problem.
-    """
+    """A model asked by single calls."""
 
     model: str
     """The model, as LiteLLM or the server names it."""
@@ -71,7 +61,8 @@ class ModelJudge(ABC):
     """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the call, such as `reasoning_effort`."""
-    _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+    structured_output: StructuredOutput | None = None
+    """The only way to ask for typed answers; by default the first of the ladder that works."""
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -82,6 +73,11 @@ class ModelJudge(ABC):
         if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
             raise ConfigError(
                 "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
+            )
+        if self.structured_output not in (None, *LADDER):
+            known = ", ".join(LADDER)
+            raise ConfigError(
+                "judge.structured_output", f"must be one of {known}, not {self.structured_output!r}"
             )
         if (self.input_price is None) != (self.output_price is None):
             raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
@@ -96,7 +92,8 @@ class ModelJudge(ABC):
     def identity(self) -> str:
         """Everything but the question that answers depend on; a part of a cache's key."""
         options = json.dumps(dict(self.options), sort_keys=True, default=str)
-        return f"{self._kind()} {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
+        asked = f"{self.temperature} {self.max_tokens} {options} {self.structured_output}"
+        return f"{self._kind()} {self.model} {self.api_base} {asked}"
 
     @abstractmethod
     def _kind(self) -> str:
@@ -107,8 +104,8 @@ class ModelJudge(ABC):
         """Return the prices of the model."""
 
     @abstractmethod
-    async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:
-        """Make one call; `schema` asks for the provider's structured output."""
+    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
+        """Make one call; `form` has the fields that ask for a typed answer."""
 
     @abstractmethod
     def _key_of(self, model: str) -> str:
@@ -119,7 +116,7 @@ class ModelJudge(ABC):
         """Return the environment variable of the key if it is needed and not set; quick."""
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
-        """Ask, at most three times for a typed answer.
+        """Ask, for a typed answer down the ladder and with one repair.
 
         Raises:
             JudgeUnavailableError: 429, 5xx, connection lost or timed out.
@@ -136,57 +133,52 @@ class ModelJudge(ABC):
 
     async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
         if request.schema is None:
-            answer = await self._complete(request, spent, native=False)
+            answer = await self._complete(request, spent, {})
             if not answer.text.strip():
                 raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
             return spent.reply(answer.text.strip(), answer.model)
-        if not self._plain_text_only:
-            reply = await self._natively(request, request.schema, spent)
-            if reply is not None:
-                return reply
-        return await self._by_prompt(request, request.schema, spent)
+        question = TypedQuestion(request, request.schema, self._asker(spent), self.model)
+        if self.structured_output is not None:
+            value, answer = await question.at(self.structured_output)
+        else:
+            value, answer = await question.by(ladder_of(f"{self._kind()} {self.api_base}", self.model))
+        return spent.reply(value, answer.model)
 
-    async def _natively(
-        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
-    ) -> JudgeReply | None:
-        """Return the answer by the provider's own structured output, None if that fails."""
-        try:
-            answer = await self._complete(request, spent, native=True)
-        except JudgeError as error:
-            if error.status not in (400, 422) or _hopeless(error):
-                raise
-            self._plain_text_only.append(True)  # unsupported by this provider: spare the next calls
-            return None
-        value, _ = parse_reply(answer.text, schema)
-        return None if value is None else spent.reply(value, answer.model)
+    def _asker(self, spent: CallTotals) -> Ask:
+        async def ask(
+            request: JudgeRequest, rung: StructuredOutput, refused: Callable[[JudgeError], bool]
+        ) -> Completion:
+            assert request.schema is not None
+            return await self._complete(request, spent, request_fields(rung, request.schema), refused)
 
-    async def _by_prompt(
-        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
-    ) -> JudgeReply:
-        asked = replace(request, prompt=f"{request.prompt}\n\n{describe_schema(schema)}")
-        for again in (True, False):
-            answer = await self._complete(asked, spent, native=False)
-            value, complaint = parse_reply(answer.text, schema)
-            if value is not None:
-                return spent.reply(value, answer.model)
-            if again:
-                asked = retry_request(asked, answer.text, complaint)
-        said = redact_secrets(answer.text)[:300]
-        raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
+        return ask
 
-    async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
+    async def _complete(
+        self,
+        request: JudgeRequest,
+        spent: CallTotals,
+        form: Mapping[str, Any],
+        refused: Callable[[JudgeError], bool] = never,
+    ) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
         call = self._call(request, await self._prices())
         async with AsyncExitStack() as stack:
             settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]
-            answer = await self._counted_answer(request, spent, native=native)
+            try:
+                answer = await self._counted_answer(request, spent, form)
+            except JudgeError as error:
+                if refused(error):  # for limiters, no sign that the server is unavailable
+                    raise FormRefusedError.of(error) from None
+                raise
             cost = self._cost(answer)
             for settle in settles:
                 settle(answer.usage, cost)
         spent.add(answer.usage, cost)
         return answer
 
-    async def _counted_answer(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
+    async def _counted_answer(
+        self, request: JudgeRequest, spent: CallTotals, form: Mapping[str, Any]
+    ) -> Completion:
         messages = [
             {"role": "system", "content": request.instructions},
             {"role": "user", "content": request.prompt},
@@ -194,9 +186,7 @@ class ModelJudge(ABC):
         spent.calls += 1
         try:
             with anyio.fail_after(self.timeout):  # clients' own timeouts are for one read, not for the answer
-                answer = await self._answer(
-                    messages[0 if request.instructions else 1 :], request.schema if native else None
-                )
+                answer = await self._answer(messages[0 if request.instructions else 1 :], form)
         except Exception as error:  # not kept as the cause: its text may contain the judge's key
             raise judge_error(error, self.model, self._credentials(), self._key_of) from None
         return replace(answer, text=redact_values(answer.text, self._credentials()))
@@ -229,48 +219,3 @@ class ModelJudge(ABC):
             return answer.cost
         usage = answer.usage
         return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
-
-
-def _hopeless(error: JudgeError) -> bool:
-    """Return True if the request itself was refused, in any form."""
-    if isinstance(error, JudgeKeyError | JudgeModelError):
-        return True
-    return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")
-
-
-# --- answers as text ---
-
-
-def describe_schema(schema: type[BaseModel]) -> str:
-    form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
-    return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
-
-
-def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
-    """Return the parsed answer, or None and its problem without quoting it."""
-    if len(text) > _MOST:
-        return None, f"the answer is longer than {_MOST} characters"
-    if not text.strip():
-        return None, "the answer is empty"
-    complaint = "it holds no JSON object"
-    for candidate in _candidates(text):
-        try:
-            return schema.model_validate_json(candidate), ""
-        except ValidationError as error:
-            complaint = "; ".join(_problem(dict(item)) for item in error.errors(include_url=False)[:5])
-    return None, complaint
-
-
-def _candidates(text: str) -> list[str]:
-    """Return the texts that may be the object: all of it, a fenced block, or between the outermost braces."""
-    blocks = text.split("```", 2 * _MOST_BLOCKS)[1::2]
-    found = [text, *(block[m.end() :] for block in blocks if (m := _LANGUAGE.match(block)))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        found.append(text[start : end + 1])
-    return found
-
-
-def _problem(error: dict[str, object]) -> str:
-    path = ".".join(str(part) for part in error["loc"])  # type: ignore[attr-defined]  # a tuple by contract
-    return f"{path}: {error['msg']}" if path else str(error["msg"])

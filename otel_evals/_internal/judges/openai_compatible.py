@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
-from otel_evals._internal.judges.completions import Completion, cost_of, usage_of
+from otel_evals._internal.judges.completions import Completion, cost_of, text_of, usage_of
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.util.install_hint import install_hint
@@ -75,10 +74,10 @@ class OpenAICompatibleJudge(ModelJudge):
     def missing_key(self) -> str | None:
         return None if self._key or self._base != _OPENAI else "OPENAI_API_KEY"
 
-    async def _answer(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> Completion:
-        response = await self._post(messages, schema)
+    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
+        response = await self._post(messages, form)
         if response.status_code == 400 and self._refuses_more(response.text):
-            response = await self._post(messages, schema)
+            response = await self._post(messages, form)
         if response.status_code != 200:
             raise RefusedError(response)
         try:
@@ -88,29 +87,26 @@ class OpenAICompatibleJudge(ModelJudge):
         except (ValueError, KeyError, IndexError, TypeError):
             raise RefusedError(response, f"not a chat completion: {response.text[:200]}") from None
         return Completion(
-            text=message.get("content") or "",
+            text=text_of(message),
             model=answer["model"],
             finish_reason=choice["finish_reason"],
             usage=usage_of(answer["usage"]),
             cost=cost_of(answer["usage"].get("cost")),
         )
 
-    async def _post(self, messages: list[dict[str, str]], schema: type[BaseModel] | None) -> httpx.Response:
+    async def _post(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> httpx.Response:
         from otel_evals._internal.judges.http_client import server_client
 
         given: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         body = {n: v for n, v in given.items() if v is not None and n not in self._refused}
         if "max_tokens" in self._refused:
             body["max_completion_tokens"] = self.max_tokens
-        if schema is not None:
-            form = {"name": schema.__name__, "schema": _strict(schema.model_json_schema()), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
         headers = self._mark(self._base != _OPENAI)
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         return await server_client(self._base).post(
             "chat/completions",
-            json={"model": self.model, "messages": messages, **body, **self.options},
+            json={"model": self.model, "messages": messages, **body, **form, **self.options},
             headers=headers,
             timeout=self.timeout,
         )
@@ -120,15 +116,3 @@ class OpenAICompatibleJudge(ModelJudge):
         named = [n for n in ("temperature", "max_tokens") if f"'{n}'" in message and n not in self._refused]
         self._refused.extend(named)
         return bool(named)
-
-
-def _strict(schema: Any) -> Any:
-    """Return a JSON schema in the form of strict outputs: objects with required properties only."""
-    if isinstance(schema, list):
-        return [_strict(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: _strict(value) for name, value in schema.items() if name != "default"}
-    if isinstance(found.get("properties"), dict):
-        found |= {"required": list(found["properties"]), "additionalProperties": False}
-    return found
