@@ -1,7 +1,7 @@
-"""Groups failing runs by their texts: explanations, failing tools and errors, as templates without values.
+"""Groups failing runs by their explanations, failed tools and errors, as templates without values.
 
-Scorers written in code produce the same template again and again. Judges phrase every explanation differently;
-such texts are grouped by the words that failing runs use and passing runs do not.
+Scorers written in code produce the same template again and again. Judges phrase every explanation anew;
+their texts are grouped by the words that failing runs use and passing runs do not.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ _GAPS = re.compile(rf"{_GAP}(?:[ ,]*{_GAP})+")
 _WORD = re.compile(r"[^\W\d]{3,}(?:_\w+)*")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|(?<!s)es|(?<!s)s|ed|ing|ly)$")
 _STOP = frozenset(
-    """a about again against all already also although and another answer answered answers any are assistant
-    assistant's because been before but can cannot claim claimed claims contain contains correct could customer
-    did does doing done don't each either expected fact facts for found from given had has have having here how
-    however input instead into its itself just later made make may means mention mentioned mentions might model
-    more most must nor not only other our out output over question questions rather reply response result results
-    said same say says should since some state stated states statement such tell tells than that the their them
-    then there therefore these they this those though thus too tool tools user users very was were what when
-    where which while who whole why will with within without would yet you your""".split()
+    _WORD.findall(
+        """
+    about again against all already also although and another answer answered answers any are assistant
+    because been before but can cannot claim claimed claims contain contains correct could customer did
+    does doing done each either expected fact facts for found from given had has have having here how
+    however input instead into its itself just later made make may means mention mentioned mentions
+    might model more most must nor not only other our out output over question questions rather reply
+    response result results said same say says should since some state stated states statement such tell
+    tells than that the their them then there therefore these they this those though thus too tool tools
+    user users very was were what when where which while who whole why will with within without would
+    yet you your
+"""
+    )
 )
 
 
@@ -157,8 +162,7 @@ def _spelled(stem: str, texts: Iterable[FailureText]) -> str:
 
 
 def names_of(groups: Collection[TextGroup]) -> dict[TextGroup, str]:
-    """Return a short name of each group: its tools and the clauses of its template that others lack, or its
-    words."""
+    """Return names: the tools of a group, and the clauses that other templates lack, or its words."""
     clauses = Counter(clause for group in groups for clause in set(_clauses(group.template)))
     most = len({group.template for group in groups if group.template})
     named = {}

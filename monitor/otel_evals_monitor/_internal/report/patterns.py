@@ -79,10 +79,10 @@ class Failures:
 
     def shared(self, runs: Sequence[RunOfSlice]) -> list[tuple[RunOfSlice, str, int]]:
         """Return runs, those of a pattern as one with the pattern's name and the number of its runs."""
-        found: dict[str, tuple[RunOfSlice, str, int]] = {}
+        found: dict[object, tuple[RunOfSlice, str, int]] = {}
         for run in runs:
             pattern = self.pattern_of(run.evaluation_id)
-            key = pattern.name if pattern else run.evaluation_id
+            key = id(pattern) if pattern else run.evaluation_id
             first, name, count = found.get(key, (run, pattern.name if pattern else "", 0))
             found[key] = (first, name, count + 1)
         return list(found.values())
@@ -98,9 +98,9 @@ def failures_of(
 ) -> Failures:
     """Return the failure patterns of the slices of a scorer, taken together.
 
-    A run fails if its score is not the best one; if less than a tenth of the scores are, it fails in the worse
-    half of the scale. Up to about 2,000 failing runs are read. Shares have no interval if the sample is not
-    `representative`.
+    A run fails if its score is not the best one; if less than a tenth of the scores are, it fails in the
+    worse half of the scale. Up to about 2,000 failing runs are read. Shares have no interval if the sample
+    is not `representative`.
     """
     whole = measure(connection, slices, window, ()).get((), Measured())
     recorded = time_range(connection)
