@@ -6,13 +6,15 @@ Register a Typer application or function under the entry-point group `otel_evals
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
 from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on, json_text
-from otel_evals._internal.judges.fence import visible
+from otel_evals._internal.judges.fence import Fence, visible
+from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
 from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
 from otel_evals._internal.statistics.moments import moment_of, seconds_of
 
 __all__ = [
     "AsJson",
+    "Fence",
     "ScorerTally",
     "backend",
     "backend_of_demo",
@@ -27,6 +29,7 @@ __all__ = [
     "mean_cell",
     "meaning",
     "moment_of",
+    "resolve_judge",
     "seconds_of",
     "send_spans_to",
     "tally",

@@ -60,6 +60,7 @@ class Fence:
         )
 
     def wrap(self, name: str, slot: Slot) -> str:
+        """Return a slot's text in its fence."""
         if isinstance(slot, int | float):
             return f"{slot:g}"
         if isinstance(slot, TrustedText):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.store.queries import Window, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record
+from tests.support.stub_openai import StubOpenAI
 
 HOUR = 3600
 PROSE = {
@@ -189,3 +191,23 @@ def test_nine_of_the_ten_worst_runs_are_one_line(store: ResultsStore) -> None:
     (line,) = (line for line in done.stdout.splitlines() if "of the 10 worst" in line)
     assert "9 of the 10 worst runs are the same failure: order … does not exist" in line
     assert done.stdout.count("trace ") == 2
+
+
+def test_a_judge_names_patterns_and_those_it_cannot_name_keep_theirs(store: ResultsStore) -> None:
+    store.write(failed(number, f"order {number} does not exist") for number in range(9))
+    store.write(failed(number, f"answer {number} is rude") for number in range(20, 24))
+
+    def answer(body: dict[str, Any]) -> Any:
+        asked = str(body["messages"])
+        return {"name": "Unknown order\n is assumed"} if "does not exist" in asked else "no idea"
+
+    with StubOpenAI(answer) as stub:
+        options = ["--name-patterns", "openai-compatible/any", "--api-base", stub.url, "--json"]
+        done = CliRunner().invoke(app, ["report", store.database.name, *options])
+    (row,) = json.loads(done.stdout)["estimates"]
+    assert [each["name"] for each in row["failures"]["patterns"]] == [
+        "Unknown order is assumed",
+        "answer … is rude",
+    ]
+    assert "named 1 failure patterns, cost unknown" in done.stderr
+    assert "a pattern keeps its name" in done.stderr
