@@ -138,7 +138,7 @@ def set_up(lock: str) -> None:
 def install_with_uv(pip: list[object]) -> bool:
     """Install the large lock with its own uv, ten times faster than pip; return True if it worked.
 
-    uv has a configuration of its own for indexes, so pip goes on where it does not reach one.
+    uv does not read pip's index settings, so pip takes over if uv reaches no index.
     """
     lock = LOCKS / "dev.lock"
     (uv,) = re.findall(r"^uv==.*(?:\n    --hash.*)+", lock.read_text(), re.MULTILINE)
@@ -173,7 +173,7 @@ def refresh_locks(*options: str) -> None:
     parts = {"demo": ("demo",), "gateway": ("gateway", "kafka", "litellm", "redis", "results", "text")}
     for name, extras in parts.items():
         part = LOCKS / f"{name}.lock"
-        # Started afresh, so that it follows `dev` and nothing else.
+        # Compiled without its old versions: only `dev` constrains them.
         part.unlink(missing_ok=True)
         chosen = [word for extra in extras for word in ("--extra", extra)]
         must(*compile_lock, *chosen, "--group", "build", "--constraints", dev, "--output-file", part)
@@ -183,7 +183,7 @@ def restart_with_newer_python() -> int:
     """Run the same command with a newer Python of this machine; return 1 if there is none."""
     for minor in range(20, 10, -1):
         python = shutil.which(f"python3.{minor}")
-        # A shim may stand on the PATH for a version that is not there.
+        # A version manager's shim may be on the PATH without its version.
         if python and run(python, "-c", "") == 0:
             return run(python, Path(__file__).resolve(), *sys.argv[1:])
     print("otel-evals needs Python 3.11 or later, and none is on the PATH.", file=sys.stderr)

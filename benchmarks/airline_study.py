@@ -129,7 +129,7 @@ OF_CONVERSATIONS = (
 
 
 def measures(c: Conversation) -> Iterator[tuple[str, str, float | None]]:
-    """Name, what was judged, and the score turned so that higher is better."""
+    """Name, judged subject, and the score turned so that higher is better."""
     for scorer in OF_ANSWERS:
         values = [value for turn in c.turns if (value := score(scorer, turn)) is not None]
         yield scorer.id, "mean of answers", fmean(values) if values else None

@@ -66,7 +66,7 @@ CHILD_SECONDS = 60.0
 
 @dataclass
 class Round:
-    """What one round found."""
+    """Findings of one round."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Round:
 class Pause:
     """The longest time that this process computed while another thread of it waited for the interpreter.
 
-    Processor time, and not the clock's, so that other programs on the machine do not count.
+    Processor time instead of clock time, because other programs on the machine do not count.
     """
 
     def __enter__(self) -> Pause:
@@ -195,7 +195,7 @@ class Attack:
             time.sleep(draw.random() / 20)
 
     def _fork(self) -> None:
-        """A child scores runs of its own and leaves."""
+        """Score runs in a forked child, which then exits."""
         self.found.forks += 1
         pid = os.fork()
         if pid == 0:
@@ -275,7 +275,7 @@ class Attack:
 
 
 def agent_run(tracer: Any, draw: random.Random) -> list[int]:
-    """One run of an agent, or of one in another; returns the ids of its spans."""
+    """Emit one run of an agent, nested in another agent if asked; return the ids of its spans."""
     ids = []
 
     def said(role: str) -> str:
@@ -335,14 +335,14 @@ ROUTINES: dict[str, Callable[[str], Any]] = {
 
 
 def memory_mb() -> float:
-    """Resident memory of this process, once the allocator has given back what is free."""
+    """Resident memory of this process, after the allocator has returned free memory."""
     with contextlib.suppress(AttributeError, OSError):  # glibc's; others give it back by themselves, or never
         ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def attack(seconds: float, seed: int, rounds: int | None, length: float) -> dict[str, Any]:
-    """Rounds until the time is over; what they found."""
+    """Run rounds until the time is over; return their findings."""
     began, found, memory = time.monotonic(), list[Round](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         while (rounds is None or len(found) < rounds) and time.monotonic() - began < seconds:

@@ -1,4 +1,4 @@
-"""What the attack harness attacks with: odd scorers, hostile text, bad neighbours; drawn from one seed."""
+"""Attacks of the harness: odd scorers, hostile text, bad neighbours; chosen by one seed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Liar:
 
 
 class Unspeakable(Exception):
-    """An exception that cannot be told."""
+    """An exception whose text raises."""
 
     steps = Liar()
 
@@ -77,7 +77,7 @@ class Unspeakable(Exception):
 
 
 class OddFloat(float):
-    """A number that lies about what it is."""
+    """A number that misreports its type and value."""
 
     def __float__(self) -> float:
         return math.nan

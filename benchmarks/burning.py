@@ -1,4 +1,4 @@
-"""The harness's CPU scorer for a process of its own, which can import it from here."""
+"""The harness's CPU scorer for a child process, which can import it from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What capture costs on the application's thread, per span: on_start and on_end, best of many repeats.
+"""Cost of capture on the application's thread, per span: on_start and on_end, best of many repeats.
 
 python benchmarks/caller_thread.py
 """
@@ -18,7 +18,7 @@ REPEATS, NUMBER = 40, 2_000
 
 
 class Sink:
-    """Takes what the engine would."""
+    """A stand-in for the engine that discards its items."""
 
     backlog = Backlog(1, 1)
 

@@ -37,13 +37,13 @@ OFF: dict[str, Any] = {
 
 @scorer(inline=True)
 def answered(run: Run) -> bool:
-    """Whether there is an answer."""
+    """Return True if there is an answer."""
     return bool(run.output)
 
 
 @scorer(id="answered_async")
 async def answered_async(run: Run) -> bool:
-    """Whether there is an answer."""
+    """Return True if there is an answer."""
     return bool(run.output)
 
 

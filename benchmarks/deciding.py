@@ -1,4 +1,4 @@
-"""What deciding about a run and writing the trace log cost the engine's thread, in microseconds of CPU.
+"""CPU microseconds on the engine's thread to decide about a run and to write the trace log.
 
 python benchmarks/deciding.py
 """

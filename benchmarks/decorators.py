@@ -1,4 +1,4 @@
-"""What a decorated call costs and holds, beside the SDK's own decorator.
+"""Time and memory of a decorated call, next to the SDK's own decorator.
 
     python benchmarks/decorators.py
 
@@ -48,7 +48,7 @@ def ours(function: Any, capture: bool | None = None) -> Any:
 
 
 def interleaved(*calls: Callable[[], object]) -> list[float]:
-    """Best time of each, µs per call; taken in turns, so that a busy machine slows all alike."""
+    """Best time of each, in µs per call; they take turns, because a busy machine slows all of them alike."""
     best = [float("inf")] * len(calls)
     for _ in range(REPEATS):
         for i, call in enumerate(calls):

@@ -1,4 +1,4 @@
-"""What the gateway costs: spans per second of CPU, beside a receiver that only decodes, in the same run.
+"""Cost of the gateway: spans per second of CPU, next to a receiver that only decodes, in the same run.
 
     python benchmarks/gateway.py [requests] [rounds]
 

@@ -1,4 +1,4 @@
-"""What the gateway costs on a real Kafka, beside a real Collector, and how it stands ten times its load.
+"""Cost of the gateway on a real Kafka, next to a real Collector, and its behaviour at ten times its load.
 
     OTEL_EVALS_INTEROP=FOLDER python benchmarks/gateway_components.py [requests]
 
@@ -67,7 +67,7 @@ def produce(broker: str, topic: str, bodies: Sequence[bytes]) -> int:
 
 
 def committed(broker: str, topic: str) -> bool:
-    """Whether the group has committed all of the topic."""
+    """Return True if the group has committed the whole topic."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker, "group.id": topic})
     try:
         places = [confluent_kafka.TopicPartition(topic, n) for n in range(PARTITIONS)]
@@ -163,7 +163,7 @@ async def post(
 
 
 def half_load(requests: int) -> None:
-    """What inline adds to a request of unsampled spans, at half of what it manages."""
+    """Time that inline adds to a request of unsampled spans, at half of its capacity."""
     behind = Server("floor")
     inline = Server("inline", "0", f"http://127.0.0.1:{behind.ports[0]}")
     bodies = payloads(requests)
@@ -183,7 +183,7 @@ def half_load(requests: int) -> None:
 
 
 def ten_times(seconds: float = 20.0) -> None:
-    """A tap that scores everything, sent ten times what it can judge."""
+    """A tap that scores everything, at ten times the load that it can judge."""
     server = Server("tap", "1")
     bodies = payloads(8)
     asyncio.run(post(server.ports[0], bodies))

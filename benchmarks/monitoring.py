@@ -1,4 +1,4 @@
-"""How often the monitor's intervals hold, how often its alarms are false, and how soon they find a fall.
+"""Coverage of the monitor's intervals, rate of false alarms, and delay until a fall is found.
 
     python benchmarks/monitoring.py [SECTION ...] [--scale 0.1] [--write]
 

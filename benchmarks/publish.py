@@ -43,7 +43,7 @@ def by_system(jobs: Jobs, cells: Callable[[str], Sequence[Any]]) -> list[list[An
 
 
 def request_path(jobs: Jobs) -> str:
-    """A: microseconds that a call takes alone, and what is added to it."""
+    """A: microseconds of a bare call, and the added time of each system."""
 
     def added(system: str, mode: str, variant: str, name: str) -> str | None:
         variants = jobs[f"{mode}-tight"].get(system, {}).get("variants", {})
@@ -118,7 +118,7 @@ def endings(jobs: Jobs) -> str:
 
 
 def stalls(jobs: Jobs) -> str:
-    """E: how long the application's event loop stands still beside a scorer that computes."""
+    """E: pauses of the application's event loop while a scorer computes."""
     columns = {
         "stall p99 ms": "stall_p99_ms",
         "stall max ms": "stall_max_ms",

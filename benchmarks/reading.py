@@ -1,4 +1,4 @@
-"""What reading costs: per operation and per run for each dialect on captures, and for one made-up run.
+"""Cost of reading: per operation and per run for each dialect on captures, and for one made-up run.
 
     python benchmarks/reading.py [FOLDER_OF_CAPTURES]
 

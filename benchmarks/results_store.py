@@ -64,7 +64,7 @@ def records(count: int) -> Iterator[dict[str, Any]]:
                     "scale": 1.0,
                     "status": "scored",
                     "value": passed,
-                    "explanation": "every fact stands in a tool's result",
+                    "explanation": "every fact is in a tool's result",
                     "sampling": {"probability": probability, "rule": "ratio(0.05) | errors()"},
                     "time": moment,
                     "revision": 1,

@@ -1,4 +1,4 @@
-"""What a scored run costs, from its captured spans to its attached score, by what is asked of it.
+"""Cost of a scored run, from its captured spans to its attached score, for several set-ups.
 
 CPU of this process per run, spans of the application not included: the stages are called here as the engine's
 thread calls them. The set-ups take turns, so that a busy machine slows all of them; compare the ratios.

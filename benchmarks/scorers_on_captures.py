@@ -89,7 +89,7 @@ def by_judge() -> list[Scorer]:
 
 
 def captured(folder: Path) -> Iterator[Run]:
-    """The runs of each capture, its log records beside its spans, and an expected answer."""
+    """The runs of each capture with their log records, and an expected answer."""
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         files = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
         for run in read_runs(read_traces(files), load_dialects()):

@@ -43,7 +43,7 @@ REAL_TIME, REAL_TIME_NS = time.time, time.time_ns
 
 
 class Counting(SpanExporter):
-    """Counts the application's spans; ours are told by their mark."""
+    """Counts the application's spans; the mark identifies ours."""
 
     def __init__(self) -> None:
         self.spans = 0
@@ -72,7 +72,7 @@ class Unreliable:
 
 
 def fault(run: Run, share: float) -> str | None:
-    """Which fault a run meets, by its trace id."""
+    """Return the fault of a run, chosen by its trace id."""
     rng = random.Random(run.trace_id)
     return rng.choice(FAULTS) if rng.random() < share else None
 
@@ -97,7 +97,7 @@ def judge(share: float) -> Scorer:
 
 @scorer(version="1", id="counts_letters")
 def counts_letters(run: Run) -> float:
-    """Computes a little, in a process of its own."""
+    """Computes for a moment in a child process."""
     return min(1.0, sum(c.isalpha() for c in run.output or "") / 100)
 
 
@@ -159,7 +159,7 @@ def kill_children() -> list[int]:
 
 
 def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, Any]:
-    """Run the traffic; returns what was found."""
+    """Run the traffic; return the findings."""
     place, exporter, killed = Unreliable(), Counting(), list[int]()
     rules = [
         Rule(grounded_in_tools()),

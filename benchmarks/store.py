@@ -1,11 +1,11 @@
-"""What the store costs: runs per second with and without it, engine and writer time per run, latency.
+"""Cost of the store: runs per second with and without it, engine and writer time per run, latency.
 
     python benchmarks/store.py [runs]
 
 Feeds three-span runs with 2 KB of messages to a pipeline as fast as the engine takes them, scored by a scorer
 that does nothing, and measures from the first span to the last delivered score. CPU is the process's whole,
 so the store's share is the difference between the rows; `engine` is the time of the engine's own thread.
-At the end processes are killed, and what was lost and doubled is counted (two minutes).
+At the end processes are killed, and lost and duplicated runs are counted (two minutes).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def pipeline(**options: Any) -> Iterator[tuple[Pipeline, Any]]:
 
 
 def thread_seconds() -> dict[str, float]:
-    """CPU seconds of this process's threads by name, where the system tells."""
+    """CPU seconds of this process's threads by name, on systems that report them."""
     times: dict[str, float] = {}
     for thread in threading.enumerate():
         try:
@@ -107,7 +107,7 @@ def measure(runs: int, **options: Any) -> dict[str, float]:
 
 
 def commit_seconds(folder: str) -> list[float]:
-    """How long the disk takes for one small commit."""
+    """Time that the disk takes for one small commit."""
     connection = open_database(Path(folder) / "commits.db")
     taken = []
     for number in range(50):

@@ -41,7 +41,7 @@ class Hops:
         self._entered: set[FrameType] = set()
 
     def profile(self, frame: FrameType, event: str, _: Any) -> None:
-        """What `sys.setprofile` calls."""
+        """Count one call; called by `sys.setprofile`."""
         if not self.on or event != "call" or not (file := self._file(frame.f_code)):
             return
         if frame.f_code.co_flags & CO_COROUTINE:
@@ -82,7 +82,7 @@ class Backend(SpanExporter):
 
 @scorer
 def answered(run: Run) -> bool:
-    """Whether there is an answer."""
+    """Return True if there is an answer."""
     return bool(run.output)
 
 

@@ -44,12 +44,12 @@ def answer(question: str) -> str:
 
 @scorer
 def is_short(run: Run) -> bool:
-    """Whether the answer has fewer than twenty words."""
+    """Return True if the answer has fewer than twenty words."""
     return len((run.output or "").split()) < 20
 
 
 def scripted_model(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Calls the tool, then repeats the price it was told, except a chair's."""
+    """Call the tool and repeat its price, except for a chair."""
     article = messages[0]["content"].rstrip("?").split()[-1]
     if messages[-1]["role"] == "user":
         function = {"name": "look_up_price", "arguments": {"article": article}}

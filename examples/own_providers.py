@@ -1,7 +1,7 @@
-"""A pipeline put together by hand, with providers of one's own: python examples/own_providers.py
+"""A pipeline with providers of the application: python examples/own_providers.py
 
 Nothing global is set or read. `pipeline.spans` sees the spans that end, `pipeline.log_records` the log
-records of conventions that keep content there, and `pipeline.hold` stands before the exporter, so that judged
+records of conventions that keep content there. `pipeline.hold` wraps the exporter: judged
 spans leave with their scores on them.
 """
 
@@ -20,7 +20,7 @@ from otel_evals_instrumentation import agent
 
 @scorer
 def says_hello(run: Run) -> bool:
-    """Whether the answer greets."""
+    """Return True if the answer greets."""
     return "hello" in (run.output or "").lower()
 
 

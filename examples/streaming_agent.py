@@ -43,7 +43,7 @@ async def answer(customer: str, question: str) -> AsyncIterator[str]:
 
 @scorer
 def quotes_a_policy(run: Run) -> bool:
-    """Whether the answer holds what was found."""
+    """Return True if the answer contains the retrieved text."""
     return any((document.content or "") in (run.output or "") for document in run.documents)
 
 

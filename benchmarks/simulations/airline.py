@@ -17,7 +17,7 @@ from simulations.windows import hajek_plus_4, unweighted
 
 @dataclass(frozen=True)
 class Conversation:
-    """What the designs look at, of one real conversation."""
+    """Input of the designs, from one real conversation."""
 
     value: float
     tool_errors: bool

@@ -128,7 +128,7 @@ def floor_false(kind: str, series: int, period: int = 10_000, size: int = 10) ->
 def floor_delay(
     kind: str, fall: float, series: int, before: int = 200, size: int = 10
 ) -> tuple[float, float]:
-    """Median number of scored runs until a fall is found, and what `expected_delay` says."""
+    """Median number of scored runs until a fall is found, next to the prediction of `expected_delay`."""
     rng = np.random.default_rng([32, int(1000 * fall), *kind.encode()])
     start = Detector(0.9, 10_000, LARGEST[FALLS[kind].design])
     delays, usual = [], Sums()

@@ -47,7 +47,7 @@ def windows(
 
 
 def unweighted(sums: Sums, values: float) -> Interval:
-    """Wilson's interval of the unweighted mean, which is what a table without weights shows."""
+    """Wilson's interval of the unweighted mean, as a table without weights shows it."""
     z, n, mean = 1.959964, sums.n, values / sums.n
     centre, half = mean + z * z / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n))
     return Interval((centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n))
@@ -120,15 +120,15 @@ def closed(scale: float) -> None:
         live = list(windows(design, name, n, min(repetitions, 300), capped))
         shown.append(coverage(partial(band, largest=largest), live, truth))
         row(design, name, n, *(f"{percent:.1f} ({width:.3f})" for percent, width in shown), expected)
-    # The worst of thirty is low by chance as well; drawn anew, its coverage is what it is.
+    # The worst of thirty is low by chance as well, so its coverage is measured again on new samples.
     table(
         "n",
         "worst of 30 cells",
         "cell",
-        "drawn anew",
+        "on new samples",
         "worst but bursty",
         "cell",
-        "drawn anew",
+        "on new samples",
         "expected worst",
     )
     for n, expected in SIZES.items():

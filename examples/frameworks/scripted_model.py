@@ -29,7 +29,7 @@ Event = tuple[str, Json]
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model does next: calls `tool` with the order, or says `text`."""
+    """The model's next step: a call of `tool` with the order, or the answer `text`."""
 
     order: str
     tool: str | None
