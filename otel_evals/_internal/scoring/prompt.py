@@ -213,12 +213,10 @@ class PromptStep(Generic[_R]):
         if window.on_cut == "score":
             record.evidence_cut = True
             return fenced
-        chars = sum(map(length, slots.values()))
-        explanation = (
-            "the resolver of the context left out a part of it; raise its max_chars"
-            if whole
-            else f"the judge's max_prompt_chars is {window.max_prompt_chars}, the evidence has {chars} characters"
-        )
+        explanation = "the resolver of the context left out a part of it; raise its max_chars"
+        if not whole:
+            chars, most = sum(map(length, slots.values())), window.max_prompt_chars
+            explanation = f"the judge's max_prompt_chars is {most}, the evidence has {chars} characters"
         return NotScored(reason="evidence_too_long", explanation=explanation)
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
