@@ -22,7 +22,7 @@ class Sink:
 
     backlog = Backlog(1, 1)
 
-    def put(self, item: object) -> None:
+    def put(self, item: object, ends_run: bool = False) -> None:
         pass
 
 

@@ -62,7 +62,7 @@ def everything(run: Run) -> bool:
 
 
 OUTPUT: Callable[[Run], bool] = lambda run: bool(run.output)  # noqa: E731  # one of several
-PLAIN = {"span_attributes": False, "evaluation_events": False, "evaluation_spans": "off", "metrics": False}
+PLAIN = {"span_attributes": False, "evaluation_events": False, "evaluation_spans": False, "metrics": False}
 SETUPS: dict[str, tuple[Callable[[Run], Any], dict[str, Any], dict[str, Any]]] = {
     "a scorer of the answer": (OUTPUT, {}, PLAIN),
     "that asks for nothing": (lambda _: True, {}, PLAIN),
@@ -100,9 +100,9 @@ class SetUp:
         capture = CaptureSpans(self, self.pipeline.dialects, 1.0)
         self.provider.add_span_processor(capture)
         self.tracer = self.provider.get_tracer("bench")
-        self.stages: Any = self.pipeline.engine._stages
+        self.stages: Any = self.pipeline.engine.steps
 
-    def put(self, item: Any) -> None:
+    def put(self, item: Any, ends_run: bool = False) -> None:
         """Take a captured item."""
         self.captured.append(item)
 

@@ -81,7 +81,7 @@ class Wired:
         """Call a function on the loop, from any thread."""
         self.loop.call_soon_threadsafe(function)
 
-    def put(self, item: CapturedItem) -> None:
+    def put(self, item: CapturedItem, ends_run: bool = False) -> None:
         """Take a captured item; it waits for `feed`."""
         self.captured.append(item)
 

@@ -73,8 +73,8 @@ class Backlog:
 class Intake(Protocol):
     backlog: Backlog
 
-    def put(self, item: CapturedItem) -> None:
-        """Take an item. Must neither wait nor raise."""
+    def put(self, item: CapturedItem, ends_run: bool = False) -> None:
+        """Take an item; one that ends a run need not wait for others. Must neither wait nor raise."""
 
 
 def size_of_captured(item: Any) -> int:

@@ -42,12 +42,13 @@ class OpenSpansNow:
                 self._above[span_id] = parent[_SPAN_ID] if parent is not None else 0
                 self._by_trace[context[_TRACE_ID]] = self._by_trace.get(context[_TRACE_ID], 0) + 1
 
-    def only_above(self, trace_id: int, parent_id: int) -> bool:
-        """Return True if only this span and those above it are open in a trace; 0 stands for no parent."""
+    def only_above(self, trace_id: int, span_id: int, parent_id: int) -> bool:
+        """Return True if at most this span and those above it are open in a trace; 0 stands for no parent."""
         above = self._above
         if not self._known:
             return False
-        count, seen = self._by_trace.get(trace_id, 0), 0
+        # A span is handed over before it stops being open.
+        count, seen = self._by_trace.get(trace_id, 0), int(span_id in above)
         while parent_id in above and seen <= count:
             seen += 1
             parent_id = above[parent_id]

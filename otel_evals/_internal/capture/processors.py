@@ -105,7 +105,7 @@ class CaptureSpans(SpanProcessor):
                 self.expect(context[_TRACE_ID], span_id)
             foreign = self._is_foreign(span, context)
             lacking = not owner and context[_TRACE_ID] in self.intake.backlog.traces
-            self.intake.put(CapturedSpan(span, owner, foreign, lacking))
+            self.intake.put(CapturedSpan(span, owner, foreign, lacking), owner == 0)
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
         finally:  # last: assembly takes a span that is not open for one that was handed over

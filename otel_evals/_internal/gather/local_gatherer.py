@@ -90,7 +90,8 @@ class CompleteRuns:
             if self._runs.get(scope, 0) < _RUNS_TO_LEARN:
                 return False
         now = self._now = self._now or self._look()
-        if not now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
+        trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
+        if not now.only_above(trace_id, int(root.span_id, 16), parent_id):
             return False
         # The items handed over before that moment are added first.
         self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))

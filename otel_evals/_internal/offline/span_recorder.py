@@ -125,7 +125,7 @@ class SpanRecorder(SpanProcessor):
             self._capture.on_end(span)
             recording.open.discard(context.span_id)
 
-    def put(self, item: CapturedItem) -> None:
+    def put(self, item: CapturedItem, ends_run: bool = False) -> None:
         """Add a captured item to its recording; called by capture."""
         captured: Any = item
         context = item if isinstance(item, CapturedLog) else captured.span.context

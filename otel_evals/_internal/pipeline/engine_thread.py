@@ -1,7 +1,7 @@
 """The engine's thread: one daemon thread with its own event loop, fed by a bounded deque.
 
 Handing over an item costs an append and at most one wake-up, which batches everything that arrives in the
-next few milliseconds.
+next few milliseconds. A run that ends is taken at once, unless that happens too often.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
 _CHUNK = 256
+_AT_ONCE = 32
+"""Batches that may be taken at once after a rest; one more per gathering time."""
 _IDLE_SECONDS = 5.0
 _FIRST_STEPS = 5
 _LONGEST_START = 5.0
@@ -61,7 +63,7 @@ class EngineThread(Generic[_Item]):
         work: may be set or replaced while the thread is not running.
         capacity: maximum number of waiting items; `put` refuses more.
         max_bytes: maximum bytes of waiting items, approximately.
-        gather: seconds from the first item of a batch until the batch is taken.
+        gather: seconds from the first item of a batch until it is taken, if no run ends or many have.
         context: copied for all work on the thread; empty by default.
     """
 
@@ -87,13 +89,18 @@ class EngineThread(Generic[_Item]):
     def _reset(self) -> None:
         self._items: deque[_Item] = deque()
         self._armed = False
+        """True if the waiting items will be taken without another wake-up."""
+        self._eager = False
+        """True if the next run is taken as soon as it ends."""
+        self._paid_until = -inf
+        """Each batch pays for one gathering time, on the loop's clock."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: OSThread | None = None
         self._native_id = 0
         self._ready = threading.Event()
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._gathering = False
+        self._gathered: asyncio.TimerHandle | None = None
         self._start_again = 0.0
         self.backlog = Backlog(*self._limits)
         self.beat: float | None = None
@@ -104,25 +111,28 @@ class EngineThread(Generic[_Item]):
         self._starting = threading.Lock()
         self._reset()
 
-    def put(self, item: _Item) -> None:
+    def put(self, item: _Item, ends_run: bool = False) -> None:
         """Hand over an item. Never waits or raises; if the deque is full, the item is refused and counted."""
         waiting = len(self._items)
         if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
             return
         self._items.append(item)
-        if not self._armed:
-            self._arm()
+        if ends_run and self._eager:
+            self._eager = False
+            self._arm(self._pump)
+        elif not self._armed:
+            self._arm(self._wake)
 
     def put_all(self, items: Sequence[_Item]) -> None:
         """Hand over items that belong together, even beyond the capacity; check `room` first."""
         self.backlog.add(items, len(self._items))
         self._items.extend(items)
-        self._arm()
+        self._arm(self._wake)
 
-    def _arm(self) -> None:
+    def _arm(self, begin: Callable[[], object]) -> None:
         self._armed = True
         if (loop := self._loop or self._started()) is not None:
-            self._call_soon(loop, self._wake)
+            self._call_soon(loop, begin)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -254,21 +264,28 @@ class EngineThread(Generic[_Item]):
         await asyncio.wait({background}, timeout=1.0)
 
     def _wake(self) -> None:
-        if not self._gathering:
-            self._gathering = True
-            asyncio.get_running_loop().call_later(self.gather, self._pump)
+        """Take a batch after the gathering time."""
+        if self._gathered is None:
+            self._gathered = asyncio.get_running_loop().call_later(self.gather, self._pump)
 
     def _pump(self) -> None:
-        """Take a batch, and look again soon if there was one, which saves callers the wake-up."""
-        self._gathering = False
-        took = self._take_chunk()
-        if not took:
+        """Take a batch. Unless the next may be taken at once, look again soon, which saves the wake-up."""
+        loop = asyncio.get_running_loop()
+        if self._gathered is not None:
+            self._gathered.cancel()
+            self._gathered = None
+        took, now = self._take_chunk(), loop.time()
+        if took:
+            saved = max(self._paid_until, now - (_AT_ONCE - 1) * self.gather)
+            self._paid_until = min(saved, now) + self.gather
+        self._eager = eager = self._paid_until <= now
+        if eager or not took:
             # Before the check of the items: an item added after it wakes the thread.
             self._armed = False
         if self._items:
             self._armed = True
-            asyncio.get_running_loop().call_soon(self._pump)
-        elif took:
+            loop.call_soon(self._pump)
+        elif self._armed:
             self._wake()
         if self._timer is None:
             self._tick()

@@ -25,7 +25,7 @@ def start(below: Span | None = None) -> Span:
 
 def only_above(spans: OpenSpans, ended: Span) -> bool:
     parent = ended.parent.span_id if ended.parent is not None else 0
-    return spans.now(lambda: 0).only_above(ended.context.trace_id, parent)
+    return spans.now(lambda: 0).only_above(ended.context.trace_id, ended.context.span_id, parent)
 
 
 def test_a_trace_without_open_spans_is_complete() -> None:
@@ -40,6 +40,13 @@ def test_open_spans_above_do_not_matter() -> None:
     server = start()
     route = start(server)
     assert only_above(opened(server, route), start(route))
+
+
+def test_a_span_may_be_taken_before_it_has_stopped_being_open() -> None:
+    server = start()
+    root = start(server)
+    assert only_above(opened(server, root), root)
+    assert not only_above(opened(server, root, start(root)), root)
 
 
 def test_an_open_span_below_matters() -> None:
@@ -68,4 +75,4 @@ def test_how_many_items_wait_is_asked_after_the_spans_were_copied() -> None:
 
     now = spans.now(waiting)
     assert now.waiting == 7
-    assert not now.only_above(root.context.trace_id, 0)
+    assert not now.only_above(root.context.trace_id, 1, 0)

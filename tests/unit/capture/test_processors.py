@@ -46,7 +46,7 @@ class Collected:
         self.items: list[CapturedItem] = []
         self.backlog = Backlog(1, 1)
 
-    def put(self, item: CapturedItem) -> None:
+    def put(self, item: CapturedItem, ends_run: bool = False) -> None:
         self.items.append(item)
 
     @property
@@ -318,7 +318,7 @@ def test_thresholds_of_one_s_own_head_sampler_count() -> None:
 class Raises:
     backlog = Backlog(1, 1)
 
-    def put(self, item: CapturedItem) -> None:
+    def put(self, item: CapturedItem, ends_run: bool = False) -> None:
         raise RuntimeError("no room in this intake")
 
 

@@ -127,6 +127,26 @@ def test_what_comes_within_the_gathering_time_is_one_batch() -> None:
         assert work.batches == [list(range(10))]
 
 
+async def pumped(thread: EngineThread[Any]) -> None:
+    thread._pump()
+
+
+def test_runs_that_end_after_a_rest_are_taken_at_once_and_the_many_after_them_are_gathered() -> None:
+    with engine(gather=FAR) as (thread, work):
+        thread.put("span")
+        thread.run(pumped(thread), SECONDS)
+        for number in range(31):
+            thread.put("span")
+            thread.run(asyncio.sleep(0), SECONDS)
+            assert thread.waiting == 1
+            thread.put(number, ends_run=True)
+            work.wait_for(lambda number=number: work.items[-1:] == [number])  # type: ignore[misc]
+        thread.put("one more", ends_run=True)
+        thread.run(asyncio.sleep(0), SECONDS)
+        assert thread.waiting == 1
+        assert work.batches == [["span"], *(["span", number] for number in range(31))]
+
+
 def test_nothing_starts_before_the_first_item() -> None:
     with engine() as (thread, work):
         assert not thread.started
