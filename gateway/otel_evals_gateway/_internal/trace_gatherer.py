@@ -14,7 +14,7 @@ import heapq
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -52,20 +52,25 @@ _LOOK_SECONDS = 0.5
 """Seconds until the next look at a trace of a source that is behind."""
 
 
-class SourceTime(NamedTuple):
-    """The time of a source, put before its items; all times are of the same clock as the time of arrival."""
+class SourceItems(NamedTuple):
+    """The source and the time of the items that follow it; by default, they have the time of their arrival."""
 
-    clock: float
-    """Every item of the source up to this time has arrived."""
+    source: Hashable = None
     at: float = 0.0
-    """The time of the items that follow; 0 for the time of their arrival."""
+
+
+class SourceClocks(NamedTuple):
+    """The time of each source up to which all its items have arrived, on the clock of the times of arrival."""
+
+    times: Mapping[Hashable, float]
 
 
 class TraceGatherer:
     """Collects spans and log records by trace, and closes traces.
 
-    Complete traces stay open while there is no room to judge them. The times of items between a `SourceTime`
-    and the next one are the source's: its backlog must not make traces look quiet.
+    Complete traces stay open while there is no room to judge them. Items after `SourceItems` have the
+    time of their source, and their trace is complete by the clocks of its sources: a backlog must not make it
+    look quiet.
 
     Args:
         limits: bounds of the open traces.
@@ -96,8 +101,8 @@ class TraceGatherer:
         self._due: list[tuple[float, str]] = []
         self._closed = ClosedSpans(remember, limits.max_bytes // _BYTES_PER_CLOSED)
         self._lost = LostSpans(_REMEMBERED)
-        self._source: SourceTime | None = None
-        self._source_clock = inf
+        self._source = SourceItems()
+        self._clocks: Mapping[Hashable, float] = {}
         self._bytes = 0
         self._latest = 0.0
         self.keeps_open = False  # True if a journal keeps open traces when the process ends
@@ -124,22 +129,24 @@ class TraceGatherer:
     @property
     def open_traces(self) -> set[str]:
         """Ids of the incomplete traces, including active ones without a claimed span."""
-        latest = min(self._latest, self._source_clock)
+        latest = min([self._latest, *self._clocks.values()])
         return {*self._traces, *self._unclaimed.active_since(latest - self._idle)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add received spans and log records. Never raises; an undecodable item is a loss."""
         gathered = Gathered()
         self._latest = now
-        at = now if self._source is None else self._source.at
+        at = self._source.at or now
         for item in items:
             try:
                 if isinstance(item, UnclaimedSpan):
                     self._add_link(item, at)
                 elif isinstance(item, CapturedLog):
                     self._add_log(item, at, gathered)
-                elif isinstance(item, SourceTime):
-                    at = self._set_source(item, now)
+                elif isinstance(item, SourceItems):
+                    self._source, at = item, item.at or now
+                elif isinstance(item, SourceClocks):
+                    self._clocks = item.times
                 else:
                     self._add_span(item, at, gathered)
             except Exception:
@@ -160,7 +167,7 @@ class TraceGatherer:
             trace = self._traces.get(trace_id)
             if trace is None:
                 continue
-            at = min(now, self._source_clock) if trace.timed else now
+            at = min([now, *(self._clocks.get(source, -inf) for source in trace.sources)])
             if self._complete_at(trace) <= at:
                 closed.append(self._close(trace_id))
             elif at - trace.first_seen >= self._limits.max_age:
@@ -174,11 +181,6 @@ class TraceGatherer:
         if self.waits_for_room:
             self.next_close = max(self.next_close, now + _ROOM_SECONDS)
         return closed
-
-    def _set_source(self, source: SourceTime, now: float) -> float:
-        """Use the times of a source for the items that follow, or the time of arrival after them."""
-        self._source, self._source_clock = (source, source.clock) if source.at else (None, source.clock)
-        return source.at or now
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict nothing for its age: a trace without new spans is complete."""
@@ -262,10 +264,14 @@ class TraceGatherer:
             self._evict_excess(trace_id, gathered)
 
     def _active(self, trace: OpenTrace, now: float) -> None:
-        if self._source is not None and not trace.timed:
-            trace.timed, trace.last_seen = True, now
-        elif self._source is not None or not trace.timed:
-            trace.last_seen = max(trace.last_seen, now)
+        source = self._source.source
+        if source is None:
+            if not trace.sources:
+                trace.last_seen = max(trace.last_seen, now)
+            return
+        trace.last_seen = max(trace.last_seen, now) if trace.sources else now
+        if source not in trace.sources:
+            trace.sources += (source,)
 
     def _grown(self, trace_id: str, size: int) -> None:
         if trace_id in self._traces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -31,8 +31,8 @@ class OpenTrace:
     """The newest spans dropped at a limit; spans below them are late and start no run."""
     rooted: bool = False
     """True once a span without a parent has arrived."""
-    timed: bool = False
-    """True if `last_seen` is a time of the source that its items came from."""
+    sources: tuple[Hashable, ...] = ()
+    """Sources of its items whose time `last_seen` is; empty for the time of arrival."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
         """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""

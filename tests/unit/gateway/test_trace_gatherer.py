@@ -13,7 +13,7 @@ from otel_evals._internal.capture.items import CapturedLog, IntakeItem, Recorded
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals_gateway._internal.closed_spans import ClosedSpans
-from otel_evals_gateway._internal.trace_gatherer import SourceTime, TraceGatherer
+from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems, TraceGatherer
 
 TRACE = "a" * 32
 
@@ -72,24 +72,41 @@ def test_a_trace_without_its_root_waits_until_it_is_idle() -> None:
     assert ids(group) == {2}
 
 
-def test_a_trace_is_quiet_by_the_time_of_its_source() -> None:
+def test_a_trace_is_quiet_by_the_clock_of_its_source() -> None:
     """The source is behind: what it has read by 200 s are the messages up to 6 s, then up to 10.5 s."""
     traces = gatherer()
-    traces.add([SourceTime(2.0, 2.0), span(1), SourceTime(2.0)], 100.0)
+    traces.add([SourceClocks({"a": 2.0}), SourceItems("a", 2.0), span(1), SourceItems()], 100.0)
     assert traces.close_due(150.0) == []
-    traces.add([SourceTime(6.0, 5.5), span(2, 1), SourceTime(6.0)], 200.0)
+    traces.add([SourceItems("a", 5.5), span(2, 1), SourceItems(), SourceClocks({"a": 6.0})], 200.0)
     assert traces.close_due(210.0) == []
-    traces.add([SourceTime(10.5)], 211.0)
+    traces.add([SourceClocks({"a": 10.5})], 211.0)
     (group,) = traces.close_due(212.0)
     assert ids(group) == {1, 2}
 
 
-def test_traces_of_other_senders_do_not_wait_for_a_source_that_is_behind() -> None:
+def test_only_the_traces_of_a_source_that_is_behind_wait_for_it() -> None:
     traces = gatherer()
-    traces.add([SourceTime(2.0, 2.0), span(1), SourceTime(2.0), span(3, trace="b" * 32)], 100.0)
-    (group,) = traces.close_due(105.0)
-    assert ids(group) == {3}
+    traces.add([SourceItems("a", 2.0), span(1), SourceItems("b", 99.0), span(2, trace="c" * 32)], 100.0)
+    traces.add([SourceItems(), span(3, trace="b" * 32), SourceClocks({"a": 2.0, "b": 104.0})], 100.0)
+    assert [ids(group) for group in traces.close_due(105.0)] == [{2}, {3}]
     assert open_spans(traces) == 1
+
+
+def test_a_trace_of_several_sources_waits_for_each() -> None:
+    traces = gatherer()
+    traces.add([SourceItems("a", 2.0), span(1), SourceItems("b", 2.0), span(2, 1)], 100.0)
+    traces.add([SourceClocks({"a": 90.0, "b": 3.0})], 100.0)
+    assert traces.close_due(105.0) == []
+    traces.add([SourceClocks({"a": 90.0, "b": 90.0})], 100.0)
+    assert [ids(group) for group in traces.close_due(106.0)] == [{1, 2}]
+
+
+def test_a_source_that_was_lost_and_came_back_starts_again() -> None:
+    """Its clock of before is of no use: another reader may have left it further behind."""
+    traces = gatherer()
+    traces.add([SourceClocks({"a": 90.0}), SourceClocks({})], 100.0)
+    traces.add([SourceItems("a", 2.0), span(1)], 100.0)
+    assert traces.close_due(110.0) == []
 
 
 def test_complete_traces_stay_open_while_there_is_no_room_to_judge_them() -> None:

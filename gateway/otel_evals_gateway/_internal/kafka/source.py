@@ -35,7 +35,7 @@ from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, Export
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
 from otel_evals_gateway._internal.receiver.selection import trace_of
 from otel_evals_gateway._internal.tap import Tap, rejection
-from otel_evals_gateway._internal.trace_gatherer import SourceTime
+from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems
 
 _logger = logging.getLogger(__name__)
 _BATCH = 500
@@ -182,7 +182,7 @@ class KafkaSource:
         if time.monotonic() >= self._look_at:
             self._look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._put((), 0.0)
+        self._put_clocks()
         if self._producer is not None:
             self._producer.poll(0)
         if time.monotonic() >= self._commit_at:
@@ -234,15 +234,20 @@ class KafkaSource:
             time.sleep(_PAUSE)
         kind, timestamp = message.timestamp()
         at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
-        self._put(items, self._clock.read(place, at))
+        # The spans of a trace without a key may be in any partition of the topic.
+        self._put(items, place if message.key() else place[0], self._clock.read(place, at))
         return traces
 
-    def _put(self, items: Sequence[IntakeItem], at: float) -> None:
-        """Give items to the engine, with their time and the time of the source."""
+    def _put(self, items: Sequence[IntakeItem], source: Partition | str, at: float) -> None:
+        """Give items to the engine with their source and time."""
+        if items:
+            arrived = at + time.monotonic() - time.time()
+            self._engine.thread.put_all([SourceItems(source, arrived), *items, SourceItems()])  # type: ignore[list-item]
+
+    def _put_clocks(self) -> None:
         behind = time.monotonic() - time.time()
-        clock = self._clock.now + behind
-        timed = [SourceTime(clock, at + behind), *items] if items else []
-        self._engine.thread.put_all([*timed, SourceTime(clock)])  # type: ignore[list-item]
+        clocks = SourceClocks({source: at + behind for source, at in self._clock.times.items()})
+        self._engine.thread.put_all([clocks])  # type: ignore[list-item]
 
     def _check_key(self, message: Any, traces: Collection[str], place: Partition) -> None:
         """Stop reading a topic that spreads traces over members of the group: each would judge a part."""
@@ -327,6 +332,7 @@ class KafkaSource:
 
     def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
         self._assigned |= set(map(_key, partitions))  # the cooperative protocol adds some
+        self._clock.assign(map(_key, partitions))
         for topic, _ in self._assigned:
             self._problems.pop(topic, None)
         try:
@@ -347,6 +353,8 @@ class KafkaSource:
             self._ended.pop(place, None)
         self._scoring.forget(self._offsets.forget(gone))
         self._assigned -= gone
+        self._clock.lose(gone)
+        self._put_clocks()
 
 
 def _key(place: TopicPartition) -> Partition:
