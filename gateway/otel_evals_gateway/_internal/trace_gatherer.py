@@ -156,10 +156,13 @@ class TraceGatherer:
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete traces, as many as there is room for; with infinity, all with their root span."""
+        """Close complete traces, as many as there is room for; with infinity, all with their root span.
+
+        At infinity, the traces of a source stay open: their next reader gets them from the start.
+        """
         room = self._room()
         if now == inf:
-            rooted = [trace_id for trace_id, trace in self._traces.items() if trace.rooted]
+            rooted = [t for t, trace in self._traces.items() if trace.rooted and not trace.sources]
             return [self._close(t) for t in rooted[: None if room == inf else max(0, int(room))]]
         closed: list[SpanGroup] = []
         while self._due and self._due[0][0] <= now and len(closed) < min(room, CLOSED_AT_ONCE):
@@ -192,7 +195,8 @@ class TraceGatherer:
             self._traces.clear()
             return []
         lost = self.add(items, self._latest).losses
-        return lost + [x for t in list(self._traces) for x in self._evict(t, "root_not_ended_at_shutdown")]
+        ended = [trace_id for trace_id, trace in self._traces.items() if not trace.sources]
+        return lost + [x for t in ended for x in self._evict(t, "root_not_ended_at_shutdown")]
 
     def forget(self, traces: Iterable[str]) -> None:
         """Forget open traces without a loss: another process gathers them, or this one again."""

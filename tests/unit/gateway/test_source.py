@@ -112,16 +112,22 @@ def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_r
     assert all(dict(m.headers())["otel_evals.reason"] for m in found)
 
 
-def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
-    """The trace stays open: its message stays uncommitted, and another member gets it."""
-    produce(brokers, runs(3))
+def test_a_trace_that_is_open_when_a_member_ends_is_judged_whole_by_the_next(brokers: str) -> None:
+    """Its root has arrived, a child has not: judging it at the end would leave the child out."""
+    spans = recorded()
+    key, root = f"{spans[0].context.trace_id:032x}", spans[-1].context.span_id
+    produce(brokers, [(key, body(spans[1:]))])
     slow = section(brokers) | {"quiet": 600.0, "idle": 600.0}
-    with GatewayThread(Rule(answered(), sample=1.0), gateway=slow) as gateway:
-        eventually(lambda: gateway.service._kafka.stats()["uncommitted"] == 3)
-        time.sleep(2.5)
-        assert committed(brokers) == 0
-    assert len(gateway.scored.evaluations) == 3, "they are judged when it ends, and then committed"
-    assert committed(brokers) == 3
+    with GatewayThread(Rule(answered()), gateway=slow) as first:
+        eventually(lambda: first.service._kafka.stats()["uncommitted"] == 1)
+    assert (committed(brokers), first.scored.evaluations) == (0, ())
+    assert first.service.scoring.engine.steps.losses() == {}
+    produce(brokers, [(key, body(spans[:1]))])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
+        (evaluation,) = second.evaluations(1)
+        eventually(lambda: committed(brokers) == 2)
+    (record,) = second.scored.runs
+    assert (evaluation.span_id, len(record.run.operations)) == (f"{root:016x}", 3)
 
 
 @pytest.mark.slow
