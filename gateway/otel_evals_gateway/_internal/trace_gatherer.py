@@ -53,14 +53,14 @@ _LOOK_SECONDS = 0.5
 
 
 class SourceItems(NamedTuple):
-    """The source and the time of the items that follow it; by default, they have the time of their arrival."""
+    """The source and the time of the items that follow; by default, the time of their arrival."""
 
     source: Hashable = None
     at: float = 0.0
 
 
 class SourceClocks(NamedTuple):
-    """The time of each source up to which all its items have arrived, on the clock of the times of arrival."""
+    """The times up to which all items of each source have arrived, on the clock of the arrivals."""
 
     times: Mapping[Hashable, float]
 
