@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import anyio
@@ -69,6 +70,12 @@ class CachedJudge:
     def model(self) -> str:
         """The model asked."""
         return self._judge.model
+
+    @property
+    def takes(self) -> Collection[str]:
+        """The kinds of media that the judge is shown."""
+        kinds: Collection[str] = getattr(self._judge, "takes", ())
+        return kinds
 
     @property
     def identity(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from otel_evals._internal.model import Usage
+from otel_evals._internal.model import Media, Usage
 from otel_evals._internal.model.evaluations import total_cost
 
 
@@ -29,6 +29,8 @@ class JudgeRequest:
     """The fences' random mark, which a cache leaves out of its key."""
     sample: int = 0
     """Number of the vote; a cache keeps an answer for each."""
+    media: tuple[Media, ...] = ()
+    """Images and sounds to show after the prompt, which lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,8 @@ class Judge(Protocol):
     """Answers questions about a run.
 
     A judge may also have `redact`, a function applied to judged text before it appears in a prompt (by
-    default common forms of secrets are removed), and `max_prompt_chars` and `on_cut` as a LiteLLMJudge has.
+    default common forms of secrets are removed), `takes`, the kinds of media it is shown (by default none),
+    and `max_prompt_chars` and `on_cut` as a LiteLLMJudge has.
     """
 
     @property

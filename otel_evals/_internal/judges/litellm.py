@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from otel_evals._internal.judges.completions import Completion
-from otel_evals._internal.judges.litellm_calls import completion_of, key_of, load, price_of
+from otel_evals._internal.judges.litellm_calls import accepts, completion_of, key_of, load, price_of
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.install_hint import install_hint
@@ -63,13 +63,18 @@ class LiteLLMJudge(ModelJudge):
         """Import LiteLLM before the first run."""
         load()
 
+    @property
+    def takes(self) -> Collection[str]:
+        """The kinds of media that the model is shown, without those that LiteLLM knows it does not take."""
+        return [kind for kind in self.media if accepts(load(), self.model, kind)] if self.media else ()
+
     async def _prices(self) -> Prices:
         litellm = await in_thread(load)
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
             return price_of(litellm, self.model)
         return self.input_price, self.output_price
 
-    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
+    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
         litellm = load()
         response = await litellm.acompletion(
             model=self.model, messages=messages, **form, **self._options(litellm)

@@ -75,6 +75,15 @@ def price_of(litellm: Any, model: str) -> tuple[float | None, float | None]:
     return _per_million(info.get("input_cost_per_token")), _per_million(info.get("output_cost_per_token"))
 
 
+def accepts(litellm: Any, model: str, kind: str) -> bool:
+    """Return False if LiteLLM's list says that a model takes no media of a kind."""
+    try:
+        info = litellm.get_model_info(model)
+    except Exception:  # whatever it raises for a model it does not know
+        return True
+    return bool(info.get("supports_audio_input" if kind == "audio" else "supports_vision"))
+
+
 def _per_million(price: float | None) -> float | None:
     return None if price is None else price * 1e6
 

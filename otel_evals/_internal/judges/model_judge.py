@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
@@ -16,6 +16,7 @@ from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.completions import Completion, FormRefusedError, judge_error, never
 from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
 from otel_evals._internal.judges.ladder import LADDER, StructuredOutput, ladder_of, request_fields
+from otel_evals._internal.judges.shown_media import Shown, check_shown, most_tokens, user_content
 from otel_evals._internal.judges.typed_answers import Ask, TypedQuestion
 from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, OnCut, window_of
 from otel_evals._internal.recursion import need_span
@@ -59,6 +60,9 @@ class ModelJudge(ABC):
     """Maximum characters of judged text in a prompt; choose it by the model's context window."""
     on_cut: OnCut = "not_scored"
     """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
+    media: tuple[Shown, ...] = ()
+    """Kinds of media in questions and answers that the model is shown: `image`, `audio`, and `link` for
+    images of which only an https address was recorded, which the provider opens."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the call, such as `reasoning_effort`."""
     structured_output: StructuredOutput | None = None
@@ -68,6 +72,7 @@ class ModelJudge(ABC):
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         window_of(self)
+        check_shown(self.media)
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
         if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
@@ -95,6 +100,11 @@ class ModelJudge(ABC):
         asked = f"{self.temperature} {self.max_tokens} {options} {self.structured_output}"
         return f"{self._kind()} {self.model} {self.api_base} {asked}"
 
+    @property
+    def takes(self) -> Collection[str]:
+        """The kinds of media that the model is shown."""
+        return self.media
+
     @abstractmethod
     def _kind(self) -> str:
         """Name the way of asking, with its server."""
@@ -104,7 +114,7 @@ class ModelJudge(ABC):
         """Return the prices of the model."""
 
     @abstractmethod
-    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
+    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
         """Make one call; `form` has the fields that ask for a typed answer."""
 
     @abstractmethod
@@ -179,9 +189,9 @@ class ModelJudge(ABC):
     async def _counted_answer(
         self, request: JudgeRequest, spent: CallTotals, form: Mapping[str, Any]
     ) -> Completion:
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"role": "system", "content": request.instructions},
-            {"role": "user", "content": request.prompt},
+            {"role": "user", "content": user_content(request)},
         ]
         spent.calls += 1
         try:
@@ -197,6 +207,7 @@ class ModelJudge(ABC):
     def _call(self, request: JudgeRequest, prices: Prices) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
         tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
+        tokens += most_tokens(request.media)
         return Call(
             model=self.model,
             scorer_id=request.scorer_id,

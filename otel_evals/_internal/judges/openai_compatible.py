@@ -74,7 +74,7 @@ class OpenAICompatibleJudge(ModelJudge):
     def missing_key(self) -> str | None:
         return None if self._key or self._base != _OPENAI else "OPENAI_API_KEY"
 
-    async def _answer(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> Completion:
+    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
         response = await self._post(messages, form)
         if response.status_code == 400 and self._refuses_more(response.text):
             response = await self._post(messages, form)
@@ -94,7 +94,7 @@ class OpenAICompatibleJudge(ModelJudge):
             cost=cost_of(answer["usage"].get("cost")),
         )
 
-    async def _post(self, messages: list[dict[str, str]], form: Mapping[str, Any]) -> httpx.Response:
+    async def _post(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> httpx.Response:
         from otel_evals._internal.judges.http_client import server_client
 
         given: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Literal
 
 from otel_evals._internal.model.spans import Record
+
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 MediaKind = Literal["image", "audio", "video", "file"]
 
@@ -33,6 +41,14 @@ class Media(Record, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Describe the reference, without the bytes."""
         return f"Media({self.describe()})"
+
+    @property
+    def raster_type(self) -> str | None:
+        """The media type of recorded PNG, JPEG, GIF or WebP bytes, by their beginning; else None."""
+        head = b64decode(self.base64[:16]) if self.base64 else b""
+        if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+            return "image/webp"
+        return next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
 
     def describe(self) -> str:
         """Return a line for people and judges, such as `image, image/png, 1,234 bytes, sha256:...`.

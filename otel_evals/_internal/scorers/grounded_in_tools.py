@@ -54,8 +54,9 @@ def grounded_in_tools() -> FunctionScorer:
     Formula: facts found / facts stated, each counted once and a contradicted one twice.
     Needs: the answer; tool results or documents, of this turn or an earlier one.
     Not scored: `output_not_recorded`, `output_captured_off`; `tool_results_captured_off` or
-    `tool_results_truncated` if a fact is missing and evidence is incomplete; `no_tool_results` if there is
-    nothing to check against; `no_claims` if the answer states no such fact.
+    `tool_results_truncated` if a fact is missing and evidence is incomplete, `media_not_shown` if an image
+    or a sound may have it; `no_tool_results` if there is nothing to check against; `no_claims` if the
+    answer states no such fact.
     Cost: none; about 1 ms for every 1,000 characters of evidence, in a worker thread. At most 200,000
     characters of evidence are read (with more, a run with an unsupported fact is not scored), and the first
     50,000 characters and 1,000 facts of an answer.
@@ -137,11 +138,14 @@ def _named(verdicts: Sequence[_Verdict]) -> str:
 
 # --- evidence ---
 
+_SAID = ("text", "media")
+"""Parts whose text someone said."""
+
 
 def _evidence(run: Run) -> Evidence:
     said = (*run.history, *run.input_messages)
     texts = [run.system_instructions or ""]
-    texts += [part.text for message in said for part in message.parts if part.kind == "text" and part.text]
+    texts += [part.text for message in said for part in message.parts if part.kind in _SAID and part.text]
     results = [result for call in run.tool_calls for result in (call.result, call.error)]
     results += [call.arguments for call in run.tool_calls if call.status != "error"]
     results += [told for document in run.documents for told in (document.content, dict(document.metadata))]
@@ -169,6 +173,8 @@ def _no_evidence(run: Run) -> NotScored | None:
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
     """Return the reason if evidence was cut off or not recorded."""
     state = _availability(run)
+    if any(message.media for message in (*run.history, *run.input_messages)):
+        return NotScored(reason="media_not_shown", explanation="a missing fact may be in an image or a sound")
     if Availability.TRUNCATED in state or evidence.truncated:
         return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")
     if Availability.CAPTURED_OFF in state:

@@ -17,8 +17,9 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Fence, Slot, length, retry_request, shorten
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.judges.shown_media import media_needed, not_shown
 from otel_evals._internal.judges.window import Window, window_of
-from otel_evals._internal.model import ContextSeen, NotScored, Score, StepRecord, Usage
+from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scoring.scorer import missing
@@ -176,15 +177,17 @@ class PromptStep(Generic[_R]):
         fenced = self._fenced(slots, params, record, fence, window)
         if isinstance(fenced, NotScored):
             return fenced
+        media, listed = self._media(params.run, judge, fence)
         instructions = self.instructions if self.instructions is not None else instructions
         request = JudgeRequest(
             instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
-            prompt=Template(self.prompt).substitute(fenced),
+            prompt=Template(self.prompt).substitute(fenced) + listed,
             schema=self.schema if issubclass(self.schema, BaseModel) else None,
             scorer_id=scorer_id,
             step=params.step,
             mark=fence.mark,
             sample=_VOTE.get(),
+            media=media,
         )
         for again in (True, False):
             record.asked(request, judge.model)
@@ -218,6 +221,19 @@ class PromptStep(Generic[_R]):
             chars, most = sum(map(length, slots.values())), window.max_prompt_chars
             explanation = f"the judge's max_prompt_chars is {most}, the evidence has {chars} characters"
         return NotScored(reason="evidence_too_long", explanation=explanation)
+
+    def unseen(self, run: Run, judge: Judge | None) -> NotScored | None:
+        """Return NotScored if the judge is not shown the media that the question is about."""
+        needed = media_needed(run, Template(self.prompt).get_identifiers())
+        return not_shown(needed, cast("Judge", self.judge or judge))
+
+    def _media(self, run: Run, judge: Judge, fence: Fence) -> tuple[tuple[Media, ...], str]:
+        """Return the media to show, and the list of them in the prompt."""
+        needed = tuple(media_needed(run, Template(self.prompt).get_identifiers()))
+        if not needed or not_shown(needed, judge):
+            return (), ""
+        listed = fence.wrap("media", [media.describe() for media in needed])
+        return needed, f"\n\nThe material has images or sounds, which follow in this order:\n{listed}"
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()

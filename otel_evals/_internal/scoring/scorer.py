@@ -254,11 +254,14 @@ def how_to_capture(run: Run) -> str:
 def missing(run: Run, *fields: str) -> NotScored | None:
     """Return a NotScored for the first of these fields that is missing; None if the run has all.
 
-    Fields: `input`, `output`, `system_instructions`, `ground_truth`. The reason is `<field>_captured_off`
+    Fields: `input`, `output`, `system_instructions`, `ground_truth`. An image without words is an input or
+    an output. The reason is `<field>_captured_off`
     if the instrumentation left it out, else `<field>_empty` or `<field>_not_recorded`.
     """
     for name in fields:
         value = getattr(run, name)
+        if value == "" and any(m.media for m in getattr(run, f"{name}_messages", ())):
+            continue
         if value is None or value == "":
             availability = run.availability.get("system" if name == "system_instructions" else name)
             if availability is Availability.CAPTURED_OFF:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,10 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
+from otel_evals._internal.judges.shown_media import user_content
 from otel_evals._internal.offline.judge_trials import load_attacks
 from otel_evals.judges import JudgeRequest, ScriptedJudge
-from otel_evals.model import Document, Run
+from otel_evals.model import Document, Media, Message, Part, Run
 from otel_evals.scorers import (
     Scorer,
     answer_relevancy,
@@ -36,6 +38,7 @@ from otel_evals.scorers import (
     toxicity,
     trajectory_judge,
 )
+from tests.support.replacing import replace
 from tests.support.runs import a_run, tool
 
 ATTACKS = load_attacks()
@@ -151,9 +154,20 @@ SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
 }
 
 
+PICTURE = b64encode(b"\x89PNG\r\n\x1a\n of a lift").decode()
+
+
+def captioned(role: str, text: str) -> Message:
+    """A message with a text, a picture named after it and a sound that has it as transcript."""
+    picture = Media(kind="image", mime_type=text, name=text, digest=text, base64=PICTURE)
+    sound = Media(kind="audio", mime_type="audio/wav", name=text, base64=PICTURE)
+    spoken = (Part(kind="media", media=picture), Part(kind="media", text=text, media=sound))
+    return Message(role=role, parts=(Part(kind="text", text=text), *spoken))
+
+
 def poisoned(text: str) -> Run:
     """A run that says the same thing everywhere."""
-    return a_run(
+    run = a_run(
         text,
         text,
         tools=[tool("orders", text, arguments={"q": text})],
@@ -162,11 +176,13 @@ def poisoned(text: str) -> Run:
         system_instructions=text,
         ground_truth=text,
     )
+    said = {"input_messages": (captioned("user", text),), "output_messages": (captioned("assistant", text),)}
+    return replace(run, **said)
 
 
 def requests(name: str, text: str) -> list[JudgeRequest]:
     make, replies = SCORERS[name]
-    judge = ScriptedJudge({**replies(text), "generate_reason": "because"})
+    judge = ScriptedJudge({**replies(text), "generate_reason": "because"}, takes=("image", "audio"))
     anyio.run(make(judge).score, poisoned(text))
     return judge.requests
 
@@ -177,6 +193,10 @@ def skeleton(request: JudgeRequest) -> tuple[str, str, list[str]]:
     block = re.compile(rf'<data-{mark} name="([^"]*)">\n.*?\n</data-{mark}>', re.DOTALL)
     names = block.findall(request.prompt)
     assert request.prompt.count(mark) == 2 * len(names), "a mark stands somewhere else"
+    shown = user_content(request)[1:] if request.media else ()
+    fences = [part["text"].replace(mark, "") for part in shown if part["type"] == "text"]
+    numbers = range(1, len(request.media) + 1)
+    assert fences == [text for n in numbers for text in (f'<data- name="media {n}">', "</data->")]
     return request.instructions.replace(mark, ""), block.sub("<>", request.prompt), names
 
 
@@ -204,7 +224,8 @@ def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
 
 def test_a_repair_keeps_the_attack_fenced_too() -> None:
     for attack in ATTACKS:
-        judge = ScriptedJudge({"preprocess": {"claims": [attack.text]}, "analyze": {"verdicts": []}})
+        replies = {"preprocess": {"claims": [attack.text]}, "analyze": {"verdicts": []}}
+        judge = ScriptedJudge(replies, takes=("image", "audio"))
         with pytest.raises(Exception, match="verdicts for"):
             anyio.run(hallucination(judge).score, poisoned(attack.text))
         around = skeleton(judge.requests[-1])[1]

@@ -1,0 +1,141 @@
+"""Judges see the images and sounds of a run, in fences, or the run is not scored."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from otel_evals.context import static
+from otel_evals.errors import ConfigError
+from otel_evals.judges import CachedJudge, LiteLLMJudge, OpenAICompatibleJudge, ScriptedJudge
+from otel_evals.model import Media, Message, NotScored, Part, Run, Score
+from otel_evals.scorers import bias, classifier, grounded_in_tools, hallucination
+from tests.support.replacing import replace
+from tests.support.runs import a_run, tool
+from tests.support.stub_openai import StubOpenAI
+
+PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+WEBP = b64encode(b"RIFF\x00\x00\x00\x00WEBPVP8 ").decode()
+PAGE = b64encode(b"<script>alert(1)</script>").decode()
+IMAGE = Media(kind="image", mime_type="image/png", size=48, digest="sha256:abc", base64=PNG)
+SOUND = Media(kind="audio", mime_type="audio/mpeg", base64=PAGE)
+LINK = Media(kind="image", uri="https://cdn.example/lift.png")
+ANSWERS = {"analyze": {"label": "right", "reason": "r"}}
+
+
+def asking(*media: Media, text: str | None = "Is the lift in the picture broken?") -> Run:
+    said = () if text is None else (Part(kind="text", text=text),)
+    shown = tuple(Part(kind="media", media=each) for each in media)
+    return replace(a_run("Yes."), input_messages=(Message(role="user", parts=(*said, *shown)),))
+
+
+def rightness(judge: Any) -> Any:
+    return classifier(judge, question="Is it right?", classes={"right": 1, "wrong": 0})
+
+
+def outcome(judge: Any, run: Run) -> Score | NotScored:
+    found: Score | NotScored = anyio.run(rightness(judge).score, run)
+    return found
+
+
+@pytest.fixture(params=["litellm", "openai-compatible"])
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    if request.param == "litellm":
+        return partial(LiteLLMJudge, "openai/stub")
+    return partial(OpenAICompatibleJudge, "stub")
+
+
+def test_images_and_sounds_follow_the_prompt_in_fences(make: Callable[..., Any]) -> None:
+    with StubOpenAI({"label": "right", "reason": "r"}) as stub:
+        judge = make(api_base=stub.url, media=("image", "audio", "link"))
+        assert isinstance(outcome(judge, asking(IMAGE, SOUND, LINK)), Score)
+    (sent,) = stub.requests
+    prompt, *rest = sent["messages"][-1]["content"]
+    parts = [part if part["type"] != "text" else part["text"] for part in rest]
+    mark = parts[0].split()[0].removeprefix("<data-")
+    assert mark in sent["messages"][0]["content"], "the system message explains these fences"
+    assert parts == [
+        f'<data-{mark} name="media 1">',
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        f"</data-{mark}>",
+        f'<data-{mark} name="media 2">',
+        {"type": "input_audio", "input_audio": {"data": PAGE, "format": "mp3"}},
+        f"</data-{mark}>",
+        f'<data-{mark} name="media 3">',
+        {"type": "image_url", "image_url": {"url": LINK.uri}},
+        f"</data-{mark}>",
+    ]
+    assert '1. "image, image/png, 48 bytes, sha256:abc"' in prompt["text"]
+
+
+@pytest.mark.parametrize(
+    ("media", "takes"),
+    [
+        (IMAGE, ()),
+        (IMAGE, ("audio",)),
+        (LINK, ("image",)),
+        (replace(LINK, uri="http://10.0.0.1/a.png"), ("link",)),
+        (replace(IMAGE, base64=None), ("image", "link")),
+        (replace(IMAGE, base64=PAGE), ("image",)),
+        (replace(IMAGE, base64=PNG + "A" * 12_000_000), ("image",)),
+        (Media(kind="video", mime_type="video/mp4", base64=PNG), ("image", "audio")),
+        (Media(kind="file", mime_type="application/pdf", base64=PNG), ("image", "audio")),
+    ],
+)
+def test_a_run_whose_media_a_judge_is_not_shown_is_not_scored(media: Media, takes: tuple[str, ...]) -> None:
+    judge = ScriptedJudge(ANSWERS, takes=takes)
+    found = outcome(judge, asking(media))
+    assert isinstance(found, NotScored)
+    assert (found.reason, judge.requests) == ("media_not_shown", [])
+
+
+def test_the_bytes_say_what_an_image_is() -> None:
+    judge = ScriptedJudge(ANSWERS, takes=("image",))
+    assert isinstance(outcome(judge, asking(replace(IMAGE, base64=WEBP, mime_type="text/html"))), Score)
+    assert judge.requests[0].media[0].raster_type == "image/webp"
+
+
+def test_an_image_alone_is_a_question() -> None:
+    assert isinstance(outcome(ScriptedJudge(ANSWERS, takes=("image",)), asking(IMAGE, text=None)), Score)
+
+
+def test_a_question_about_the_answer_alone_needs_no_image_of_the_question() -> None:
+    judge = ScriptedJudge({"preprocess": {"opinions": []}, "analyze": {"results": [{"result": "no"}]}})
+    found: Any = anyio.run(bias(judge, explain=False).score, asking(IMAGE))
+    assert isinstance(found, Score)
+    assert judge.requests[0].media == ()
+
+
+def test_a_judge_is_asked_nothing_if_a_later_step_would_lack_the_image() -> None:
+    judge = ScriptedJudge({"preprocess": {"claims": ["c"]}})
+    found: Any = anyio.run(hallucination(judge, get_context=static("c")).score, asking(IMAGE))
+    assert (found.reason, judge.requests) == ("media_not_shown", [])
+
+
+def test_a_model_that_litellm_knows_to_read_texts_only_is_not_shown_an_image() -> None:
+    assert list(LiteLLMJudge("gpt-3.5-turbo", media=("image",)).takes) == []
+    assert list(LiteLLMJudge("openai/my-own", media=("image",)).takes) == ["image"]
+
+
+def test_equal_words_about_another_image_are_another_question() -> None:
+    judge = ScriptedJudge(ANSWERS, takes=("image",))
+    cached = CachedJudge(judge)
+    for digest in ("sha256:abc", "sha256:def", "sha256:abc"):
+        outcome(cached, asking(replace(IMAGE, digest=digest)))
+    assert len(judge.requests) == 2
+
+
+def test_an_unknown_kind_is_a_wrong_configuration() -> None:
+    with pytest.raises(ConfigError, match="media"):
+        OpenAICompatibleJudge("stub", media=("images",))  # type: ignore[arg-type]
+
+
+def test_a_fact_that_may_be_in_an_image_is_not_called_invented() -> None:
+    run = replace(asking(IMAGE), output="Lift 4711 is broken.", tool_calls=(tool("state", {"lift": 12}),))
+    found: Any = anyio.run(grounded_in_tools().score, run)
+    assert found.reason == "media_not_shown"
