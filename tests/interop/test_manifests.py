@@ -61,27 +61,37 @@ def test_what_is_not_valid_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "kinds"),
     [
-        ((), ["ConfigMap", "Service", "StatefulSet"]),
-        (("--set", "persistence.enabled=false"), ["ConfigMap", "Service", "StatefulSet"]),
-        (KAFKA, ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service"]),
+        ((), "ConfigMap NetworkPolicy Secret Service StatefulSet"),
+        (("--set", "persistence.enabled=false"), "ConfigMap NetworkPolicy Secret Service StatefulSet"),
+        (("--set", "insecure=true,networkPolicy.enabled=false"), "ConfigMap Service StatefulSet"),
+        (KAFKA, "ConfigMap Deployment NetworkPolicy PodDisruptionBudget Secret Service"),
         (
-            (*KAFKA, "--set", "autoscaling.enabled=true"),
-            ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service"],
+            (*KAFKA, "--set", "autoscaling.enabled=true,tokens.existingSecret=mine"),
+            "ConfigMap Deployment HorizontalPodAutoscaler NetworkPolicy PodDisruptionBudget Service",
         ),
     ],
 )
-def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: list[str], tmp_path: Path) -> None:
+def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: str, tmp_path: Path) -> None:
     helm("lint", "--strict", str(CHART), *values)
     rendered = helm("template", "evals", str(CHART), *values)
     validate(rendered)
     found = check(rendered, tmp_path)
-    assert sorted(each["kind"] for each in found) == kinds
+    assert " ".join(sorted(each["kind"] for each in found)) == kinds
     (workload,) = (each for each in found if each["kind"] in ("Deployment", "StatefulSet"))
     labels = workload["spec"]["template"]["metadata"]["labels"]
     for selector in selectors(found):
         assert selector.items() <= labels.items()
-    stored = workload["kind"] == "StatefulSet" and not values
+    stored = workload["kind"] == "StatefulSet" and "persistence.enabled=false" not in values
     assert ("store:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
+    pod = workload["spec"]["template"]["spec"]
+    names = {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    (config,) = (each["data"]["gateway.yaml"] for each in found if each["kind"] == "ConfigMap")
+    if "insecure" in str(values):
+        assert not names
+        assert "tokens:" not in config
+    else:
+        assert names == {"mine" if "existingSecret" in str(values) else "evals-otel-evals-gateway"}
+        assert "tokens: /etc/otel-evals-tokens/tokens" in config
 
 
 @pytest.mark.parametrize("values", ["replicas=2", "autoscaling.enabled=true"])
@@ -102,6 +112,8 @@ def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
         selector = each.get("spec", {}).get("selector")
         if selector:
             yield selector.get("matchLabels", selector)
+        if each["kind"] == "NetworkPolicy":
+            yield each["spec"]["podSelector"]["matchLabels"]
 
 
 def run_helm(*args: str) -> subprocess.CompletedProcess[str]:

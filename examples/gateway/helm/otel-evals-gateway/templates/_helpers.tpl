@@ -17,8 +17,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.persistence.enabled (not .Values.config.gateway.kafka) -}}yes{{- end -}}
 {{- end -}}
 
+{{- define "gateway.tokens" -}}
+{{- if not .Values.insecure -}}{{ .Values.tokens.existingSecret | default (include "gateway.name" .) }}{{- end -}}
+{{- end -}}
+
 {{- define "gateway.config" -}}
 {{- $config := deepCopy .Values.config -}}
+{{- if include "gateway.tokens" . -}}
+{{- $_ := set $config.gateway "tokens" "/etc/otel-evals-tokens/tokens" -}}
+{{- end -}}
 {{- if include "gateway.stores" . -}}
 {{- $_ := set $config "store" "/var/lib/otel-evals/runs.db" -}}
 {{- end -}}
