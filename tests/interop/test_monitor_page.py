@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,30 @@ def page() -> Iterator[Page]:
 
 VIEWS = {
     "scorers": "/",
-    "scorer": "/scorer?scorer=grounded&agent=support",
-    "scorer-24h": "/scorer?scorer=grounded&agent=support&window=24h&by=tenant",
+    "scorer": "/scorer?scorer=grounded&agent=support&window=all",
+    "scorer-few": "/scorer?scorer=grounded&agent=support&by=tenant&since=1790170000&until=1790171000",
+    "scorer-filtered": "/scorer?scorer=grounded&agent=support&window=2d&version=2&text=day+2000",
+    "nothing": "/scorer?scorer=grounded&agent=support&version=none",
     "runs": "/runs?scorer=grounded&agent=support&order=worst",
     "run": f"/runs/{record(2_000_000, 0.0)['trace_id']}",
     "hostile": f"/runs/{record(7, 0.0)['trace_id']}",
     "alarms": "/alarms",
     "labels": "/labels",
 }
+
+
+CLIPPED = """() => [...document.querySelectorAll("main *, header *")].filter(each => {
+    if (!each.checkVisibility() || each.closest(".tip") || !each.textContent.trim()) return false;
+    const box = each.getBoundingClientRect();
+    if (each instanceof SVGTextElement) {
+        const plot = each.ownerSVGElement.getBoundingClientRect();
+        return box.left < plot.left - 1 || box.right > plot.right + 1 || box.bottom > plot.bottom + 1;
+    }
+    const style = getComputedStyle(each);
+    const cut = style.overflowX !== "visible" && !each.matches(".scroll, pre, select, input");
+    return cut && (each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1);
+}).map(each => each.outerHTML.slice(0, 200))"""
+"""Finds texts that are cut at the edge of their box or of their plot."""
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -96,7 +113,7 @@ def test_every_page_opens_in_both_themes_and_on_a_phone(
             problems.append(message.text)
 
     page.on("console", note)
-    for scheme, width in (("light", 1200), ("dark", 1200), ("light", 390)):
+    for scheme, width in product(("light", "dark"), (390, 1280, 1920)):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.set_viewport_size({"width": width, "height": 900})
         answer = page.goto(address + VIEWS[name])
@@ -106,6 +123,7 @@ def test_every_page_opens_in_both_themes_and_on_a_phone(
         assert page.locator("h1").count() == 1
         # Nothing but tables and plots, which scroll by themselves, is wider than the screen.
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CLIPPED) == []
         page.screenshot(path=picture(tmp_path, f"monitor-{name}-{scheme}-{width}.png"), full_page=True)
     page.remove_listener("console", note)
     assert problems == []
@@ -124,8 +142,11 @@ def test_every_page_is_accessible_by_the_rules_of_axe(name: str, address: str, p
 
 def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path) -> None:
     page.goto(address + "/")
-    assert page.locator(".alarm").count() >= 2
-    page.locator(".alarm a").first.click()
+    worse = page.locator(".incident", has_text="got worse with version 2")
+    assert worse.count() == 1, "one cause is one incident"
+    assert worse.locator(".evidence li").count() >= 2
+    page.get_by_role("link", name="Worst runs since then").click()
+    page.locator("tbody a").first.click()
     assert page.get_by_text("It ships on day").count() >= 1
     assert page.get_by_role("link", name="open the trace").get_attribute("href") is not None
     page.get_by_label("What should the score be?").first.fill("1")
@@ -144,17 +165,17 @@ def test_a_draw_gives_runs_to_label(address: str, page: Page) -> None:
 def test_from_a_point_of_the_plot_to_its_runs(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 1200, "height": 900})
     page.goto(address + VIEWS["scorer"])
-    page.locator("svg.plot a").nth(5).click()
+    page.locator("svg.plot.wide a .hit").nth(5).click()
     assert "/runs?" in page.url
     assert page.locator("tbody tr").count() > 3
 
 
 def test_tables_stand_beside_plots_and_the_keyboard_reaches_everything(address: str, page: Page) -> None:
     page.goto(address + VIEWS["scorer"])
-    assert page.locator("svg[role=group][aria-label]").count() == 1
+    assert page.locator("svg[role=group][aria-label]:visible").count() == 1
     page.get_by_text("The plot as a table").press("Enter")
     assert page.get_by_role("region", name="The plot as a table").locator("tbody a").count() > 10
-    unnamed = "els => els.filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"
+    unnamed = "els => els.filter(e => !(e.textContent || e.getAttribute('aria-label') || '').trim()).length"
     assert page.eval_on_selector_all("a:not([tabindex]), button", unnamed) == 0
     assert (
         page.eval_on_selector_all(

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from otel_evals_monitor._internal.alarms.judgements import NOTE
 from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
@@ -22,6 +23,8 @@ class KeptAlarm:
     alarm: Alarm
     ended: int | None
     """End of the alarm, seconds since the Unix epoch; None while it lasts."""
+    note: str = ""
+    """Why somebody acknowledged it."""
 
 
 def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[KeptAlarm]:
@@ -53,7 +56,12 @@ def alarms_of(database: Database, most: int = 200) -> list[KeptAlarm]:
     order = (table.c.ended.is_not(None), table.c.since.desc())
     with database.reading() as connection:
         rows = connection.execute(select(table).order_by(*order).limit(most)).mappings().all()
-    return [KeptAlarm(row["id"], _alarm(json.loads(row["details"])), row["ended"]) for row in rows]
+    return [_kept(row["id"], json.loads(row["details"]), row["ended"]) for row in rows]
+
+
+def _kept(id: int, details: dict[str, Any], ended: int | None) -> KeptAlarm:
+    note = details.pop(NOTE, "")
+    return KeptAlarm(id, _alarm(details), ended, note)
 
 
 def _alarm(details: dict[str, Any]) -> Alarm:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, keep_alarms
+from otel_evals_monitor._internal.alarms.judgements import judgements
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.store import schema
@@ -77,10 +78,14 @@ class AlarmCheck:
 
     def _notify(self, receiver: Receiver) -> list[str]:
         problems = []
+        with self.database.reading() as connection:
+            muted = judgements(connection).muted
         for kept in alarms_of(self.database):
             state = _STARTED if kept.ended is None else _ENDED
+            until = muted[kept.alarm.monitor].until if kept.alarm.monitor in muted else 0
+            quiet = (kept.ended or time.time()) < until
             with self.database.writing() as connection:
-                mine = _claim(connection, receiver, kept, state)
+                mine = _claim(connection, receiver, kept, state, quiet)
             if not mine:
                 continue
             told = state
@@ -95,14 +100,17 @@ class AlarmCheck:
         return problems
 
 
-def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int) -> int:
+def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int, muted: bool) -> int:
     """Claim a notification for this process; return 0 if it is not due, else its stored state plus one.
 
+    The end of a muted alarm is still due if its start was notified.
     A process has two minutes to notify after its claim; then it is assumed to have died.
     """
     table, now = schema.notices, int(time.time())
     found = connection.execute(select(table).where(*_row(receiver, kept))).first()
     told = found.told if found else 0
+    if muted and (state == _STARTED or not told):
+        return 0
     if told >= state and not (receiver.repeats and state == _STARTED):
         return 0
     if not told and kept.ended is not None and kept.ended < now - _OLD:

@@ -6,14 +6,26 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
-_ACKNOWLEDGED, _REFERENCE = "acknowledged ", "reference "
+_ACKNOWLEDGED, _REFERENCE, _MUTED = "acknowledged ", "reference ", "muted "
+_LONGEST = 2_000
+NOTE = "note"
+"""Name of the note among the details of a recorded alarm."""
 _Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """A decision that nobody is notified of a monitor's alarms for some time."""
+
+    until: int
+    """Its end, seconds since the Unix epoch."""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,8 @@ class Judgements:
     """Start and end of a pinned reference; without an end, falls are measured from the start on."""
     fixed: Mapping[_Key, tuple[int, int]]
     """References of fall alarms that nobody has acknowledged since."""
+    muted: Mapping[str, Mute]
+    """By monitor; some may be over."""
 
 
 def monitor_name(kind: str, scorer_id: str, agent_name: str) -> str:
@@ -55,11 +69,16 @@ def judgements(connection: Connection) -> Judgements:
         restarted = references[key][0] if key in references else -1
         if window and details["raised"] > max(restarted, acknowledged.get(row.monitor, -1)):
             fixed[key] = window[0], window[1]
-    return Judgements(acknowledged, references, fixed)
+    muted = {
+        name.removeprefix(_MUTED): Mute(*json.loads(value))
+        for name, value in stored.items()
+        if name.startswith(_MUTED)
+    }
+    return Judgements(acknowledged, references, fixed, muted)
 
 
-def acknowledge(database: Database, monitor: str, now: float) -> None:
-    """Acknowledge the lasting alarm of a monitor.
+def acknowledge(database: Database, monitor: str, now: float, note: str = "") -> None:
+    """Acknowledge the lasting alarm of a monitor, with a note for its record.
 
     It stays quiet until it has ended and begins again. A fall or drift is measured against the time from now
     on.
@@ -69,14 +88,23 @@ def acknowledge(database: Database, monitor: str, now: float) -> None:
     """
     alarms = schema.alarms.c
     with database.writing() as connection:
-        query = select(alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
-        found = connection.execute(query).scalar()
+        query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
+        found = connection.execute(query).first()
         if found is None:
             raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
-        alarm = json.loads(found)
+        alarm = json.loads(found.details)
+        if note.strip():
+            noted = json.dumps(alarm | {NOTE: note.strip()[:_LONGEST]})
+            connection.execute(update(schema.alarms).where(alarms.id == found.id).values(details=noted))
         _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):
             _set_reference(connection, (alarm["scorer_id"], alarm["agent_name"]), int(now), None)
+
+
+def mute(database: Database, monitor: str, until: float, note: str = "") -> None:
+    """Notify nobody of a monitor's alarms until a time; a time in the past ends it."""
+    with database.writing() as connection:
+        _set(connection, _MUTED + monitor, json.dumps([int(until), note.strip()[:_LONGEST]]))
 
 
 def pin_reference(database: Database, scorer_id: str, agent_name: str, since: int, until: int) -> None:

@@ -114,6 +114,8 @@ class Alarm:
     """Traces of the worst runs since then."""
     reference: tuple[int, int] | None = None
     """Start and end of the period that a fall was measured against; kept until the alarm is acknowledged."""
+    version: str = ""
+    """The agent's version that is worse, of a `version` alarm."""
 
     @property
     def evidence_text(self) -> str:
@@ -121,10 +123,7 @@ class Alarm:
         if self.evidence is None or self.needed is None:
             return ""
         weeks = "a million" if self.evidence >= 1e6 else f"{max(self.evidence, 1.0):,.0f}"
-        return (
-            f"Without a change, so much evidence appears in at most one of {weeks} weeks "
-            f"(an alarm needs one of {self.needed:,.0f})"
-        )
+        return f"Chance alone does this at most once in {weeks} weeks (an alarm needs {self.needed:,.0f})"
 
     @property
     def next_step(self) -> str:

@@ -94,6 +94,8 @@ class Findings:
     text: str = ""
     reference: tuple[int, int] | None = None
     """Start and end of the period that a fall was measured against."""
+    version: str = ""
+    """The agent's version that is worse."""
 
 
 def floor(watched: Watched, limit: float, needed: float, period: float) -> Findings:
@@ -208,7 +210,7 @@ def worse_version(watched: Watched, needed: float) -> Findings:
     raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
     means = [_in_units(watched, each) for each in (first, sums[-1])]
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
-    return Findings("version", since, steps[min(raised, len(steps) - 1)], latest, text)
+    return Findings("version", since, steps[min(raised, len(steps) - 1)], latest, text, version=new)
 
 
 def silence(starts: Sequence[int], step: int, end: int) -> Findings:

@@ -15,8 +15,8 @@ from otel_evals.errors import ConfigError
 
 _COOKIE = "otel_evals_token"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -40,7 +40,7 @@ def _host_name(host: str) -> str:
 
 
 class Access:
-    """Accepts or refuses requests, and sets headers that prevent scripts."""
+    """Accepts or refuses requests, and sets headers that prevent scripts other than the page's own file."""
 
     def __init__(self, token: str | None, host: str) -> None:
         """Set the token, which is required for a host other than localhost."""

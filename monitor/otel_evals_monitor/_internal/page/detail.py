@@ -9,70 +9,72 @@ from markupsafe import Markup
 from sqlalchemy import Connection
 
 from otel_evals.statistics import Estimate, estimate
-from otel_evals_monitor._internal.report.plot import Point, step_for, timeline
-from otel_evals_monitor._internal.report.report import SliceReport, of_measured, unrepresentative
+from otel_evals_monitor._internal.report.plot import STEPS, Dot, Plot, Point, length_of, step_for, timeline
+from otel_evals_monitor._internal.report.report import SliceReport
+from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.report.terminal import number
-from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series
+from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.store.queries import EVERY, Measured, RunFilter, Window, series
+
+FEW = 50
+"""With fewer scored runs, the plot shows single runs."""
+_MOST_STEPS, _LEAST_STEPS = 96, 6
+_FILLED = 0.8
 
 
 def detail_of(
     connection: Connection,
     slices: Mapping[int, Any],
+    row: SliceReport,
     window: Window,
     recorded: tuple[int, int],
     *,
+    runs: RunFilter = EVERY,
     floor: float | None = None,
     href: Callable[[int, int], str] | None = None,
+    run_href: Callable[[Any], str] | None = None,
     delay: float | None = None,
-) -> dict[str, Any] | None:
-    """Return the values of a template for slices taken together; None if nothing is on record.
+    zone: Zone | None = None,
+) -> dict[str, Any]:
+    """Return the values of a template for slices taken together, whose report is `row`.
 
-    `href` returns the address of the runs between two times; `delay` is the time in seconds until a fall is
-    found.
+    `href` returns the address of the runs between two times and `run_href` of a single run; `delay` is the
+    time in seconds until a fall is found.
     """
-    whole = measure(connection, slices, window, ()).get(())
-    if whole is None:
-        return None
-    row, (first, last) = _report(connection, slices, window, whole), _range(window, recorded)
-    step = step_for(first, last)
-    steps = series(connection, slices, window, step).get((), {})
+    first, last = _range(window, recorded)
+    step, steps = _adaptive(connection, slices, window, (first, last), runs)
     # A single step is too short to estimate a design effect.
-    effect = whole.design_effect
     points = [
-        Point.of(start, each, _estimate(each, effect), href(start, start + step) if href else None)
+        Point.of(start, each, _estimate(each, row.design_effect), href(start, start + step) if href else None)
         for start, each in sorted(steps.items())
     ]
-    marks = _marks(connection, slices, window, step, first)
+    few = 0 < sum(p.scored for p in points) < FEW
+    single = runs_of_slices(connection, slices, window, FEW, status="scored", runs=runs) if few else []
     label = f"Mean score over time of {row.slice['scorer_id']}; the table below has the numbers"
-    plot = Markup(timeline(points, step, label, scale=whole.scale, floor=floor, marks=marks))
-    sentence = _sentence(row, delay)
-    return {"row": row, "sentence": sentence, "points": points, "step": step, "plot": plot}
+    plot = Plot(
+        points=points,
+        step=step,
+        span=(first, last),
+        label=label,
+        scale=row.scale,
+        floor=floor,
+        marks=_marks(connection, slices, window, step, first),
+        dots=[Dot(r.time, r.value, run_href(r) if run_href else None) for r in single if r.value is not None],
+        whole=row.estimate.interval,
+        zone=zone or Zone(),
+    )
+    return {
+        "row": row,
+        "sentence": sentence_of(row, delay),
+        "points": points,
+        "step": step,
+        "few": few,
+        "floor": floor,
+        "plot": Markup(timeline(plot)),
+    }
 
 
-def summary_of(
-    connection: Connection, slices: Mapping[int, Any], window: Window, delay: float | None = None
-) -> tuple[SliceReport, str] | None:
-    """Return the report of slices taken together, and its sentence; None if nothing is on record."""
-    whole = measure(connection, slices, window, ()).get(())
-    if whole is None:
-        return None
-    row = _report(connection, slices, window, whole)
-    return row, _sentence(row, delay)
-
-
-def _report(
-    connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured
-) -> SliceReport:
-    lacking = unrepresentative(connection, slices, window)
-    return of_measured(dict(next(iter(slices.values()))), whole, lacking=lacking)
-
-
-def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
-    first = recorded[0] if window.since is None else window.since
-    return first, recorded[1] if window.until is None else window.until
-
-
-def _sentence(row: SliceReport, delay: float | None) -> str:
+def sentence_of(row: SliceReport, delay: float | None = None) -> str:
     """Return a sentence with the mean, its interval, and the time until an alarm finds a fall of 0.05."""
     known = row.estimate
     if known.mean is None:
@@ -83,8 +85,32 @@ def _sentence(row: SliceReport, delay: float | None) -> str:
         return f"Too few runs for a statement: {known.n_effective:.0f} effective."
     text = f"{number(known.mean)}, between {number(known.interval.low)} and {number(known.interval.high)}"
     if delay is not None:
-        text += f"; a fall of {0.05 * (row.scale or 1):g} would raise an alarm in {_length(delay)}"
+        text += f"; a fall of {0.05 * (row.scale or 1):g} would raise an alarm in about {length_of(delay)}"
     return text + "."
+
+
+def _adaptive(
+    connection: Connection,
+    slices: Mapping[int, Any],
+    window: Window,
+    span: tuple[int, int],
+    runs: RunFilter,
+) -> tuple[int, dict[int, Measured]]:
+    """Return the shortest time step, and its sums, with which four of five steps have enough runs."""
+    length = span[1] - span[0]
+    shortest = step_for(*span, _MOST_STEPS)
+    for step in (each for each in STEPS if each >= shortest):
+        steps = series(connection, slices, window, step, runs=runs).get((), {})
+        enough = [not _estimate(each, 1.0).too_few for each in steps.values() if each.scored.n]
+        if sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
+            break
+    return step, steps
+
+
+def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
+    first = recorded[0] if window.since is None else window.since
+    last = recorded[1] if window.until is None else window.until
+    return first, max(last, first + 60)
 
 
 def _estimate(measured: Measured, effect: float) -> Estimate:
@@ -92,17 +118,16 @@ def _estimate(measured: Measured, effect: float) -> Estimate:
     return known.in_units(measured.scale or 1.0)
 
 
-def _length(seconds: float) -> str:
-    for unit, name in ((86_400, "days"), (3600, "h")):
-        if seconds >= 2 * unit:
-            return f"about {seconds / unit:.0f} {name}"
-    return f"about {max(seconds / 60, 1):.0f} min"
-
-
 def _marks(
     connection: Connection, slices: Mapping[int, Any], window: Window, step: int, first: int
 ) -> list[tuple[int, str]]:
-    """Return the first appearance of each agent version within the window."""
-    by_version = series(connection, slices, window, step, ("agent_version",))
-    starts = sorted((min(steps), version) for (version,), steps in by_version.items() if version and steps)
-    return [(start, f"version {version}") for start, version in starts[-8:] if start > first]
+    """Return the first appearance of each version of the agent and of the scorer within the window."""
+    found: list[tuple[int, str]] = []
+    for column, name in (("agent_version", "version"), ("scorer_version", "scorer")):
+        by_version = series(connection, slices, window, step, (column,))
+        starts = sorted(
+            (min(steps), version) for (version,), steps in by_version.items() if version and steps
+        )
+        later = starts[1:] if column == "scorer_version" else starts
+        found += [(start, f"{name} {version}") for start, version in later[-8:] if start > first]
+    return sorted(found)

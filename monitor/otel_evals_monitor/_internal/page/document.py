@@ -28,12 +28,10 @@ def write_html(
     with database.reading() as connection:
         slices = stored_slices(connection, **options.only)
         for row in report.slices[:_MOST]:
-            found = detail_of(
-                connection, matching(slices, row.slice), options.window, report.recorded or (0, 0)
-            )
-            if found is not None:
-                title = " · ".join(str(row.slice[name]) for name in columns if row.slice[name])
-                parts.append({**found, "title": title, "row": row})
+            inside = matching(slices, row.slice)
+            found = detail_of(connection, inside, row, options.window, report.recorded or (0, 0))
+            title = " · ".join(str(row.slice[name]) for name in columns if row.slice[name])
+            parts.append({**found, "title": title})
     text = render(
         "report.html",
         style=Markup(STYLE),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import parse_qs, quote
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
+from otel_evals_monitor._internal.alarms.judgements import acknowledge, mute
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.templates import render
 from otel_evals_monitor._internal.store.database import Database
@@ -18,40 +23,65 @@ from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
 DRAWN = 8
 """Number of runs of a draw."""
+MUTES = {"mute 1h": 3600, "mute 1d": 86_400, "mute 1w": 7 * 86_400}
+"""Seconds by action; another action ends a mute."""
 _LARGEST = 64 * 1024
 
 
 class Forms:
     """Endpoints that change data."""
 
-    def __init__(self, database: Database, access: Access) -> None:
+    def __init__(self, database: Database, access: Access, check: AlarmCheck) -> None:
         self._database = database
         self._access = access
+        self._check = check
 
     async def label(self, request: Request) -> Response:
         """Store a label from the form on a run's page."""
-        try:
-            form = await _form(request)
-            if self._access.forged(request, form.get("csrf", "")):
-                return self._refused()
-            label, id = number_of(form.get("label", ""), "label"), form.get("evaluation_id", "")
-            await run_in_threadpool(add_label, self._database, id, label, expected=form.get("expected"))
-        except OtelEvalsError as error:
-            status = 400 if isinstance(error, ConfigError) else 503
-            return message("Not saved", str(error), self._database.name, status)
-        return RedirectResponse(f"/runs/{quote(form.get('trace_id', ''), safe='')}?saved=1", 303)
+        return await self._changed(request, self._label)
 
     async def draw(self, request: Request) -> Response:
         """Draw runs to label, from the form on the label queue."""
+        return await self._changed(request, self._draw)
+
+    async def alarm(self, request: Request) -> Response:
+        """Acknowledge or mute the alarms of an incident, from the form on its card."""
+        return await self._changed(request, self._alarm)
+
+    async def _changed(self, request: Request, change: Callable[[Mapping[str, str]], str]) -> Response:
+        """Make a change from a form, and go to the page whose address it returns."""
         try:
             form = await _form(request)
             if self._access.forged(request, form.get("csrf", "")):
                 return self._refused()
-            await run_in_threadpool(draw, self._database, DRAWN)
+            return RedirectResponse(await run_in_threadpool(change, form), 303)
         except OtelEvalsError as error:
             status = 400 if isinstance(error, ConfigError) else 503
-            return message("Not drawn", str(error), self._database.name, status)
-        return RedirectResponse("/labels", 303)
+            return message("Not saved", str(error), self._database.name, status)
+
+    def _label(self, form: Mapping[str, str]) -> str:
+        label, id = number_of(form.get("label", ""), "label"), form.get("evaluation_id", "")
+        add_label(self._database, id, label, expected=form.get("expected"))
+        chosen = urlencode({"saved": 1, "score": id})
+        return f"/runs/{quote(form.get('trace_id', ''), safe='')}?{chosen}#label"
+
+    def _draw(self, form: Mapping[str, str]) -> str:
+        draw(self._database, DRAWN)
+        return "/labels"
+
+    def _alarm(self, form: Mapping[str, str]) -> str:
+        lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
+        monitors = [each for each in form.get("monitors", "").split("\n") if each in lasting]
+        if not monitors:
+            raise ConfigError("alarm", "has ended")
+        note, now = form.get("note", ""), time.time()
+        for monitor in monitors:
+            if form.get("action") == "acknowledge":
+                acknowledge(self._database, monitor, now, note)
+            else:
+                mute(self._database, monitor, now + MUTES.get(form.get("action", ""), 0), note)
+        self._check.run_once()
+        return "/alarms"
 
     async def feedback(self, request: Request) -> Response:
         """Store an application's feedback: JSON, which a browser's form cannot send."""

@@ -53,8 +53,9 @@ def serve(
         threading.Thread(target=page.alarm_check.run_for_ever, args=(60.0,), daemon=True).start()
         if browser:
             webbrowser.open(address)
-        config = uvicorn.Config(page.app, log_level="warning", access_log=False)
+        server = uvicorn.Server(uvicorn.Config(page.app, log_level="warning", access_log=False))
+        page.live.ending = lambda: server.should_exit
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
         finally:
             page.alarm_check.stop()

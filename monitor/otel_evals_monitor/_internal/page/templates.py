@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, Undefined, select_autoescape
+from jinja2 import Environment, PackageLoader, Undefined, pass_context, select_autoescape
+from jinja2.runtime import Context
+from markupsafe import Markup, escape
 
+from otel_evals_monitor._internal.page.markdown import as_html
+from otel_evals_monitor._internal.report.plot import length_of, whisker
 from otel_evals_monitor._internal.report.terminal import number
+from otel_evals_monitor._internal.report.zones import Zone
 
-STYLE = files(__package__).joinpath("style.css").read_text("utf-8")
+STYLE, SCRIPT, ICON = (
+    files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")
+)
 _LONGEST = 100_000
+_UTC_TIME = re.compile(r"`([^`]+)`|\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d UTC")
 _NAMES = {
     "scorer_id": "Scorer",
     "scorer_version": "Scorer version",
@@ -24,16 +34,49 @@ _NAMES = {
 
 
 def render(template: str, **values: Any) -> str:
-    """Return an HTML page; all values are escaped, except plots, which are Markup."""
+    """Return an HTML page; all values are escaped, except plots and Markdown, which are Markup."""
     return _environment.get_template(template).render(values)
 
 
-def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+@pass_context
+def _time(context: Context, seconds: int) -> Markup:
+    """Return a time in the zone of the page, with the zone's name in its title."""
+    zone: Zone = context.get("zone") or Zone()
+    form = '<time datetime="{}" title="{}">{}</time>'
+    shown = zone.short(seconds) if context.get("zone") else zone.full(seconds)
+    return Markup(form).format(datetime.fromtimestamp(seconds, UTC).isoformat(), zone.full(seconds), shown)
+
+
+@pass_context
+def _local(context: Context, text: str) -> Markup:
+    """Return a text of an alarm with its times in the zone of the page, and its commands as code."""
+    parts, end = [], 0
+    for match in _UTC_TIME.finditer(text):
+        shown = Markup("<code>{}</code>").format(match[1]) if match[1] else _time(context, _utc(match[0]))
+        parts += [escape(text[end : match.start()]), shown]
+        end = match.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def _utc(text: str) -> int:
+    """Return a time of an alarm's text in seconds since the Unix epoch."""
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC).timestamp())
+    except ValueError:  # a name may look like a time that does not exist
+        return 0
+
+
+def _ago(seconds: int) -> str:
+    past = time.time() - seconds
+    return "just now" if past < 60 else f"{length_of(past)} ago"
 
 
 def _interval(value: Any) -> str:
     return "" if value is None else f"{number(value.low)} to {number(value.high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _text(value: Any) -> str:
@@ -44,9 +87,23 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " [cut]"
 
 
+def _brief(value: Any) -> str:
+    """Return a value as JSON, in one line if it is short."""
+    text = (
+        _text(value)
+        if isinstance(value, str | Undefined)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
+    return text if len(text) <= 160 else _text(value)
+
+
 def _short(text: Any, width: int) -> str:
     line = " ".join(_text(text)[: width * 8].split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _markdown(text: Any, marked: Any = ()) -> Markup:
+    return as_html(_text(text), tuple(marked))
 
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
@@ -62,12 +119,34 @@ def _heading(name: str) -> str:
     return _NAMES.get(name, name.replace("_", " ").capitalize())
 
 
+def _whisker(row: Any, rows: Any) -> Markup:
+    """Return the interval of a row, on an axis that all rows share."""
+    known = [each.estimate for each in rows if each.estimate.interval and not each.unstated]
+    low = min(each.interval.low for each in known)
+    high = max(each.interval.high for each in known)
+    room = 0.05 * (high - low) or 0.05
+    return Markup(whisker(row.estimate.mean, row.estimate.interval, low - room, high + room))
+
+
 _environment = Environment(
     loader=PackageLoader(__package__ or "", "templates"),
     autoescape=select_autoescape(default=True),
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.globals |= {"style": None, "lasting": 0}
-_filters = (_time, _interval, _text, _short, _items, _sentence, _heading)
+_environment.globals |= {"style": None, "lasting": 0, "zone": None, "whisker": _whisker, "script": None}
+_filters = (
+    _time,
+    _local,
+    _ago,
+    _interval,
+    _signed,
+    _text,
+    _brief,
+    _short,
+    _markdown,
+    _items,
+    _sentence,
+    _heading,
+)
 _environment.filters |= {"score": number} | {each.__name__[1:]: each for each in _filters}

@@ -1,20 +1,23 @@
-"""Plot as SVG: a scorer's mean over time with its interval, and the number of runs on the same axis."""
+"""Plots as SVG: a scorer's mean and number of runs over time, and small plots for tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from html import escape
 
-from otel_evals.statistics import Estimate
+from otel_evals.statistics import Estimate, Interval
+from otel_evals_monitor._internal.report.zones import Zone
 from otel_evals_monitor._internal.store.queries import Measured
 
-_WIDTH, _LEFT, _RIGHT = 860, 46, 12
-_TOP, _MEANS, _GAP, _COUNTS = 20, 190, 26, 70
-_BOTTOM = _TOP + _MEANS + _GAP + _COUNTS
-_STEPS = (60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400)
+_TOP, _MEANS, _GAP, _COUNTS = 38, 186, 24, 44
+_BASE = _TOP + _MEANS
+_BOTTOM = _BASE + _GAP + _COUNTS
+STEPS = (60, 300, 600, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
+"""Lengths of time steps in seconds."""
+_TICKS = (300, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400)
+_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,49 +56,80 @@ class Point:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A single run of a plot with few runs."""
+
+    time: int
+    value: float
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """What a plot shows."""
+
+    points: Sequence[Point]
+    step: int
+    span: tuple[int, int]
+    """Start and end of the time axis."""
+    label: str
+    """Description for screen readers."""
+    scale: float | None = 1.0
+    """Highest possible score."""
+    floor: float | None = None
+    marks: Sequence[tuple[int, str]] = ()
+    """Vertical lines, each with a text."""
+    dots: Sequence[Dot] = ()
+    """Single runs, drawn instead of means."""
+    whole: Interval | None = None
+    """Interval of the mean of all dots."""
+    zone: Zone = field(default_factory=Zone)
+
+
 def step_for(first: int, last: int, most: int = 100) -> int:
     """Return the seconds of a step, for at most `most` steps."""
-    return next((step for step in _STEPS if (last - first) / step <= most), _STEPS[-1])
+    return next((step for step in STEPS if (last - first) / step <= most), STEPS[-1])
 
 
-def timeline(
-    points: Sequence[Point],
-    step: int,
-    label: str,
-    *,
-    scale: float | None = 1.0,
-    floor: float | None = None,
-    marks: Sequence[tuple[int, str]] = (),
-) -> str:
-    """Return the plot as an `svg` element; all texts are escaped.
+def length_of(seconds: float) -> str:
+    """Return a length of time in words."""
+    for unit, name in ((_DAY, "day"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            count = round(seconds / unit)
+            return f"{count} {name}{'s' if name == 'day' and count > 1 else ''}"
+    return f"{seconds:.0f} s"
 
-    `label` describes it for screen readers, `scale` is the highest possible score, `floor` a horizontal line,
-    `marks` are vertical lines with a text.
-    """
-    if not points:
+
+def timeline(plot: Plot) -> str:
+    """Return the plot twice, as `svg` elements for wide and for narrow screens; all texts are escaped."""
+    if not plot.points and not plot.dots:
         return ""
-    frame = _Frame.around(points, step, scale, floor)
-    box, name = f"0 0 {_WIDTH} {_BOTTOM + 22}", escape(label)
-    role = "group" if any(p.href for p in points) else "img"  # links inside an image are not accessible
-    shown = [(i, *mark) for i, mark in enumerate(marks) if frame.first <= mark[0] < frame.last]
-    return "".join(
-        [
-            f'<svg class="plot" viewBox="{box}" role="{role}" aria-label="{name}">',
-            *_grid(frame),
-            *_band(frame, points),
-            *_floor(frame, floor),
-            *(_mark(frame, *mark) for mark in shown),
-            *_counts(frame, points),
-            *_dots(frame, points),
-            "</svg>",
-        ]
-    )
+    return _svg(_Frame.around(plot, _WIDE), plot) + _svg(_Frame.around(plot, _NARROW), plot)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    name: str
+    width: int
+    left: int
+    right: int
+    ticks: int
+    """Largest number of labels on the time axis."""
+    letter: float
+    """Typical width of a letter."""
+
+
+_WIDE = _Layout("wide", 1160, 46, 14, 12, 6.6)
+_NARROW = _Layout("narrow", 400, 38, 8, 5, 7.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """Coordinates of times, scores and counts."""
 
+    layout: _Layout
+    zone: Zone
     first: int
     last: int
     step: int
@@ -104,19 +138,30 @@ class _Frame:
     most: int
 
     @classmethod
-    def around(cls, points: Sequence[Point], step: int, scale: float | None, floor: float | None) -> _Frame:
-        ends = [v for p in points for v in (p.low, p.high, p.mean) if v is not None]
-        ends += [] if floor is None else [floor]
-        lowest, highest = min(ends, default=0.0), max(ends, default=scale or 1.0)
+    def around(cls, plot: Plot, layout: _Layout) -> _Frame:
+        ends = [v for p in plot.points for v in (p.low, p.high, p.mean) if v is not None]
+        if plot.dots:
+            ends = [dot.value for dot in plot.dots]
+        ends += [] if plot.floor is None else [plot.floor]
+        lowest, highest = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
         margin = 0.08 * (highest - lowest) or 0.1
         lowest, highest = lowest - margin, highest + margin
-        if scale is not None:
-            lowest, highest = max(0.0, lowest), min(scale, highest)
-        most = max((p.scored + p.missing + p.other for p in points), default=1)
-        return cls(points[0].start, points[-1].start + step, step, lowest, highest, max(most, 1))
+        if plot.scale is not None and not plot.dots:
+            lowest, highest = max(0.0, lowest), min(plot.scale, highest)
+        most = max((p.scored + p.missing + p.other for p in plot.points), default=1)
+        # The axis has whole steps, so that the first and the last point are drawn in full.
+        first, last = plot.span[0], max(plot.span[1], plot.span[0] + plot.step)
+        first = min(first, *(p.start for p in plot.points)) if plot.points else first
+        last = max(last, *(p.start + plot.step for p in plot.points)) if plot.points else last
+        return cls(layout, plot.zone, first, last, plot.step, lowest, highest, max(most, 1))
+
+    @property
+    def right(self) -> float:
+        return self.layout.width - self.layout.right
 
     def x(self, time: float) -> float:
-        return _LEFT + (time - self.first) / max(self.last - self.first, 1) * (_WIDTH - _LEFT - _RIGHT)
+        left = self.layout.left
+        return left + (time - self.first) / max(self.last - self.first, 1) * (self.right - left)
 
     def middle(self, point: Point) -> float:
         return self.x(point.start + self.step / 2)
@@ -125,18 +170,56 @@ class _Frame:
         share = (score - self.lowest) / ((self.highest - self.lowest) or 1.0)
         return _TOP + _MEANS * (1.0 - min(1.0, max(0.0, share)))
 
+    @property
+    def bar(self) -> float:
+        return max((self.x(self.first + self.step) - self.layout.left) * 0.8, 1.0)
+
+
+def _svg(frame: _Frame, plot: Plot) -> str:
+    linked = any(p.href for p in plot.points) or any(dot.href for dot in plot.dots)
+    role = "group" if linked else "img"  # links inside an image are not accessible
+    box = f"0 0 {frame.layout.width} {_BOTTOM + 24}"
+    name = f'role="{role}" aria-label="{escape(plot.label)}"'
+    means = [] if plot.dots else [*_band(frame, plot.points)]
+    return "".join(
+        [
+            f'<svg class="plot {frame.layout.name}" viewBox="{box}" {name}>',
+            *_grid(frame),
+            *_whole(frame, plot),
+            *means,
+            *_floor(frame, plot.floor),
+            *_marks(frame, plot.marks),
+            *_counts(frame, plot.points),
+            *_hits(frame, plot.points, dotted=not plot.dots),
+            *(_dot(frame, dot) for dot in plot.dots),
+            "</svg>",
+        ]
+    )
+
 
 def _grid(frame: _Frame) -> Iterator[str]:
+    left = frame.layout.left
     for score in _ticks(frame.lowest, frame.highest):
         y = frame.y(score)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="tick end" x="{_LEFT - 6}" y="{y + 4:.1f}">{score:g}</text>'
-    base = _TOP + _MEANS + _GAP
-    yield f'<text class="tick end" x="{_LEFT - 6}" y="{base + 8}">{frame.most}</text>'
-    yield f'<text class="tick" x="{_LEFT}" y="{base - 6}">runs: scored, missing, not applicable</text>'
-    yield f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{_BOTTOM}" y2="{_BOTTOM}"/>'
+        yield f'<line class="grid" x1="{left}" x2="{frame.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text class="tick end" x="{left - 6}" y="{y + 4:.1f}">{_compact(score)}</text>'
+    base = _BASE + _GAP
+    yield f'<text class="tick end" x="{left - 6}" y="{base + 8}">{_compact(frame.most)}</text>'
+    unit = length_of(frame.step).removeprefix("1 ")
+    yield f'<text class="tick" x="{left}" y="{base - 6}">runs per {unit}</text>'
+    yield f'<line class="axis" x1="{left}" x2="{frame.right}" y1="{_BOTTOM}" y2="{_BOTTOM}"/>'
     for time, text in _times(frame):
-        yield f'<text class="tick middle" x="{frame.x(time):.1f}" y="{_BOTTOM + 16}">{text}</text>'
+        x = frame.x(time)
+        half = len(text) * frame.layout.letter / 2
+        x = min(max(x, left + half), frame.layout.width - half)
+        yield f'<text class="tick middle" x="{x:.1f}" y="{_BOTTOM + 17}">{text}</text>'
+
+
+def _compact(number: float) -> str:
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= unit:
+            return f"{number / (1e3 if name == 'k' else unit):.3g}{name}"
+    return f"{number:g}"
 
 
 def _ticks(lowest: float, highest: float) -> Iterator[float]:
@@ -148,12 +231,14 @@ def _ticks(lowest: float, highest: float) -> Iterator[float]:
 
 
 def _times(frame: _Frame) -> Iterator[tuple[int, str]]:
+    """Yield times of the axis with their labels, whole hours and days of the time zone."""
     length = frame.last - frame.first
-    step = next((s for s in (300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400) if length / s <= 9), 28 * 86_400)
-    form = "%H:%M" if step < 6 * 3600 else "%d %b %H:%M" if step < 86_400 else "%d %b"
-    for time in range(-(-frame.first // step) * step, frame.last, step):
-        if frame.x(time) > _LEFT + 20:
-            yield time, datetime.fromtimestamp(time, UTC).strftime(form)
+    step = next((s for s in _TICKS if length / s <= frame.layout.ticks), 28 * _DAY)
+    offset = frame.zone.offset(frame.first)
+    for local in range(-(-(frame.first + offset) // step) * step, frame.last + offset, step):
+        day = step >= _DAY or local % _DAY == 0
+        time = local - offset
+        yield time, frame.zone.at(time).strftime("%d %b" if day else "%H:%M")
 
 
 def _band(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
@@ -162,8 +247,14 @@ def _band(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
         upper = [f"{x:.1f},{frame.y(p.high or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
         lower = [f"{x:.1f},{frame.y(p.low or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
         line = [f"{x:.1f},{frame.y(p.mean or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
+        if len(some) == 1:
+            yield f'<line class="alone" x1="{xs[0]:.1f}" x2="{xs[0]:.1f}" {_ends(frame, some[0])}/>'
         yield f'<polygon class="band" points="{" ".join([*upper, *reversed(lower)])}"/>'
         yield f'<polyline class="mean" points="{" ".join(line)}"/>'
+
+
+def _ends(frame: _Frame, p: Point) -> str:
+    return f'y1="{frame.y(p.low or 0.0):.1f}" y2="{frame.y(p.high or 0.0):.1f}"'
 
 
 def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
@@ -179,41 +270,75 @@ def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
         yield some
 
 
-def _dots(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
+def _whole(frame: _Frame, plot: Plot) -> Iterator[str]:
+    """Yield the interval of the mean of single runs, over the whole axis."""
+    if plot.dots and plot.whole is not None:
+        top, bottom = frame.y(plot.whole.high), frame.y(plot.whole.low)
+        yield _rect("band", frame.layout.left, top, frame.right - frame.layout.left, max(bottom - top, 1.0))
+
+
+def _hits(frame: _Frame, points: Sequence[Point], *, dotted: bool) -> Iterator[str]:
     for p in points:
         x = frame.middle(p)
-        dot = "" if p.mean is None else f'cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3.2"/>'
-        shape = dot and f'<circle class="dot" {dot}'
-        width = max(frame.x(frame.first + frame.step) - _LEFT, 2.0)
-        area = _rect("hit", x - width / 2, _TOP, width, _BOTTOM - _TOP)
-        inside = f"<title>{escape(_title(p))}</title>{area}{shape}"
+        shape = ""
+        if dotted and p.mean is not None:
+            shape = f'<circle class="dot" cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3"/>'
+        width = max(frame.x(frame.first + frame.step) - frame.layout.left, 2.0)
+        top = _TOP if dotted else _BASE + _GAP
+        area = _rect("hit", x - width / 2, top, width, _BOTTOM - top)
+        tip = _tip(frame, _title(frame, p))
         # The keyboard reaches the table below, which has the same links.
+        inside = f"{area}{shape}{tip}"
         yield f'<a href="{escape(p.href)}" tabindex="-1">{inside}</a>' if p.href else f"<g>{inside}</g>"
 
 
-def _title(p: Point) -> str:
-    time = datetime.fromtimestamp(p.start, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _dot(frame: _Frame, dot: Dot) -> str:
+    x, y = frame.x(dot.time), frame.y(dot.value)
+    shape = f'<circle class="hit" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
+    shape += f'<circle class="run" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    inside = shape + _tip(frame, f"{frame.zone.short(dot.time)}: {dot.value:.3f}")
+    return f'<a href="{escape(dot.href)}" tabindex="-1">{inside}</a>' if dot.href else f"<g>{inside}</g>"
+
+
+def _tip(frame: _Frame, text: str) -> str:
+    """Return a text that shows while the pointer is on its point, in a strip that nothing else uses."""
+    return f'<text class="tip end" x="{frame.right}" y="13">{escape(text)}</text>'
+
+
+def _title(frame: _Frame, p: Point) -> str:
     mean = "too few runs" if p.mean is None else f"{p.mean:.3f}, {p.low:.3f} to {p.high:.3f}"
-    return f"{time}: {mean}; {p.scored} scored, {p.missing} missing, {p.other} not applicable"
+    if frame.layout is _NARROW:
+        return f"{frame.zone.short(p.start)}: {mean}"
+    missing = f", {p.missing} missing" if p.missing else ""
+    other = f", {p.other} not applicable" if p.other else ""
+    return f"{frame.zone.short(p.start)} · {mean} · {p.scored} scored{missing}{other}"
 
 
 def _floor(frame: _Frame, floor: float | None) -> Iterator[str]:
     if floor is not None:
         y = frame.y(floor)
-        yield f'<line class="floor" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="tick end" x="{_WIDTH - _RIGHT}" y="{y - 4:.1f}">floor {floor:g}</text>'
+        yield f'<line class="floor" x1="{frame.layout.left}" x2="{frame.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
-def _mark(frame: _Frame, index: int, time: int, text: str) -> str:
-    x, base = frame.x(time), _TOP - 6 + (index % 2) * 12
-    line = f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_BOTTOM}"/>'
-    side = "tick" if x < _WIDTH - 160 else "tick end"
-    left = x + (4 if side == "tick" else -4)
-    return f'{line}<text class="{side}" x="{left:.1f}" y="{base}">{escape(text)}</text>'
+def _marks(frame: _Frame, marks: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """Yield vertical lines; a text that would cover the text before it is left out."""
+    free = float(frame.layout.left)
+    for time, text in marks:
+        if not frame.first <= time < frame.last:
+            continue
+        x = frame.x(time)
+        yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{_BOTTOM}"/>'
+        text = text if len(text) <= 24 else text[:23] + "…"
+        width = len(text) * frame.layout.letter + 8
+        side, start = ("tick", x + 4) if x + width < frame.right else ("tick end", x - width)
+        if start >= free:
+            left = x + (4 if side == "tick" else -4)
+            yield f'<text class="{side}" x="{left:.1f}" y="{_TOP - 10}">{escape(text)}</text>'
+            free = start + width
 
 
 def _counts(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
-    width = max((frame.x(frame.first + frame.step) - _LEFT) * 0.8, 1.0)
+    width = frame.bar
     for p in points:
         x, y = frame.middle(p) - width / 2, float(_BOTTOM)
         for kind, count in (("scored", p.scored), ("missing", p.missing), ("other", p.other)):
@@ -225,3 +350,55 @@ def _counts(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+
+
+# --- small plots ---
+
+_SPARK, _SPARK_HEIGHT = 132, 34
+
+
+def sparkline(
+    points: Sequence[tuple[float, float]], span: tuple[int, int], divide: int, scale: float | None
+) -> str:
+    """Return a line of means by time; the part before the time `divide` is drawn lighter.
+
+    The numbers are next to it, so that it has no text.
+    """
+    if not points:
+        return ""
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    room = max(high - low, 0.25 * (scale or (abs(high) or 1.0)))  # small changes stay small
+    middle = (low + high) / 2
+    width, height = _SPARK, _SPARK_HEIGHT
+
+    def at(time: float, mean: float) -> tuple[float, float]:
+        x = 3 + (time - span[0]) / max(span[1] - span[0], 1) * (width - 6)
+        return x, height / 2 - (mean - middle) / room * (height - 10)
+
+    placed = [at(*each) for each in points]
+    before = [place for place, (time, _) in zip(placed, points, strict=True) if time < divide]
+    after = placed[len(before) :]
+    joined = [*before[-1:], *after]
+    x = at(divide, middle)[0]
+    parts = [f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="2" y2="{height - 2}"/>'] if before else []
+    for kind, line in (("before", before), ("mean", joined)):
+        if len(line) > 1:
+            parts.append(
+                f'<polyline class="{kind}" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in line)}"/>'
+            )
+    last = placed[-1]
+    parts.append(f'<circle class="dot" cx="{last[0]:.1f}" cy="{last[1]:.1f}" r="2.6"/>')
+    return f'<svg class="spark" viewBox="0 0 {width} {height}" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+def whisker(mean: float, interval: Interval, low: float, high: float) -> str:
+    """Return an interval on an axis from `low` to `high`, for a table; its numbers are next to it."""
+    width, height = 180, 18
+
+    def x(value: float) -> float:
+        return 4 + (value - low) / ((high - low) or 1.0) * (width - 8)
+
+    line = f'x1="{x(interval.low):.1f}" x2="{x(interval.high):.1f}" y1="9" y2="9"'
+    inside = f'<line class="axis" x1="4" x2="{width - 4}" y1="9" y2="9"/><line class="bar" {line}/>'
+    inside += f'<circle class="dot" cx="{x(mean):.1f}" cy="9" r="4"/>'
+    return f'<svg class="interval" viewBox="0 0 {width} {height}" aria-hidden="true">{inside}</svg>'

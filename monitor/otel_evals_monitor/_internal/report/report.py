@@ -16,7 +16,9 @@ from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
+    EVERY,
     Measured,
+    RunFilter,
     StoredSlice,
     Window,
     design_effect_around,
@@ -57,6 +59,8 @@ class ReportOptions:
     worst: int = 3
     """Number of worst runs to list per slice."""
     confidence: float = 0.95
+    runs: RunFilter = EVERY
+    """Only runs with this label or text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class SliceReport:
     one_cluster: bool = False
     """True if all scored runs are of one group of users or conversations: their correlation is then
     unknown."""
+    design_effect: float = 1.0
+    """Factor by which users or conversations inflate the variance of the mean."""
     change: Change | None = None
     worst: Sequence[RunOfSlice] = ()
     failures: Failures = field(default_factory=Failures)
@@ -145,7 +151,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
     with database.reading() as connection:
         recorded = time_range(connection)
         slices = stored_slices(connection, **options.only)
-        found = measure(connection, slices, options.window, by)
+        found = measure(connection, slices, options.window, by, options.runs)
         others = _others(connection, slices, options, by, found)
         lacking = unrepresentative(connection, slices, options.window)
         rows = []
@@ -201,6 +207,7 @@ def of_measured(
         representative=representative,
         clusters=clusters.effective if clusters else math.inf,
         one_cluster=clusters is not None and clusters.groups == 1,
+        design_effect=measured.design_effect if clusters else inflation,
     )
 
 
@@ -244,7 +251,7 @@ def _others(
     recorded = time_range(connection)
     end = until if until is not None else max(recorded[1] if recorded else since, since)
     length = max(-(-(end - since) // HOUR) * HOUR if options.window.hours else end - since, 60)
-    before = measure(connection, slices, Window(since - length, since), by)
+    before = measure(connection, slices, Window(since - length, since), by, options.runs)
     lacking = unrepresentative(connection, slices, Window(since - length, since))
     agent = by.index("agent_name")
     return {

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
-from otel_evals_monitor._internal.store.queries import Window
+from otel_evals_monitor._internal.store.queries import EVERY, RunFilter, Window
 
 _NANO = 1_000_000_000
 _SLICES = 200
@@ -66,10 +66,13 @@ def runs_of_slices(
     order: str = "newest",
     status: str | None = None,
     few: bool = False,
+    runs: RunFilter = EVERY,
+    skip: int = 0,
 ) -> list[RunOfSlice]:
     """Return up to `most` evaluations of the first 200 slices, in order `newest` or `worst`.
 
-    Set `few` if the window contains few runs, which are faster to find by time than by score.
+    Set `few` if the window contains few runs, which are faster to find by time than by score. `skip` is the
+    number of evaluations before the first one.
     """
     table = schema.evaluations.c
     found: list[Any] = []
@@ -82,14 +85,16 @@ def runs_of_slices(
     keys = by_score if order == "worst" else (table.time.desc(),)
     # A query per slice reads only its end of the index.
     for id in list(slices)[:_SLICES]:
-        query = select(schema.evaluations).where(table.slice_id == id).order_by(*keys).limit(most)
+        query = select(schema.evaluations).where(table.slice_id == id).order_by(*keys).limit(skip + most)
+        if runs:
+            query = query.where(table.id.in_(runs.among([id], window)), *runs.conditions())
         if order == "worst":
             query = query.where(x > 0.0 if highest else x < 1.0)  # perfect runs are not among the worst
         query = query if status is None else query.where(table.status == status)
         found += connection.execute(window.of(query, table.time, _NANO)).mappings()
     sign = -1.0 if highest else 1.0
     found.sort(key=lambda row: (sign * row["x"] if order == "worst" else 0.0, -row["time"]))
-    return run_rows(connection, slices, found[:most])
+    return run_rows(connection, slices, found[skip : skip + most])
 
 
 def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[Any]) -> list[RunOfSlice]:

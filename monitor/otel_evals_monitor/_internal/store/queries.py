@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, cast, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, design_effect
 from otel_evals_monitor._internal.store import schema
@@ -16,6 +29,9 @@ from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _MANY = 500
+_NANO = 1_000_000_000
+SEARCHED = 20_000
+"""Number of runs that a filter of single runs considers, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,67 @@ class Window:
         return query if self.until is None else query.where(column < self.until * unit)
 
 
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Conditions on single runs, which the sums of slices cannot answer."""
+
+    label: str = ""
+    """Label of the score."""
+    text: str = ""
+    """Part of the messages, tool calls or reason; letters in either case."""
+
+    def __bool__(self) -> bool:
+        return bool(self.label or self.text)
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the conditions on rows of evaluations."""
+        table, runs = schema.evaluations.c, schema.runs.c
+        found: list[ColumnElement[bool]] = [table.label == self.label] if self.label else []
+        if self.text:
+            # Content is JSON, where quotes and line breaks are escaped.
+            written = json.dumps(self.text, ensure_ascii=False)[1:-1]
+            theirs = select(runs.key).where(runs.content.icontains(written, autoescape=True))
+            said = table.explanation.icontains(self.text, autoescape=True)
+            found.append(or_(said, table.run_key.in_(theirs)))
+        return found
+
+    def among(self, slices: Iterable[int], window: Window) -> Select[Any]:
+        """Return the ids of the newest evaluations that the filter considers."""
+        table = schema.evaluations.c
+        query = select(table.id).where(table.slice_id.in_(list(slices)))
+        return window.of(query, table.time, _NANO).order_by(table.time.desc()).limit(SEARCHED)
+
+    def rollups(self, slices: Iterable[int], window: Window) -> Any:
+        """Return the matching runs in the form of rollups, each run as one row."""
+        table = schema.evaluations.c
+        known = case((table.weight.is_(None), 0), else_=1)
+        w, x = func.coalesce(table.weight, 0.0), func.coalesce(table.x, 0.0)
+        sums = {"w": w, "wx": w * x, "wxx": w * x * x, "ww": w * w, "wwx": w * w * x, "wwxx": w * w * x * x}
+        ends = case((table.weight.is_(None), None), else_=table.x)
+        return (
+            select(
+                table.slice_id,
+                table.status,
+                table.reason,
+                table.missing,
+                table.cluster,
+                cast(table.time // _NANO, BigInteger).label("bucket"),
+                known.label("n"),
+                (1 - known).label("unknown"),
+                *(value.label(name) for name, value in sums.items()),
+                w.label("w_max"),
+                ends.label("x_min"),
+                ends.label("x_max"),
+                func.coalesce(table.cost, 0.0).label("cost"),
+                table.input_tokens,
+                table.output_tokens,
+            )
+            .where(table.id.in_(self.among(slices, window)), *self.conditions())
+            .subquery()
+        )
+
+
+EVERY = RunFilter()
 StoredSlice = Mapping[str, Any]
 """The columns of a slice by name."""
 
@@ -114,16 +191,20 @@ def time_range(connection: Connection) -> tuple[int, int] | None:
 
 
 def measure(
-    connection: Connection, slices: Mapping[int, StoredSlice], window: Window, by: Sequence[str]
+    connection: Connection,
+    slices: Mapping[int, StoredSlice],
+    window: Window,
+    by: Sequence[str],
+    runs: RunFilter = EVERY,
 ) -> dict[tuple[Any, ...], Measured]:
     """Return the sums of each group of slices in a window; `by` names the columns that define a group."""
     groups = {key: tuple(columns[name] for name in by) for key, columns in slices.items()}
     found: dict[tuple[Any, ...], Measured] = {}
-    for row in connection.execute(_query(slices, window, HOUR if window.hours else MINUTE)):
+    for row in connection.execute(_query(slices, window, HOUR if window.hours else MINUTE, runs=runs)):
         if row.slice_id in groups:
             _add(found, groups[row.slice_id], slices[row.slice_id], row)
-    if window.hours:
-        for group, clusters in _clusters(connection, groups, slices, window).items():
+    if window.hours or runs:
+        for group, clusters in _clusters(connection, groups, slices, window, runs).items():
             if group in found:
                 found[group].clusters = clusters
     return found
@@ -143,16 +224,15 @@ def series(
     window: Window,
     step: int,
     by: Sequence[str] = (),
+    runs: RunFilter = EVERY,
 ) -> dict[tuple[Any, ...], dict[int, Measured]]:
     """Return the sums of each time step, by group and start of the step.
 
     `step` is in seconds, a multiple of a minute; `by` names the columns that define a group.
     """
     width = HOUR if step % HOUR == 0 and window.hours else MINUTE
-    bucket = schema.rollups.c.bucket
-    start = (bucket - bucket % step).label("start")
     found: dict[tuple[Any, ...], dict[int, Measured]] = {}
-    for row in connection.execute(_query(slices, window, width, start)):
+    for row in connection.execute(_query(slices, window, width, step, runs)):
         if row.slice_id in slices:
             columns = slices[row.slice_id]
             into = found.setdefault(tuple(columns[name] for name in by), {})
@@ -170,9 +250,13 @@ def _add(found: dict[Any, Measured], key: Any, columns: StoredSlice, row: Any) -
     into.add(row)
 
 
-def _query(slices: Iterable[int], window: Window, width: int, start: Any = None) -> Select[Any]:
-    table = schema.rollups.c
-    keys = [table.slice_id, table.status, table.reason, *([] if start is None else [start])]
+def _query(
+    slices: Iterable[int], window: Window, width: int, step: int | None = None, runs: RunFilter = EVERY
+) -> Select[Any]:
+    table = runs.rollups(slices, window).c if runs else schema.rollups.c
+    keys = [table.slice_id, table.status, table.reason]
+    if step is not None:
+        keys.append((table.bucket - table.bucket % step).label("start"))
     query = (
         select(
             *keys,
@@ -183,7 +267,7 @@ def _query(slices: Iterable[int], window: Window, width: int, start: Any = None)
             # PostgreSQL's sum of integers is a decimal.
             *(cast(func.sum(table[name]), table[name].type).label(name) for name in COUNTED),
         )
-        .where(table.width == width)
+        .where(literal(True) if runs else table.width == width)
         .group_by(*keys)
     )
     return _within(query, table, slices, window)
@@ -195,12 +279,17 @@ def _within(query: Select[Any], table: Any, slices: Iterable[int], window: Windo
 
 
 def _clusters(
-    connection: Connection, groups: Mapping[int, Any], slices: Iterable[int], window: Window
+    connection: Connection,
+    groups: Mapping[int, Any],
+    slices: Iterable[int],
+    window: Window,
+    runs: RunFilter = EVERY,
 ) -> dict[Any, Clusters]:
-    table = schema.clusters.c
+    table = runs.rollups(slices, window).c if runs else schema.clusters.c
     columns = (table.slice_id, table.cluster)
     query = select(*columns, func.sum(table.w).label("w"), func.sum(table.wx).label("wx")).group_by(*columns)
     sums: dict[Any, tuple[list[float], list[float]]] = {}
+    query = query.where(table.status == "scored") if runs else query
     for row in connection.execute(_within(query, table, slices, window)):
         if row.slice_id in groups:
             zeros = [0.0] * CLUSTER_GROUPS

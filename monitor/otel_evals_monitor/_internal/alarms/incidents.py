@@ -1,0 +1,111 @@
+"""Incidents: alarms that probably have one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
+from otel_evals_monitor._internal.alarms.judgements import Mute
+
+_QUALITY = ("version", "fall", "floor", "drift")
+"""Kinds that say that the scores are worse, the most telling first."""
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Alarms of one agent and one family whose starts lie within a day of each other."""
+
+    alarms: Sequence[KeptAlarm]
+    """The most telling first."""
+    mute: Mute | None = None
+    """Set if all its alarms are muted."""
+
+    @property
+    def first(self) -> KeptAlarm:
+        """The most telling alarm."""
+        return self.alarms[0]
+
+    @property
+    def since(self) -> int:
+        """Earliest start, seconds since the Unix epoch."""
+        return min(each.alarm.since for each in self.alarms)
+
+    @property
+    def scorers(self) -> Sequence[str]:
+        """Names of the scorers, each once."""
+        return list(dict.fromkeys(each.alarm.scorer_id for each in self.alarms))
+
+    @property
+    def monitors(self) -> Sequence[str]:
+        """Names of the monitors."""
+        return [each.alarm.monitor for each in self.alarms]
+
+    @property
+    def quality(self) -> bool:
+        """True if scores are worse."""
+        return self.first.alarm.kind in _QUALITY
+
+    @property
+    def version(self) -> str:
+        """The agent's version that is worse, if one is known."""
+        return next((each.alarm.version for each in self.alarms if each.alarm.version), "")
+
+    @property
+    def title(self) -> str:
+        """What happened, in a few words."""
+        alarm, agent = self.first.alarm, self.first.alarm.agent_name
+        if self.quality:
+            cause = f" with version {self.version}" if self.version else ""
+            return f"{agent or ' and '.join(self.scorers)} got worse{cause}"
+        of_agent = f" of {agent}" if agent else ""
+        titles: Mapping[str, str] = {
+            "missing": f"Scores{of_agent} are missing",
+            "agreement": f"People disagree with {alarm.scorer_id}{of_agent}",
+            "sampler": f"The rule {alarm.scorer_id} samples a wrong share of runs",
+            "silence": f"No runs of {alarm.scorer_id}",
+        }
+        return titles.get(alarm.kind, alarm.kind.capitalize())
+
+
+def incidents_of(
+    alarms: Sequence[KeptAlarm], muted: Mapping[str, Mute] | None = None, now: float = 0.0
+) -> list[Incident]:
+    """Return the incidents of alarms, the newest first.
+
+    A floor, fall, drift and version alarm have one cause if they are of one agent and began within a day of
+    each other, whatever their scorers. Other alarms belong together if they are of one kind and agent.
+    """
+    found: list[list[KeptAlarm]] = []
+    for kept in sorted(alarms, key=lambda each: each.alarm.since):
+        mine = next((some for some in found if _belongs(kept, some)), None)
+        if mine is None:
+            found.append([kept])
+        else:
+            mine.append(kept)
+    incidents = [Incident(sorted(some, key=_telling), _mute(some, muted or {}, now)) for some in found]
+    return sorted(incidents, key=lambda each: -each.since)
+
+
+def _belongs(kept: KeptAlarm, some: Sequence[KeptAlarm]) -> bool:
+    near = kept.alarm.since - max(each.alarm.since for each in some) <= _DAY
+    return near and _family(kept) == _family(some[0])
+
+
+def _family(kept: KeptAlarm) -> tuple[str, str]:
+    alarm = kept.alarm
+    if alarm.kind in _QUALITY:
+        return "quality", alarm.agent_name or alarm.scorer_id
+    return alarm.kind, alarm.agent_name or alarm.scorer_id
+
+
+def _telling(kept: KeptAlarm) -> tuple[int, float]:
+    kind = kept.alarm.kind
+    return _QUALITY.index(kind) if kind in _QUALITY else 0, -(kept.alarm.evidence or 0.0)
+
+
+def _mute(some: Sequence[KeptAlarm], muted: Mapping[str, Mute], now: float) -> Mute | None:
+    mutes = [muted[each.alarm.monitor] for each in some if each.alarm.monitor in muted]
+    mutes = [each for each in mutes if each.until > now]
+    return min(mutes, key=lambda each: each.until) if len(mutes) == len(some) else None

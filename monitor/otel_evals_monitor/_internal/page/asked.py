@@ -1,0 +1,114 @@
+"""The choices in a page's address: scorer, time, filters, order and page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+
+from otel_evals.errors import ConfigError
+from otel_evals_monitor._internal.page.forms import number_of
+from otel_evals_monitor._internal.report.windows import window_of
+from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import RunFilter, Window
+
+ZONE_COOKIE = "otel_evals_zone"
+WINDOWS = ("6h", "24h", "2d", "7d", "4w", "all")
+DEFAULT = "24h"
+PAGE_SIZE = 50
+_LAST_PAGE = 200
+_FILTERS = ("version", "tenant", "label", "text", "status")
+_OTHERS = ("scorer", "agent", "window", "since", "until", "by", "order", "page", "score", "saved")
+_YEAR_10000 = 253_402_300_800
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The choices of a request; empty texts are not given."""
+
+    values: Mapping[str, str]
+    zone: Zone = field(default_factory=Zone)
+
+    @classmethod
+    def of(cls, request: Request) -> Asked:
+        """Read a request."""
+        values = {name: _text(request, name) for name in (*_OTHERS, *_FILTERS)}
+        return cls(values, Zone.named(request.cookies.get(ZONE_COOKIE)))
+
+    def __getitem__(self, name: str) -> str:
+        return self.values[name]
+
+    def href(self, path: str, **changed: object) -> str:
+        """Return the address of a page with these choices, changed in part; empty texts remove one."""
+        values = {**self.values, "page": "", "score": "", "saved": "", **changed}
+        return (
+            path + "?" + urlencode({name: value for name, value in values.items() if value not in ("", None)})
+        )
+
+    @property
+    def length(self) -> str:
+        """The chosen length of the window; empty if start or end are given."""
+        return "" if self["since"] or self["until"] else self["window"] or DEFAULT
+
+    @property
+    def filters(self) -> Mapping[str, str]:
+        """The filters that are set."""
+        return {name: self[name] for name in _FILTERS if self[name]}
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """Wanted values of slice columns; None for any."""
+        agent = self["agent"] if self["scorer"] or self["agent"] else None
+        names = {"scorer_id": "scorer", "agent_version": "version", "tenant": "tenant"}
+        return {"agent_name": agent, **{column: self[name] or None for column, name in names.items()}}
+
+    @property
+    def runs(self) -> RunFilter:
+        """The filter of single runs."""
+        return RunFilter(self["label"], self["text"])
+
+    @property
+    def page(self) -> int:
+        """Number of the page, from 1."""
+        number = self["page"]
+        known = number.isascii() and number.isdigit() and len(number) < 6
+        return min(max(int(number), 1), _LAST_PAGE) if known else 1
+
+    def window(self, database: Database, default: str = DEFAULT) -> Window:
+        """Return the window; one of a length ends with the newest record."""
+        if self["since"] or self["until"]:
+            return Window(self._time("since"), self._time("until"))
+        length = self["window"] or default
+        return Window() if length == "all" else window_of(database, None, None, length)
+
+    def local(self, name: str) -> str:
+        """Return a chosen time as the value of a form's field; empty if none is chosen."""
+        seconds = self._time(name)
+        return "" if seconds is None else self.zone.at(seconds).strftime("%Y-%m-%dT%H:%M")
+
+    def _time(self, name: str) -> int | None:
+        """Read a time: seconds since 1970, or a local time of a form."""
+        text = self[name]
+        if not text:
+            return None
+        if "T" in text:
+            try:
+                local = datetime.fromisoformat(text)
+                known = local if local.tzinfo else local.replace(tzinfo=self.zone.info)
+                seconds = known.timestamp()
+            except (ValueError, OverflowError):
+                raise ConfigError(name, f"{text!r:.100} is not a time") from None
+        else:
+            seconds = number_of(text, name)
+        if not 0 <= seconds < _YEAR_10000:
+            raise ConfigError(name, "must be a time after 1970")
+        return int(seconds) // 60 * 60
+
+
+def _text(request: Request, name: str) -> str:
+    """Return a query parameter; PostgreSQL accepts no NUL in a text."""
+    return request.query_params.get(name, "")[:8_000].replace("\x00", "").strip()

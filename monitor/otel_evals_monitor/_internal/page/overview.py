@@ -1,0 +1,149 @@
+"""Rows of the first page: each scorer and agent with its value, trend and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from otel_evals.statistics import Sums, total
+from otel_evals_monitor._internal.alarms.incidents import Incident
+from otel_evals_monitor._internal.report.plot import sparkline, step_for
+from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import (
+    Measured,
+    Window,
+    series,
+    stored_slices,
+    time_range,
+)
+
+_DAY = 86_400
+_ENOUGH = 8.0
+_KEY = ("scorer_id", "agent_name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A scorer and agent."""
+
+    report: SliceReport
+    """Of the newest version of the scorer."""
+    versions: int
+    """Number of the scorer's versions in the window."""
+    per_day: float
+    """Estimated runs per day, sampled or not."""
+    spark: Markup
+    state: str
+    """`alarm`, `muted`, `warning`, `few` or `good`."""
+
+    @property
+    def worse(self) -> bool | None:
+        """True or False if the change is certainly for the worse or better, None if it may be chance."""
+        change = self.report.change
+        if change is None or change.low <= 0.0 <= change.high:
+            return None
+        return (change.mean < 0.0) != self.report.lower_is_better
+
+
+def overview(database: Database, window: Window, incidents: Sequence[Incident], missing: float) -> list[Row]:
+    """Return the rows of a window, alarms first; the numbers are those of `report --against previous`.
+
+    `missing` is the share of missing scores above which a row has a warning.
+    """
+    against = "previous" if window.since is not None else None
+    report = make_report(database, ReportOptions(window=window, against=against, worst=0))
+    if report.recorded is None or not report.slices:
+        return []
+    end = window.until if window.until is not None else report.recorded[1]
+    start = max(report.recorded[0], window.since if window.since is not None else 0)
+    before = start - (end - start) if window.since is not None else start
+    step = step_for(before, end, 60)
+    with database.reading() as connection:
+        by = (*_KEY, "scorer_version")
+        found = series(connection, stored_slices(connection), Window(before, window.until), step, by)
+    states = _states(incidents)
+    rows = []
+    for key, versions in _by_scorer(report.slices).items():
+        newest = max(versions, key=lambda row: _first(found, row))
+        state = states.get(key) or _state_of(newest, missing)
+        days = max(end - start, 3600) / _DAY
+        rows.append(
+            Row(
+                report=newest,
+                versions=len(versions),
+                per_day=sum(each.stands_for for each in versions) / days,
+                spark=_spark(found, key, (before, end), start, newest.scale),
+                state=state,
+            )
+        )
+    order = ("alarm", "warning", "muted", "good", "few")
+    return sorted(rows, key=lambda row: (order.index(row.state), row.report.slice["agent_name"]))
+
+
+def newest_version(database: Database, rows: Sequence[SliceReport], window: Window) -> SliceReport:
+    """Return the row of the scorer's newest version, of rows of one scorer and agent."""
+    if len(rows) == 1:
+        return rows[0]
+    only = {name: rows[0].slice[name] for name in _KEY}
+    with database.reading() as connection:
+        recorded = time_range(connection) or (0, 1)
+        step = step_for(recorded[0] if window.since is None else window.since, recorded[1], 400)
+        slices = stored_slices(connection, **only)
+        found = series(connection, slices, window, step, (*_KEY, "scorer_version"))
+    return max(rows, key=lambda row: _first(found, row))
+
+
+def _first(found: Mapping[Any, Mapping[int, Any]], row: SliceReport) -> tuple[int, int]:
+    steps = found.get((*(row.slice[name] for name in _KEY), row.slice["scorer_version"]), {})
+    return min(steps, default=0), row.sampled
+
+
+def _by_scorer(rows: Sequence[SliceReport]) -> dict[tuple[str, str], list[SliceReport]]:
+    found: dict[tuple[str, str], list[SliceReport]] = {}
+    for row in rows:
+        found.setdefault((row.slice["scorer_id"], row.slice["agent_name"]), []).append(row)
+    return found
+
+
+def _states(incidents: Sequence[Incident]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for incident in sorted(incidents, key=lambda each: each.mute is None):
+        for kept in incident.alarms:
+            key = kept.alarm.scorer_id, kept.alarm.agent_name
+            found[key] = "muted" if incident.mute else "alarm"
+    return found
+
+
+def _state_of(row: SliceReport, missing: float) -> str:
+    if row.estimate.too_few or row.estimate.mean is None:
+        return "few"
+    lost = row.missing_share is not None and row.missing_share > missing
+    return "warning" if lost or not row.representative else "good"
+
+
+def _spark(
+    found: Mapping[Any, Mapping[int, Measured]],
+    key: tuple[str, str],
+    span: tuple[int, int],
+    divide: int,
+    scale: float | None,
+) -> Markup:
+    """Return the line of means over both periods; each point has enough runs for a mean."""
+    steps: dict[int, Sums] = {}
+    for (scorer, agent, _), measured in found.items():
+        if (scorer, agent) == key:
+            for start, each in measured.items():
+                steps[start] = total([steps.get(start, Sums()), each.scored])
+    points: list[tuple[float, float]] = []
+    some, times = Sums(), []
+    for start in sorted(steps):
+        some = total([some, steps[start]])
+        times.append(start)
+        if some.mean is not None and some.n_effective >= _ENOUGH:
+            points.append((sum(times) / len(times), some.mean * (scale or 1.0)))
+            some, times = Sums(), []
+    return Markup(sparkline(points, span, divide, scale))

@@ -1,0 +1,107 @@
+"""A run as its page shows it: the selected score, and steps named for what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otel_evals_monitor._internal.report.runs import RecordedEvaluation, RecordedRun
+
+_DID = {
+    "preprocess": ("Prepared the run", "prepare the run"),
+    "analyze": ("Analysed the run", "analyse the run"),
+    "generate_score": ("Computed the score", "score the run"),
+    "generate_reason": ("Explained the score", "explain the score"),
+}
+_MOST_ROWS, _MOST_COLUMNS = 200, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a scorer."""
+
+    title: str
+    prompt: Any
+    result: Any
+    columns: Sequence[str] = ()
+    """Names of the columns if the result is a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run, its conversation and its scores."""
+
+    run: RecordedRun
+    link: str | None
+    """Address of the trace in a tracing backend."""
+    chosen: str
+    """Id of the evaluation whose steps and label are shown, perhaps of another run of the trace."""
+
+    @property
+    def selected(self) -> RecordedEvaluation | None:
+        """The chosen evaluation, if it is of this run."""
+        return next((e for e in self.run.evaluations if e.columns["evaluation_id"] == self.chosen), None)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of the selected score."""
+        return steps_of(self.selected) if self.selected else []
+
+    @property
+    def unsupported(self) -> list[str]:
+        """Parts of the answer that the selected score's steps found nowhere."""
+        found = (item for step in self.steps if step.columns for item in step.result)
+        return [str(each["text"]) for each in found if each.get("found") is False and each.get("text")]
+
+
+def chosen_of(runs: Sequence[RecordedRun], wanted: str) -> str:
+    """Return the id of the wanted evaluation, else of the worst score."""
+    every = [each for run in runs for each in run.evaluations]
+    ids = [each.columns["evaluation_id"] for each in every]
+    return wanted if wanted in ids else ids[every.index(min(every, key=_goodness))] if every else ""
+
+
+def _goodness(each: RecordedEvaluation) -> float:
+    """Return the score in 0..1, where high is good; 2 without a score."""
+    x: float | None = each.columns["x"]
+    if x is None:
+        return 2.0
+    return 1.0 - x if each.slice["direction"] == "lower_is_better" else x
+
+
+def steps_of(evaluation: RecordedEvaluation) -> list[Step]:
+    """Return the recorded steps that have a prompt or a result."""
+    return [
+        _step(each)
+        for each in evaluation.steps
+        if each.get("prompt") or each.get("result") is not None or each.get("error")
+    ]
+
+
+def _step(recorded: Mapping[str, Any]) -> Step:
+    name, model = str(recorded.get("name") or "step"), recorded.get("model")
+    result: Any = recorded.get("result")
+    done, to_do = _DID.get(name, (f"Ran {name}", f"do {name}"))
+    title = f"Asked {model} to {to_do}" if model else done
+    columns = _columns(result)
+    if columns:
+        missing = sum(each.get("found") is False for each in result)
+        count = f"{len(result)} fact{'s' if len(result) != 1 else ''}"
+        if "found" in columns:
+            title = f"Checked {count}: {f'{missing} found nowhere' if missing else 'all supported'}"
+        else:
+            title += f": {len(result)} item{'s' if len(result) != 1 else ''}"
+        result = result[:_MOST_ROWS]
+    if recorded.get("error"):
+        title, result = f"{title}, which failed", result or recorded["error"]
+    return Step(title, recorded.get("prompt"), result, columns)
+
+
+def _columns(result: Any) -> Sequence[str]:
+    """Return the keys of a list of flat objects; empty for other results."""
+    if not isinstance(result, list) or not result or not all(isinstance(each, dict) for each in result):
+        return ()
+    names = list(dict.fromkeys(str(name) for each in result[:_MOST_ROWS] for name in each))
+    flat = all(not isinstance(value, dict | list) for each in result for value in each.values())
+    return names if flat and len(names) <= _MOST_COLUMNS else ()

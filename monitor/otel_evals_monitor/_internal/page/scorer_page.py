@@ -1,0 +1,149 @@
+"""The page of a scorer and agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from otel_evals.errors import ConfigError
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.page.asked import Asked
+from otel_evals_monitor._internal.page.detail import detail_of
+from otel_evals_monitor._internal.page.overview import newest_version
+from otel_evals_monitor._internal.report.label_queue import agreement_of
+from otel_evals_monitor._internal.report.report import (
+    GROUPS,
+    ReportOptions,
+    SliceReport,
+    make_report,
+    sampler_checks,
+)
+from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import (
+    Window,
+    measure,
+    series,
+    stored_slices,
+    time_range,
+)
+
+_WORST, _NAMED, _OF_SLICE = 8, 40, 200
+
+
+def scorer_page(
+    database: Database,
+    asked: Asked,
+    settings: AlarmSettings,
+    delays: Mapping[tuple[str, str], float],
+) -> dict[str, Any]:
+    """Return the values of the template; raises ConfigError for an unknown scorer."""
+    scorer, agent, by = asked["scorer"], asked["agent"], asked["by"] or "version"
+    with database.reading() as connection:
+        known = stored_slices(connection, scorer_id=scorer, agent_name=agent)
+        choices = _choices(connection, scorer, known)
+        recorded = time_range(connection)
+    if not known or recorded is None:
+        raise ConfigError("scorer", f"{scorer!r} of agent {agent!r} is not on record")
+    window, only = asked.window(database), {k: v for k, v in asked.columns.items() if v is not None}
+    values: dict[str, Any] = {"choices": choices, "by": by, "groups": list(GROUPS), "row": None}
+    options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs)
+    against = "previous" if window.since is not None else None
+    whole = _report(database, options, against=against)
+    split = _report(database, options, by=by, against=_older(database, only, by, window))
+    if not whole:
+        return values
+    row = newest_version(database, whole, window)
+    floor = settings.floors.get(scorer)
+    with database.reading() as connection:
+        inside = stored_slices(connection, **only)
+        worst = runs_of_slices(connection, inside, window, _WORST, order="worst", runs=asked.runs)
+        values |= detail_of(
+            connection,
+            inside,
+            row,
+            window,
+            recorded,
+            runs=asked.runs,
+            floor=floor,
+            href=lambda a, b: asked.href("/runs", since=a, until=b, window=""),
+            run_href=_run_href,
+            delay=delays.get((scorer, agent)) if not asked.filters else None,
+            zone=asked.zone,
+        )
+        values |= {
+            "worst": worst,
+            "sampler": sampler_checks(connection, inside, window),
+            "agreement": agreement_of(
+                connection, inside, window, measure(connection, inside, window, ())[()], row
+            ),
+        }
+    return values | {
+        "versions": len(whole),
+        "rows": split,
+        "columns": list(dict.fromkeys([GROUPS.get(by, "agent_version"), "scorer_version"])),
+        "comparison": _comparison(split),
+    }
+
+
+def _report(
+    database: Database, options: ReportOptions, *, by: str = "", against: str | None = None
+) -> Sequence[SliceReport]:
+    found = ReportOptions(
+        window=options.window,
+        by=[by] if by else [],
+        against=against,
+        only=options.only,
+        worst=0,
+        runs=options.runs,
+    )
+    return make_report(database, found).slices
+
+
+def _run_href(run: RunOfSlice) -> str:
+    return f"/runs/{run.trace_id}?score={run.evaluation_id}"
+
+
+def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> dict[str, list[str]]:
+    """Return the values that the filters offer."""
+    agents = {each["agent_name"] for each in stored_slices(connection, scorer_id=scorer).values()}
+    labels: set[str] = set()
+    table = schema.evaluations.c
+    for id in list(known)[:_NAMED]:
+        recent = select(table.label).where(table.slice_id == id).order_by(table.time.desc()).limit(_OF_SLICE)
+        labels |= {label for label in connection.execute(recent).scalars() if label}
+    return {
+        "agent": sorted(agents)[:_NAMED],
+        "version": sorted({each["agent_version"] for each in known.values()} - {""})[-_NAMED:],
+        "tenant": sorted({each["tenant"] for each in known.values()} - {""})[:_NAMED],
+        "label": sorted(labels)[:_NAMED],
+    }
+
+
+def _older(database: Database, only: Mapping[str, str], by: str, window: Window) -> str | None:
+    """Return the agent version before the newest one of the window, to compare with."""
+    if by != "version":
+        return None
+    with database.reading() as connection:
+        found = series(connection, stored_slices(connection, **only), Window(), 3600, ("agent_version",))
+        inside = measure(connection, stored_slices(connection, **only), window, ("agent_version",))
+    firsts = sorted(
+        (min(steps), version) for (version,), steps in found.items() if version and (version,) in inside
+    )
+    return firsts[-2][1] if len(firsts) > 1 else None
+
+
+def _comparison(rows: Sequence[SliceReport]) -> str:
+    """Return a sentence about the newest comparison of versions."""
+    changed = [(row, row.change) for row in rows if row.change]
+    if not changed:
+        return ""
+    row, change = changed[-1]
+    difference = f"{change.mean:+.3f}, between {change.low:+.3f} and {change.high:+.3f}"
+    return (
+        f"Version {row.slice['agent_version']} against {change.against}: {difference}. "
+        "It is the version's effect only if both answered the same traffic at the same time."
+    )
