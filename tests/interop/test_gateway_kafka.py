@@ -14,17 +14,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from anyio import to_thread
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import Retry
 from otel_evals.scorers import answered
 from otel_evals.testing import InMemoryDestination
+from otel_evals_exporters.kafka import KafkaDestination
 from tests.pipeline.test_gateway import outcomes, run_agent
 from tests.support import PYTHONPATH
 from tests.support.components import Collector, Kafka, otlp
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+from tests.support.scored import scored_run
 from tests.support.scored_files import score_files
 from tests.support.servers import clean_environment, free_ports
 
@@ -255,3 +261,27 @@ def test_a_member_that_is_killed_again_and_again_loses_nothing(broker: Kafka, tm
         eventually(lambda: committed(broker, topic), 60)
     assert len(sent) > 20 * KILLS
     judged_whole(sent, member.records())
+
+
+def test_scored_runs_outlast_a_broker_that_restarts(broker: Kafka) -> None:
+    sent = [scored_run(number) for number in range(40)]
+
+    async def deliver() -> None:
+        destination = KafkaDestination([broker.broker], topic="scores")
+        fan_out = FanOut([destination], delay=0.0, retry=Retry(total=60.0))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fan_out.run)
+            for number, run in enumerate(sent):
+                fan_out.put(run)
+                if number == 20:
+                    assert await fan_out.force_flush(20.0)
+                    await to_thread.run_sync(broker.kill)
+                if number == 30:
+                    await to_thread.run_sync(broker.start)
+            await fan_out.shutdown(60.0)
+            tasks.cancel_scope.cancel()
+        assert fan_out.stats()["kafka"].exported == len(sent)
+
+    anyio.run(deliver)
+    keys = Counter(message.key().decode() for message in messages(broker, "scores"))
+    assert set(keys) == {f"{run.run.trace_id}/{run.run.root_span_id}" for run in sent}
