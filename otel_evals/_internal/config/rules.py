@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from otel_evals._internal.config.conditions import condition
 from otel_evals._internal.config.imports import scorer_mistake
+from otel_evals._internal.config.review import ReviewCondition, review_condition, review_text
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals._internal.model import Run
 from otel_evals._internal.processes.portable import NotPortableError, pack
@@ -62,6 +63,9 @@ class Rule:
     """Maximum number of runs that this rule scores at once."""
     attempts: PositiveInt = 3
     """Maximum attempts per evaluation while the judge is unavailable."""
+    review: Annotated[str | None, BeforeValidator(review_text)] = None
+    """Scores whose runs a person should review, such as `score < 0.5`; they wait on the page's label queue.
+    Their labels do not correct means."""
     isolation: Literal["thread", "process"] = "thread"
     """`process` scores in child processes: for scorers that are slow to compute or may crash."""
 
@@ -72,6 +76,9 @@ class Rule:
             raise ConfigError(
                 "idle", f"only applies to scope='conversation', not {self.scope!r}; leave it out"
             )
+        scale = self.facts.scale
+        if self.reviews and scale is not None and not 0.0 <= self.reviews.limit <= scale:
+            raise ConfigError("review", f"scores are in 0..{scale:g}; fix: compare with a number in it")
         if self.isolation == "process":
             try:
                 pack(self.scorer)
@@ -87,6 +94,11 @@ class Rule:
     def sampling(self) -> SamplerFacts:
         """The sampler's properties, read when the rule is built."""
         return facts_of_sampler(self.sample)
+
+    @cached_property
+    def reviews(self) -> ReviewCondition | None:
+        """The condition of `review`."""
+        return None if self.review is None else review_condition(self.review)
 
     @cached_property
     def name(self) -> str:

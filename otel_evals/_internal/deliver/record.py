@@ -124,6 +124,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "status": evaluation.status,
         "value": plain(float(outcome.value)) if isinstance(outcome, Score) else None,
         "label": outcome.label if isinstance(outcome, Score) else None,
+        "review": evaluation.review,
         "explanation": explanation if content else None,
         "reason": evaluation.reason,
         "message": outcome.message if content and isinstance(outcome, ScorerFailure) else None,

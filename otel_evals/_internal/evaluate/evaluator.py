@@ -18,6 +18,7 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.progress import Progress
@@ -32,6 +33,7 @@ from otel_evals._internal.model import (
     OperationKind,
     Outcome,
     Run,
+    Score,
     ScoredRun,
     ScorerFailure,
 )
@@ -351,6 +353,7 @@ class Evaluator:
             revision=job.revision or job.target.revision,
             time=time.time_ns(),
             rule=job.rule.name,
+            review=_review(job.rule, outcome),
             conversation_id=job.target.conversation_id,
         )
         if self._progress:
@@ -443,6 +446,12 @@ def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
     run = decisions.run
     id = evaluation_id(run, rule.evaluates_as, rule.facts.version)
     return Job(rule, run, decisions.on_record[rule.scorer_id], target, id)
+
+
+def _review(rule: Rule, outcome: Outcome) -> str | None:
+    """Return the condition of a rule that sends a score to review."""
+    sent = rule.reviews is not None and isinstance(outcome, Score) and rule.reviews(outcome.value)
+    return rule.review if sent else None
 
 
 def _score_at_once(scorer: Scorer, run: Run) -> Result:

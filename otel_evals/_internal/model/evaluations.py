@@ -185,6 +185,8 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """Name of the rule."""
     scale: float | None = 1.0
     """Scores are in 0..scale; None if every number is allowed."""
+    review: str | None = None
+    """The rule's condition if its score sends the run to review, such as `score < 0.5`."""
     conversation_id: str | None = None
     """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
 

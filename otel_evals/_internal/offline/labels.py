@@ -12,6 +12,7 @@ from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
 _KEYS = {"id", "label", "input", "output", "system", "history", "tools", "context", "expected"}
+_KEYS |= {"verdict", "failure_type"}  # for people; exports have them
 
 
 @dataclass(frozen=True, slots=True)

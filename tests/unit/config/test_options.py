@@ -29,6 +29,7 @@ rules:
   - scorer: tool_call_accuracy
     options: {expected_tool: search}
     sample: ratio(0.25) | errors()
+    review: score < 0.5
     when: {agent_name: support}
     timeout: 5
   - keyword_coverage
@@ -41,6 +42,7 @@ hold: 3
     first, second = config.rules
     assert first.scorer.version == tool_call_accuracy(expected_tool="search").version
     assert str(first.sample) == "ratio(0.25) | errors()"
+    assert first.review == Rule(keyword_coverage(), review="score < 0.5").review
     assert first.timeout == 5.0
     assert second.scorer.id == keyword_coverage().id
     assert [d.name for d in config.destinations] == ["memory", "jsonl"]
@@ -75,6 +77,7 @@ def test_the_ceiling_is_the_highest_rate() -> None:
         ([{"scorer": "keyword_coverage", "smaple": "always()"}], "rules[0].smaple", "did you mean 'sample'"),
         ([{"scorer": "keyword_coverage", "sample": 1.5}], "rules[0].sample", "between 0 and 1"),
         ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "not a sampler"),
+        ([{"scorer": "keyword_coverage", "review": "< 0.5"}], "rules[0].review", "fix: score < 0.5"),
         ([{"scorer": "keyword_coverage", "timeout": 0}], "rules[0].timeout", "greater than 0"),
         (
             [{"scorer": "keyword_coverage", "scope": "planet"}],

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.labels import add_label, labels_in_full, labels_on
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record
 
-FIRST = Path(__file__).parent / "data" / "schema_1.sql"
+DATA = Path(__file__).parent / "data"
 
 
 def columns(path: Path) -> dict[str, set[str]]:
@@ -23,11 +26,19 @@ def columns(path: Path) -> dict[str, set[str]]:
         }
 
 
-def test_a_store_of_the_first_schema_keeps_its_figures_and_takes_new_scores(tmp_path: Path) -> None:
+def indexes(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")]
+
+
+@pytest.mark.parametrize("schema_file", ["schema_1.sql", "schema_3.sql"])
+def test_a_store_of_an_earlier_schema_keeps_its_figures_and_takes_new_scores(
+    tmp_path: Path, schema_file: str
+) -> None:
     """Two scores of 0 and two of 1, each pair of another weight; then one more, and one again."""
     path, new = tmp_path / "results.db", tmp_path / "new.db"
     connection = sqlite3.connect(path)
-    connection.executescript(FIRST.read_text(encoding="utf-8"))
+    connection.executescript((DATA / schema_file).read_text(encoding="utf-8"))
     connection.close()
     store = ResultsStore(path)
     with store.database.reading() as reading:
@@ -41,6 +52,20 @@ def test_a_store_of_the_first_schema_keeps_its_figures_and_takes_new_scores(tmp_
     store.close()
     ResultsStore(new).close()
     assert columns(path) == columns(new)
+    assert {*indexes(new)} - {*indexes(path)} <= {"alarms_by_monitor"}
     with sqlite3.connect(path) as reread:
         found = reread.execute("SELECT value FROM settings WHERE name = 'schema'").fetchone()
     assert found == (str(len(schema.MIGRATIONS)),)
+
+
+def test_labels_of_the_third_schema_stay_and_take_verdicts(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((DATA / "schema_3.sql").read_text(encoding="utf-8"))
+    store = ResultsStore(path)
+    (id,) = labels_on(store.database, record(0, 0.0)["trace_id"])
+    kept = labels_in_full(store.database, record(0, 0.0)["trace_id"])[id]
+    assert (kept["label"], kept["expected"], kept["verdict"]) == (1.0, "On day 3.", None)
+    add_label(store.database, id, verdict="fail", failure_type="late")
+    assert labels_on(store.database, record(0, 0.0)["trace_id"]) == {id: 0.0}
+    store.close()

@@ -26,6 +26,7 @@ def export(
     trace: Annotated[list[str] | None, typer.Option(help="Runs of this trace; repeatable.")] = None,
     scorer: Annotated[str | None, typer.Option(help="The worst runs by this scorer.")] = None,
     worst: Annotated[int, typer.Option(min=1, help="Number of worst runs.")] = 20,
+    verdict: Annotated[str | None, typer.Option(help="Runs that people labelled `pass` or `fail`.")] = None,
     window: Annotated[str | None, typer.Option(help="Last recorded period only: 24h, 7d.")] = None,
     out: Annotated[Path, typer.Option(help="The data set, one JSON object per line.")] = Path("runs.jsonl"),
     pytest: Annotated[Path | None, typer.Option(help="Write a test next to the data set.")] = None,
@@ -34,7 +35,12 @@ def export(
 ) -> None:
     """Write a data set of recorded runs for tests, or of labels for judges."""
     with exit_on(OSError, command="export", extra="results"):
-        from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, test_file
+        from otel_evals_monitor._internal.report.dataset import (
+            items_of,
+            labelled_examples,
+            labelled_traces,
+            test_file,
+        )
         from otel_evals_monitor._internal.report.opener import opened
 
         with opened(source) as loaded, loaded.database.reading() as connection:
@@ -42,9 +48,11 @@ def export(
                 _write(labels, list(labelled_examples(connection)), "labels")
                 return
             chosen = [*(trace or ()), *_worst(loaded.database, scorer, worst, window)]
+            chosen += labelled_traces(connection, verdict) if verdict else []
             items = list(items_of(connection, chosen))
             if not items:
-                raise ConfigError("--trace", "no run with a recorded question; name --trace or --scorer")
+                problem = "no run with a recorded question; name --trace, --scorer or --verdict"
+                raise ConfigError("--trace", problem)
             data = out if pytest is None or out != Path("runs.jsonl") else pytest.parent / out.name
             _write(data, items, "runs")
         if pytest is not None:

@@ -8,8 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs
 from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import rows_of_query
+from otel_evals_monitor._internal.store.labels import VERDICTS
+
+_TEXTS = ("verdict", "failure_type", "expected", "comment")
 
 
 def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -17,11 +22,12 @@ def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[
     for trace_id in dict.fromkeys(trace_ids):
         for run in find_runs(connection, trace_id):
             if run.content.get("input"):
-                yield _item(run, _expected(connection, run))
+                yield _item(run, _labels(connection, run))
 
 
-def _item(run: RecordedRun, expected: str | None) -> dict[str, Any]:
-    """Return `input`, `ground_truth`, and `metadata` with the scores and the run, for `testing.run_of`."""
+def _item(run: RecordedRun, labels: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an item; `metadata` has the scores, the labels, and the run for `testing.run_of`."""
+    expected = next((each["expected"] for each in labels.values() if "expected" in each), None)
     scores = {
         each.slice["scorer_id"]: {name: each.columns[name] for name in ("value", "label", "explanation")}
         for each in run.evaluations
@@ -35,6 +41,7 @@ def _item(run: RecordedRun, expected: str | None) -> dict[str, Any]:
             "agent": run.columns["agent_name"],
             "agent_version": run.columns["agent_version"],
             "scores": scores,
+            "labels": labels,
             "run": _example(run.content) | ({"expected": expected} if expected else {}),
         },
     }
@@ -43,12 +50,14 @@ def _item(run: RecordedRun, expected: str | None) -> dict[str, Any]:
 def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
     """Yield all labelled runs in the format of `otel-evals judge calibrate`."""
     labels = schema.labels.c
-    columns = (labels.evaluation_id, labels.label, labels.expected, schema.runs.c.content)
-    query = select(*columns).select_from(schema.labelled_runs).order_by(labels.time)
+    query = (
+        select(schema.labels, schema.runs.c.content).select_from(schema.labelled_runs).order_by(labels.time)
+    )
     for row in connection.execute(query):
         if row.content:
             example = {"id": row.evaluation_id, "label": row.label, **_example(json.loads(row.content))}
-            yield example | ({"expected": row.expected} if row.expected else {})
+            texts = {name: getattr(row, name) for name in ("verdict", "failure_type", "expected")}
+            yield example | {name: text for name, text in texts.items() if text}
 
 
 def test_file(items: Sequence[Mapping[str, Any]], data_set: str, limits: Mapping[str, float]) -> str:
@@ -79,11 +88,24 @@ def test_answer(item, scored):
 '''
 
 
-def _expected(connection: Connection, run: RecordedRun) -> str | None:
-    ids = [each.columns["evaluation_id"] for each in run.evaluations]
-    table = schema.labels.c
-    query = select(table.expected).where(table.evaluation_id.in_(ids), table.expected.is_not(None))
-    return connection.execute(query.limit(1)).scalar()
+def labelled_traces(connection: Connection, verdict: str) -> list[str]:
+    """Return the traces of runs with a label of this verdict, the newest label first."""
+    if verdict not in VERDICTS:
+        raise ConfigError("--verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
+    labels, runs = schema.labels.c, schema.runs.c
+    query = select(runs.trace_id).select_from(schema.labelled_runs).where(labels.verdict == verdict)
+    return list(connection.execute(query.order_by(labels.time.desc())).scalars())
+
+
+def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any]]:
+    """Return the labels of a run by scorer."""
+    scorers = {each.columns["evaluation_id"]: each.slice["scorer_id"] for each in run.evaluations}
+    table = schema.labels
+    query = select(table).where(table.c.evaluation_id.in_(list(scorers))).order_by(table.c.evaluation_id)
+    return {
+        scorers[row["evaluation_id"]]: {n: row[n] for n in ("label", *_TEXTS) if row[n] is not None}
+        for row in rows_of_query(connection, query)
+    }
 
 
 def _example(content: Mapping[str, Any]) -> dict[str, Any]:

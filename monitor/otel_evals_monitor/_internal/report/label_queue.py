@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Table, select
 
 from otel_evals.statistics import Labelled, corrected
 from otel_evals_monitor._internal.report.report import SliceReport
@@ -19,13 +19,13 @@ from otel_evals_monitor._internal.store.queries import Measured, Window
 def label_queue(
     connection: Connection, slices: Mapping[int, Any], most: int = 8
 ) -> list[tuple[str, list[RunOfSlice]]]:
-    """Return runs without a label: drawn at random, in conflict with feedback, and with low scores."""
-    evaluations, labels, feedback, runs = schema.evaluations, schema.labels, schema.feedback, schema.runs
-    unlabelled = (
-        ~select(labels.c.evaluation_id).where(labels.c.evaluation_id == evaluations.c.evaluation_id).exists()
-    )
+    """Return runs to label: drawn at random, sent to review, in conflict with feedback, with low scores."""
+    evaluations, feedback, runs = schema.evaluations, schema.feedback, schema.runs
+    unlabelled = _outside(schema.labels)
     scored = evaluations.c.status == "scored"
     chosen = drawn_unlabelled(connection, most)
+    sent = select(evaluations).where(evaluations.c.review.is_not(None), unlabelled, _outside(schema.drawn))
+    sent = sent.order_by(evaluations.c.time.desc()).limit(most)
     complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
     theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
     praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
@@ -36,9 +36,16 @@ def label_queue(
         worst += runs_of_slices(connection, some, Window(), most, order="worst")
     return [
         ("Drawn at random", run_rows(connection, slices, chosen)),
+        ("Sent to review", run_rows(connection, slices, connection.execute(sent).mappings().all())),
         ("Users disagree", run_rows(connection, slices, connection.execute(against).mappings().all())),
         ("Low scores", worst[:most]),
     ]
+
+
+def _outside(table: Table) -> ColumnElement[bool]:
+    """Return the condition that an evaluation has no row in a table."""
+    id = table.c.evaluation_id
+    return ~select(id).where(id == schema.evaluations.c.evaluation_id).exists()
 
 
 def agreement_of(
@@ -60,6 +67,7 @@ def agreement_of(
     same = sum((each.label / unit >= 0.5) == (each.x >= 0.5) for each in found)
     text = f"People labelled {len(found)} runs; {same} labels agree with the score."
     chances = chances_of(connection)
+    other = sum(each.evaluation_id not in chances for each in found)
     chosen = [
         Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id], each.cluster)
         for each in found
@@ -73,4 +81,6 @@ def agreement_of(
         mean = number(better.mean * unit)
         low, high = number(better.interval.low * unit), number(better.interval.high * unit)
         text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."
+    if other:
+        text += f" {other} labels of runs that were chosen, by review for example, do not correct the mean."
     return text

@@ -114,7 +114,7 @@ def _number(value: Any, rules: PullRules, scale: float | None) -> float | None:
 
 
 def _keep_labels(connection: Connection, ids: Sequence[str], said: Feedback, number: float) -> str:
-    values = {"label": number, "comment": cut(said.comment)}
+    values = {"label": number, "comment": cut(said.comment), "verdict": None}
     table, time = schema.labels, said.time
     written = [_newest(connection, table, {"evaluation_id": each}, values, time) for each in ids]
     return "labels" if any(written) else "known"

@@ -2,7 +2,8 @@
 
 A draw is a random sample, without replacement, of the scored runs since the previous draw (the pool). Each
 label's probability is the number of labelled runs of the draw over the size of the pool. Until all drawn runs
-are labelled, that assumes that nobody chooses which ones to label.
+are labelled, that assumes that nobody chooses which ones to label. A run that was labelled before it was
+drawn, because it was sent to review for example, was chosen: it counts when it is labelled again.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ def draw(database: Database, most: int, choose: random.Random | None = None) -> 
 
 
 def drawn_unlabelled(connection: Connection, most: int) -> Sequence[Mapping[str, Any]]:
-    """Return drawn evaluations without a label, in the order of the draws."""
+    """Return drawn evaluations without a label since, in the order of the draws."""
     drawn, labels, evaluations = schema.drawn.c, schema.labels.c, schema.evaluations
     joined = schema.drawn.join(evaluations, evaluations.c.evaluation_id == drawn.evaluation_id)
-    joined = joined.outerjoin(schema.labels, labels.evaluation_id == drawn.evaluation_id)
+    joined = joined.join(schema.draws, schema.draws.c.id == drawn.draw_id)
+    since = (labels.evaluation_id == drawn.evaluation_id) & (labels.time >= schema.draws.c.time)
+    joined = joined.outerjoin(schema.labels, since)
     query = select(evaluations).select_from(joined).where(labels.evaluation_id.is_(None))
     order = (drawn.draw_id, drawn.position)
     return rows_of_query(connection, query.order_by(*order).limit(most))
@@ -63,6 +66,7 @@ def chances_of(connection: Connection) -> Mapping[str, float]:
     joined = schema.labels.join(schema.drawn, drawn.evaluation_id == labels.evaluation_id)
     joined = joined.join(schema.draws, draws.id == drawn.draw_id)
     query = select(labels.evaluation_id, drawn.draw_id, draws.pool).select_from(joined)
+    query = query.where(labels.time >= draws.time)
     by_draw: dict[tuple[int, int], list[str]] = {}
     for row in connection.execute(query):
         by_draw.setdefault((row.draw_id, row.pool), []).append(row.evaluation_id)

@@ -13,36 +13,61 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 
 _LONGEST = 20_000
+VERDICTS = ("pass", "fail")
 
 
 def add_label(
     database: Database,
     evaluation_id: str,
-    label: float,
+    label: float | None = None,
     *,
+    verdict: str | None = None,
+    failure_type: str | None = None,
     probability: float | None = None,
     expected: str | None = None,
     comment: str | None = None,
 ) -> None:
-    """Store the score that a person would give; replaces an earlier label of the evaluation.
+    """Store a person's label of an evaluation; replaces an earlier one.
 
-    `label` is on the scorer's scale; `probability` is that of choosing the run, None if it was not random.
+    Args:
+        database: the store.
+        evaluation_id: the labelled evaluation.
+        label: the score that the person would give, on the scorer's scale; by default the end of the scale
+            that `verdict` names.
+        verdict: `pass` or `fail`.
+        failure_type: the person's name for what is wrong.
+        probability: that of choosing the run; None if it was not random, or is known from a draw.
+        expected: the right answer.
+        comment: anything else.
     """
+    if verdict not in (None, *VERDICTS):
+        raise ConfigError("verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
     if probability is not None and not 0.0 < probability <= 1.0:
         raise ConfigError("probability", f"must be above 0 and at most 1, not {probability!r}")
-    table, query = schema.labels, select(schema.slices.c.scale).select_from(schema.sliced)
+    slices, table = schema.slices.c, schema.labels
+    query = select(slices.scale, slices.direction).select_from(schema.sliced)
     with database.writing() as connection:
         this = schema.evaluations.c.evaluation_id == evaluation_id
         found = connection.execute(query.where(this)).first()
         if found is None:
             problem = f"{evaluation_id!r} is not on record; it may have been deleted"
             raise ConfigError("evaluation_id", problem)
+        label = _end_of_scale(found, verdict) if label is None else label
         if not math.isfinite(label) or (found.scale is not None and not 0.0 <= label <= found.scale):
             raise ConfigError("label", f"must lie in 0..{found.scale or math.inf:g}, not {label:g}")
         connection.execute(delete(table).where(table.c.evaluation_id == evaluation_id))
-        texts = {"expected": cut(expected), "comment": cut(comment)}
+        texts = {"expected": cut(expected), "comment": cut(comment), "verdict": verdict}
+        texts["failure_type"] = cut(" ".join((failure_type or "").split())[:200])
         row = {"evaluation_id": evaluation_id, "label": label, "probability": probability, **texts}
         connection.execute(table.insert().values(**row, time=time.time_ns()))
+
+
+def _end_of_scale(judged: Any, verdict: str | None) -> float:
+    """Return the score of a verdict."""
+    if verdict is None or judged.scale is None:
+        raise ConfigError("label", "must be a number, since the scorer has no scale, or there is no verdict")
+    best = judged.scale if judged.direction == "higher_is_better" else 0.0
+    return float(best if verdict == "pass" else judged.scale - best)
 
 
 def add_feedback(
@@ -87,11 +112,23 @@ def feedback_on(database: Database, trace_id: str) -> list[dict[str, Any]]:
 
 def labels_on(database: Database, trace_id: str) -> dict[str, float]:
     """Return the labels of a trace's evaluations, by evaluation id."""
-    labels = schema.labels.c
-    query = select(labels.evaluation_id, labels.label).select_from(schema.labelled_runs)
+    return {id: row["label"] for id, row in labels_in_full(database, trace_id).items()}
+
+
+def labels_in_full(database: Database, trace_id: str) -> dict[str, dict[str, Any]]:
+    """Return the labels of a trace's evaluations with all their columns, by evaluation id."""
+    query = select(schema.labels).select_from(schema.labelled_runs)
     with database.reading() as connection:
-        found = connection.execute(query.where(schema.runs.c.trace_id == trace_id))
-        return {row.evaluation_id: row.label for row in found}
+        found = rows_of_query(connection, query.where(schema.runs.c.trace_id == trace_id))
+    return {row["evaluation_id"]: row for row in found}
+
+
+def failure_types(database: Database) -> list[str]:
+    """Return the failure types that people have used, the most frequent first."""
+    table = schema.labels.c
+    query = select(table.failure_type).where(table.failure_type.is_not(None)).group_by(table.failure_type)
+    with database.reading() as connection:
+        return list(connection.execute(query.order_by(func.count().desc(), table.failure_type)).scalars())
 
 
 def number_of_labels(database: Database) -> int:

@@ -179,6 +179,7 @@ def _evaluation(
         **_tokens(evaluation.get("usage")),
         "duration": _number(evaluation.get("duration")),
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
+        "review": _text(evaluation, "review") or None,
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
 

@@ -93,8 +93,15 @@ evaluations = Table(
     Column("duration", Float),
     *_columns(Integer, "cluster"),  # group of its conversation or user
     Column("details", Text),  # JSON: the scorer's steps, if content is kept
+    Column("review", Text),  # the rule's condition if the score sends the run to review
     Index("evaluations_by_run", "run_key"),
     Index("evaluations_by_time", "slice_id", "time"),
+    Index(
+        "evaluations_to_review",
+        "time",
+        sqlite_where=text("review IS NOT NULL"),
+        postgresql_where=text("review IS NOT NULL"),
+    ),
     Index("evaluations_by_score", "slice_id", "x", text("time DESC")),
 )
 
@@ -140,6 +147,7 @@ labels = Table(
     Column("probability", Float),  # of choosing the run for labelling; NULL if it was not chosen at random
     *_columns(Text, "expected", "comment", nullable=True),
     *_columns(BigInteger, "time"),
+    *_columns(Text, "verdict", "failure_type", nullable=True),  # verdict: pass or fail
 )
 
 alarms = Table(
@@ -208,5 +216,16 @@ def _third(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third)
+def _fourth(connection: Connection) -> None:
+    """Add the review queue, and verdicts and failure types of labels."""
+    for table, *columns in (("evaluations", "review"), ("labels", "verdict", "failure_type")):
+        known = {column["name"] for column in inspect(connection).get_columns(table)}
+        for name in columns:
+            if name not in known:
+                connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {name} TEXT"))
+    for index in evaluations.indexes:
+        index.create(connection, checkfirst=True)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third, _fourth)
 """Migrations to each version of the schema; `settings.schema` stores how many have run."""
