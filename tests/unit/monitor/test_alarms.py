@@ -40,7 +40,7 @@ def test_a_fall_is_found_with_its_time_and_its_worst_runs(store: ResultsStore) -
     assert alarm.needed is not None
     assert alarm.needed == pytest.approx(6 / 0.05)
     assert alarm.evidence >= alarm.needed
-    sure = "Chance alone does this at most once in {} weeks (an alarm needs 120)"
+    sure = "Chance alone does this at most once in {} weeks"
     assert alarm.evidence_text == sure.format("a million")
     assert replace(alarm, evidence=1_234.5).evidence_text == sure.format("1,234")
     assert replace(alarm, evidence=None, needed=None).evidence_text == ""

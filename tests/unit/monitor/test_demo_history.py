@@ -22,7 +22,7 @@ def test_two_days_hold_alarms_to_find(tmp_path: Path) -> None:
     scores.write_text("".join(json.dumps(each) + "\n" for each in told))
     found = []
     for store in (tmp_path / "one.db", tmp_path / "two.db", tmp_path / "one.db"):
-        assert write_history(store, scores, seed=7, now=NOW) == 1_200
+        assert write_history(store, scores, seed=7, now=NOW) == 1_660
         database = Database(store, create=False)
         found.append(find_alarms(database, AlarmSettings(floors={"grounded_in_tools": 0.9}), NOW))
         database.close()

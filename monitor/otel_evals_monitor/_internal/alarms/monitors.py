@@ -123,7 +123,7 @@ class Alarm:
         if self.evidence is None or self.needed is None:
             return ""
         weeks = "a million" if self.evidence >= 1e6 else f"{max(self.evidence, 1.0):,.0f}"
-        return f"Chance alone does this at most once in {weeks} weeks (an alarm needs {self.needed:,.0f})"
+        return f"Chance alone does this at most once in {weeks} weeks"
 
     @property
     def next_step(self) -> str:

@@ -7,43 +7,136 @@ import hashlib
 import json
 import math
 import random
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
 
-_HOURS, _RUNS, _ROLLOUT = 48.0, 1_200, 34.0
-_FAULTY_BEFORE, _FAULTY_AFTER = 0.05, 0.45
+_HOURS, _ROLLOUT, _RUNS, _QUIET_RUNS = 48.0, 34.0, 1_600, 60
+_FAILING, _FAULTY, _PASSED_OVER = 0.25, 0.04, 0.85
+_BUSY, _DROPPED = (36.0, 36.7), 0.3
+_CUSTOMERS, _COMPLAINTS = 300, 0.15
+_DROPPED_SCORER = "tool_call_accuracy"
+_EVERY = 20.0
+_QUIET_TOOLS = ("search_products", "find_store", "loyalty_balance")
 
 
 def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
     """Replace a store by a history that ends at `now` (Unix time), and return its number of runs.
 
-    Version 1 of the agent answers for 34 hours and is wrong in 1 of 20 runs, then version 2 in 9 of 20. The
-    runs are repeated from `scores`, the file of the demo's jsonl destination.
+    A tool fails in one of four runs of the agent `support`. Version 1 says so; version 2, after 34 hours,
+    invents an answer instead. The agent `concierge` has few runs. The runs are repeated from `scores`, the
+    file of the demo's jsonl destination.
     """
-    lines = scores.read_text(encoding="utf-8").splitlines()
-    records = sorted((json.loads(line) for line in lines if line.strip()), key=_words)
     for leftover in (store, store.with_name(store.name + "-wal"), store.with_name(store.name + "-shm")):
         leftover.unlink(missing_ok=True)
+    history = History(scores, seed)
     with closing(ResultsStore(store)) as results:
-        return results.write(_history(records, random.Random(seed), now)).runs if records else 0
+        written = list(history.runs(now)) if history.records else []
+        results.write(written)
+        for record in written:
+            if _passes_over(record) and history.rng.random() < _COMPLAINTS:
+                add_feedback(results.database, record["trace_id"], 0, comment="That is not true.")
+    return len(written)
 
 
-def _history(
-    records: Sequence[Mapping[str, Any]], rng: random.Random, now: float
-) -> Iterator[dict[str, Any]]:
-    faulty = [record for record in records if _is_faulty(record)]
-    fine = [record for record in records if not _is_faulty(record)]
-    for number in range(_RUNS):
-        share = number / _RUNS
-        hour = _HOURS * (share + 0.06 * math.sin(4.0 * math.pi * share))  # days are busy, nights are not
-        version = "1" if hour < _ROLLOUT else "2"
-        wrong = rng.random() < (_FAULTY_BEFORE if version == "1" else _FAULTY_AFTER)
-        chosen = rng.choice((faulty if wrong else fine) or records)
-        yield _again(chosen, number, version, now - 3600.0 * (_HOURS - hour))
+class History:
+    """Made-up runs, the same for the same scores and seed."""
+
+    def __init__(self, scores: Path, seed: int, first: int = 0) -> None:
+        """Read the scores; `first` is the number of the first run, from which its ids are made."""
+        lines = scores.read_text(encoding="utf-8").splitlines()
+        self.records = sorted((json.loads(line) for line in lines if line.strip()), key=_words)
+        self.rng = random.Random(seed)
+        quiet = [record for record in self.records if _tool(record) in _QUIET_TOOLS]
+        busy = [record for record in self.records if _tool(record) not in _QUIET_TOOLS]
+        self._quiet, self._busy = _Pools(quiet or self.records), _Pools(busy or self.records)
+        self._number = first
+
+    def runs(self, now: float) -> Iterator[dict[str, Any]]:
+        """Yield two days of runs of both agents."""
+        for number in range(_RUNS):
+            share = number / _RUNS
+            # Days are busy, nights are not.
+            hour = _HOURS * (share + 0.06 * math.sin(4.0 * math.pi * share))
+            yield self.run("1" if hour < _ROLLOUT else "2", hour, now)
+        for number in range(_QUIET_RUNS):
+            wrong = self.rng.random() < _FAULTY
+            record = self.rng.choice(self._quiet.wrong if wrong else self._quiet.fine)
+            yield self._again(
+                record, "concierge", "1", _HOURS * (number + self.rng.random()) / _QUIET_RUNS, now
+            )
+
+    def run(self, version: str, hour: float, now: float) -> dict[str, Any]:
+        """Return a run of the agent `support`; hour 48 is `now`."""
+        pools, chance = self._busy, self.rng.random()
+        if chance < _FAILING:
+            silent = version == "2" and self.rng.random() < _PASSED_OVER
+            pool = pools.passed_over if silent else pools.admitted
+        else:
+            pool = pools.wrong if chance < _FAILING + _FAULTY else pools.fine
+        again = self._again(self.rng.choice(pool), "support", version, hour, now)
+        if _BUSY[0] < hour < _BUSY[1] and self.rng.random() < _DROPPED:
+            dropped = min(again["evaluations"], key=lambda each: each["scorer"] != _DROPPED_SCORER)
+            dropped |= {"status": "dropped", "reason": "queue_full", "value": None}
+        return again
+
+    def _again(
+        self, record: Mapping[str, Any], agent: str, version: str, hour: float, now: float
+    ) -> dict[str, Any]:
+        """Return the run, moved to another time."""
+        number, self._number = self._number, self._number + 1
+        again = copy.deepcopy(dict(record))
+        trace = hashlib.sha256(f"history {number}".encode()).hexdigest()[:32]
+        shift = int((now - 3600.0 * (_HOURS - hour)) * 1e9) - record["start_time"]
+        customer = self.rng.randrange(_CUSTOMERS)
+        again |= {"trace_id": trace, "span_id": trace[:16], "agent": agent, "agent_version": version}
+        again |= {"user_id": f"customer-{customer}", "tenant": "eu" if customer % 5 < 3 else "us"}
+        again |= {"conversation_id": f"history-{number}", "start_time": record["start_time"] + shift}
+        for evaluation in again["evaluations"]:
+            evaluation["evaluation_id"] = f"{trace[:16]}-{evaluation['scorer']}"
+            evaluation["time"] += shift
+        return again
+
+
+class _Pools:
+    """Runs by what happened in them; none is empty."""
+
+    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
+        wrong = [record for record in records if _is_wrong(record)]
+        self.passed_over = [record for record in records if _passes_over(record)] or wrong or records
+        self.wrong = [record for record in wrong if not _passes_over(record)] or wrong or records
+        fine = [record for record in records if not _is_wrong(record)]
+        admitted = [record for record in fine if _value(record, "owns_up") == 1.0]
+        self.fine = [record for record in fine if record not in admitted] or fine or records
+        self.admitted = admitted or self.fine
+
+
+class Trickle:
+    """Adds a made-up run to the history every 20 seconds, so that an open page has something to show."""
+
+    def __init__(self, store: Path, scores: Path, seed: int) -> None:
+        self._store, self._history = store, History(scores, seed + 1, _RUNS + _QUIET_RUNS)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Trickle:
+        if self._history.records:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        with closing(ResultsStore(self._store)) as results:
+            while not self._stopped.wait(_EVERY):
+                results.write([self._history.run("2", _HOURS, time.time())])
 
 
 def _words(record: Mapping[str, Any]) -> str:
@@ -51,19 +144,19 @@ def _words(record: Mapping[str, Any]) -> str:
     return json.dumps([record["input"], record["output"]])
 
 
-def _is_faulty(record: Mapping[str, Any]) -> bool:
-    scores = (e["value"] for e in record["evaluations"] if e["scorer"] == "grounded_in_tools")
-    return any(score is not None and score < 1.0 for score in scores)
+def _tool(record: Mapping[str, Any]) -> str:
+    return next((call["name"] for call in record["tool_calls"]), "")
 
 
-def _again(record: Mapping[str, Any], number: int, version: str, time: float) -> dict[str, Any]:
-    """Return the run, moved to another time."""
-    again = copy.deepcopy(dict(record))
-    trace = hashlib.sha256(f"history {number}".encode()).hexdigest()[:32]
-    shift = int(time * 1e9) - record["start_time"]
-    again |= {"trace_id": trace, "span_id": trace[:16], "agent_version": version}
-    again |= {"conversation_id": f"history-{number // 2}", "start_time": record["start_time"] + shift}
-    for evaluation in again["evaluations"]:
-        evaluation["evaluation_id"] = f"{trace[:16]}-{evaluation['scorer']}"
-        evaluation["time"] += shift
-    return again
+def _value(record: Mapping[str, Any], scorer: str) -> float | None:
+    return next((e["value"] for e in record["evaluations"] if e["scorer"] == scorer), None)
+
+
+def _is_wrong(record: Mapping[str, Any]) -> bool:
+    score = _value(record, "grounded_in_tools")
+    return score is not None and score < 1.0
+
+
+def _passes_over(record: Mapping[str, Any]) -> bool:
+    """Return True if a tool failed and the answer is silent about it."""
+    return _value(record, "owns_up") == 0.0

@@ -111,7 +111,7 @@ def demo(runs: int, seed: int, out: Path, judge: str | None, api_base: str | Non
 def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: int, browser: bool) -> None:
     """Write two days of history, and serve the page on it or print the command for it."""
     from otel_evals.sdk.util import this_command
-    from otel_evals_monitor._internal.demo.history import write_history
+    from otel_evals_monitor._internal.demo.history import Trickle, write_history
 
     store = out / "results.db"
     write_history(store, scores, seed=seed, now=time.time())
@@ -126,4 +126,6 @@ def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: 
 
     name, value = floor.split("=")
     settings = AlarmSettings(floors={name: float(value)})
-    serve(Database(store), settings, port=port, browser=browser)
+    print("\nTwo days of made-up history, with an alarm to find, and a made-up run every 20 seconds:")
+    with Trickle(store, scores, seed):
+        serve(Database(store), settings, port=port, browser=browser)

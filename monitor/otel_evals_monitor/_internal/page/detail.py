@@ -19,7 +19,7 @@ from otel_evals_monitor._internal.store.queries import EVERY, Measured, RunFilte
 FEW = 50
 """With fewer scored runs, the plot shows single runs."""
 _MOST_STEPS, _LEAST_STEPS = 96, 6
-_FILLED = 0.8
+_FILLED = 0.9
 
 
 def detail_of(
@@ -42,13 +42,13 @@ def detail_of(
     time in seconds until a fall is found.
     """
     first, last = _range(window, recorded)
-    step, steps = _adaptive(connection, slices, window, (first, last), runs)
+    few = 0 < row.counts.get("scored", 0) < FEW
+    step, steps = _steps(connection, slices, window, (first, last), runs, few=few)
     # A single step is too short to estimate a design effect.
     points = [
         Point.of(start, each, _estimate(each, row.design_effect), href(start, start + step) if href else None)
         for start, each in sorted(steps.items())
     ]
-    few = 0 < sum(p.scored for p in points) < FEW
     single = runs_of_slices(connection, slices, window, FEW, status="scored", runs=runs) if few else []
     label = f"Mean score over time of {row.slice['scorer_id']}; the table below has the numbers"
     plot = Plot(
@@ -89,20 +89,25 @@ def sentence_of(row: SliceReport, delay: float | None = None) -> str:
     return text + "."
 
 
-def _adaptive(
+def _steps(
     connection: Connection,
     slices: Mapping[int, Any],
     window: Window,
     span: tuple[int, int],
     runs: RunFilter,
+    *,
+    few: bool,
 ) -> tuple[int, dict[int, Measured]]:
-    """Return the shortest time step, and its sums, with which four of five steps have enough runs."""
+    """Return a time step and its sums: the shortest with which nine of ten steps have enough runs.
+
+    With few runs, which are drawn one by one, the steps only count them.
+    """
     length = span[1] - span[0]
-    shortest = step_for(*span, _MOST_STEPS)
+    shortest = step_for(*span, _MOST_STEPS // 2 if few else _MOST_STEPS)
     for step in (each for each in STEPS if each >= shortest):
         steps = series(connection, slices, window, step, runs=runs).get((), {})
         enough = [not _estimate(each, 1.0).too_few for each in steps.values() if each.scored.n]
-        if sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
+        if few or sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
             break
     return step, steps
 

@@ -53,7 +53,7 @@ def scorer_page(
     options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs)
     against = "previous" if window.since is not None else None
     whole = _report(database, options, against=against)
-    split = _report(database, options, by=by, against=_older(database, only, by, window))
+    split = _report(database, options, by=by, against=_older(database, options, by))
     if not whole:
         return values
     row = newest_version(database, whole, window)
@@ -123,13 +123,14 @@ def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> d
     }
 
 
-def _older(database: Database, only: Mapping[str, str], by: str, window: Window) -> str | None:
+def _older(database: Database, options: ReportOptions, by: str) -> str | None:
     """Return the agent version before the newest one of the window, to compare with."""
     if by != "version":
         return None
     with database.reading() as connection:
-        found = series(connection, stored_slices(connection, **only), Window(), 3600, ("agent_version",))
-        inside = measure(connection, stored_slices(connection, **only), window, ("agent_version",))
+        slices, column = stored_slices(connection, **options.only), ("agent_version",)
+        found = series(connection, slices, Window(), 3600, column)
+        inside = measure(connection, slices, options.window, column, options.runs)
     firsts = sorted(
         (min(steps), version) for (version,), steps in found.items() if version and (version,) in inside
     )

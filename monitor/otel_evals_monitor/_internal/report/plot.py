@@ -142,6 +142,7 @@ class _Frame:
         ends = [v for p in plot.points for v in (p.low, p.high, p.mean) if v is not None]
         if plot.dots:
             ends = [dot.value for dot in plot.dots]
+            ends += [plot.whole.low, plot.whole.high] if plot.whole else []
         ends += [] if plot.floor is None else [plot.floor]
         lowest, highest = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
         margin = 0.08 * (highest - lowest) or 0.1
