@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
-# with Jaeger's storage and query API, Helm, actionlint, a Kafka broker, and agents in JavaScript and Go. They come
-# from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
-# folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
+# with Jaeger's storage and query API, Helm, actionlint, a Kafka broker, and agents in JavaScript, Go and Java. They
+# come from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped.
+# The folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 sources=$here/components
@@ -63,11 +63,20 @@ goagent() {
     go build -mod=readonly "$LEAN" -ldflags="-s -w" -o "$interop/bin/goagent" .
 }
 
+jars() {  # a pom.xml, and the folder for the libraries that it names
+    rm -rf "$2" "$2.part"
+    mvn -q -B -f "$1" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$2.part"
+    mv "$2.part" "$2"
+}
+
 kafka() {
-    rm -rf "$interop/kafka"
-    mvn -q -B -f "$sources/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-        -DincludeScope=runtime -DoutputDirectory="$interop/kafka.part"
-    mv "$interop/kafka.part" "$interop/kafka"
+    jars "$sources/pom.xml" "$interop/kafka"
+}
+
+javaagent() {
+    jars "$sources/java/pom.xml" "$interop/java"
+    javac -cp "$interop/java/*" -d "$interop/java" "$sources/java/Agent.java"
 }
 
 javascript() {
@@ -91,7 +100,10 @@ if [ $# -gt 0 ]; then  # as a process of its own, which ends at the first comman
     "$1"
     exit
 fi
-build kafka mvn "$sources/pom.xml" &
+{
+    build kafka mvn "$sources/pom.xml"
+    build javaagent mvn "$sources/java/pom.xml" "$sources/java/Agent.java"
+} &
 build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
 build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
 build helm go

@@ -1,4 +1,4 @@
-"""Agents that are not written in Python: the Vercel AI SDK in Node, and an agent in Go."""
+"""Agents that are not written in Python: the Vercel AI SDK in Node, and agents in Go and Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otel_evals import Rule
 from otel_evals.scorers import answered, grounded_in_tools, tool_error_rate
 from tests.support.components import component
 from tests.support.gateways import GatewayThread
-from tests.support.servers import clean_environment
+from tests.support.servers import clean_environment, free_ports
 from tests.support.stub_openai import CallTool, StubOpenAI
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
@@ -54,12 +54,19 @@ def test_an_agent_in_javascript_is_judged_from_its_chunked_requests() -> None:
     assert len({e.trace_id for e in evaluations}) == 5
 
 
-def test_an_agent_in_go_is_judged() -> None:
-    """Spans by OpenTelemetry's SDK for Go, compressed: the answer and the tool's result are read."""
-    program = component("bin/goagent")
+@pytest.mark.parametrize("language", ["go", "java"])
+def test_an_agent_with_opentelemetry_s_own_sdk_is_judged(language: str) -> None:
+    """Go sends compressed requests over HTTP, Java over gRPC: the answer and the tool's result are read."""
+    if language == "go":
+        command: tuple[str | Path, ...] = (component("bin/goagent"),)
+    else:
+        command = ("java", "-cp", f"{component('java')}/*:{component('java')}", "Agent")
     rules = Rule(answered()), Rule(tool_error_rate()), Rule(grounded_in_tools())
-    with GatewayThread(*rules, gateway={"quiet": 0.5, "idle": 5.0}) as gateway:
-        sent = run(program, gateway.endpoint, "5").split()
+    (port,) = free_ports(1)
+    options = {"quiet": 0.5, "idle": 5.0, "grpc": f"127.0.0.1:{port}"}
+    with GatewayThread(*rules, gateway=options) as gateway:
+        endpoint = gateway.endpoint if language == "go" else f"http://127.0.0.1:{port}"
+        sent = run(*command, endpoint, "5").split()
         evaluations = gateway.evaluations(15)
     assert Counter((e.scorer_id, e.outcome.value) for e in evaluations) == {
         ("answered", 1.0): 5,

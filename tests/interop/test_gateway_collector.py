@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
+from otel_evals import Rule
+from otel_evals.judges import ScriptedJudge
+from otel_evals.scorers import rubric
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import run_agent
 from tests.support.components import Collector, Jaeger, component, otlp
@@ -21,6 +25,7 @@ from tests.support.gateways import GatewayProcess, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import free_ports
 from tests.support.stub_openai import StubOpenAI
+from tests.support.traffic import Live
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
 SCORE = "otel_evals.score.answered"
@@ -272,3 +277,44 @@ def test_two_gateways_behind_a_collector_that_splits_by_trace_id(tmp_path: Path)
     assert all(trace_id[0] in "01234567" for trace_id in judged[0])
     assert all(trace_id[0] in "89abcdef" for trace_id in judged[1])
     assert received == [4 * len(judged[0]), 4 * len(judged[1])]
+
+
+def test_the_page_s_tail_sampling_keeps_bad_answers_and_their_evaluations(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "tail_sampling" in b)
+    processors = yaml.safe_load(block.replace("grounded_in_tools", "rubric"))["processors"]
+    processors["tail_sampling"]["decision_wait"] = "2s"
+    replies = [
+        {"criteria": [{"criterion": "It names a day", "satisfied": number % 2 == 0}]} for number in range(6)
+    ]
+    rule = Rule(rubric(ScriptedJudge({"analyze": replies}), criteria="It names a day"))
+    (port,) = free_ports(1)
+    with OtlpReceiver() as backend:
+        config = {
+            "receivers": {"otlp": otlp(port)},
+            "processors": processors,
+            "exporters": {"otlphttp": to(backend.endpoint)},
+            "service": {
+                "pipelines": {
+                    "traces": {
+                        "receivers": ["otlp"],
+                        "processors": ["tail_sampling"],
+                        "exporters": ["otlphttp"],
+                    }
+                }
+            },
+        }
+        with Collector(tmp_path / "collector", port, config) as server:
+            exporter = OTLPSpanExporter(f"{server.endpoint}/v1/traces")
+            with Live(rule, exporter=exporter, batch=True) as live:
+                for _ in replies:
+                    live.run()
+                assert live.flush()
+                evaluations = live.scored.evaluations
+            bad = {e.trace_id for e in evaluations if e.outcome.value == 0.0}
+            # Three judged traces of three spans, and three evaluations in traces of their own.
+            backend.wait_for_spans(3 * 3 + 3, timeout=30.0)
+            time.sleep(1.0)
+    roots = Counter(span.name for span in backend.spans if span.parent_span_id is None)
+    assert roots == {"invoke_agent support": 3, "evaluate rubric": 3}
+    assert {s.trace_id for s in backend.spans if s.name == "invoke_agent support"} == bad
