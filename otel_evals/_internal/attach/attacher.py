@@ -36,15 +36,15 @@ class SpanScores(Protocol):
         """Let a span pass: it gets no more attributes. Malformed ids, as in odd files, are ignored."""
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class Opened(msgspec.Struct, gc=False):
     """An evaluation that has begun."""
 
-    judged: Context | None
-    """The judged span is current in it; None if nothing needed it so far."""
     span: ScorerSpan
     """Stands for the evaluation span."""
     context: contextvars.Context
     """What the scorer runs in: below that span, and marked, so that nothing in it is scored."""
+    judged: Context | None = None
+    """The judged span is current in it; None if nothing needed it so far."""
 
 
 class Attacher:
@@ -120,9 +120,9 @@ class Attacher:
         """
         if self._metrics is not None:
             self.expect(rule, run)
-        judged, span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
+        span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
         context.run(context_api.attach, trace.set_span_in_context(span, marked))
-        return Opened(judged, span, context)
+        return Opened(span, context)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
@@ -169,10 +169,12 @@ class Attacher:
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
-    """Return the context of the judged span, built now unless its evaluation had one."""
-    if opened is not None and opened.judged is not None:
-        return opened.judged
-    return judged_context(run, evaluation.span_id)
+    """Return the context of the judged span, built on first use."""
+    if opened is None:
+        return judged_context(run, evaluation.span_id)
+    if opened.judged is None:
+        opened.judged = judged_context(run, evaluation.span_id)
+    return opened.judged
 
 
 def span_attributes(evaluation: Evaluation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.context import Context
@@ -44,7 +44,8 @@ from otel_evals._internal.util.error_log import log_error
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
 _SHARED_BITS = 64
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_FLAGS = tuple(map(TraceFlags, range(256)))
+"""Shared by all contexts, so that the garbage collector need not walk one for each."""
 _LOW_BITS = (1 << _SHARED_BITS) - 1
 """The part of a trace id that samplers use."""
 _OWN_SERVICE = {SERVICE_NAME: "unknown_service", "openinference.project.name": "default"}
@@ -65,68 +66,52 @@ class EvaluationSpans:
         self._given = tracer
         self._proposed = proposed
         self._same_trace = same_trace
-        self._every = same_trace
+        self.every = same_trace
+        """True if evaluations that call no judge have a span too."""
         self._own_service = own_service
         self._resolved: Any = None
 
     def open(
-        self,
-        run: Run,
-        span_id: str,
-        scorer_id: str,
-        start_time: int,
-        judged: Context,
-        marked: Marks | None = None,
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, marked: Marks | None = None
     ) -> EvaluationSpan:
-        """Start the span of an evaluation at a time in nanoseconds; `judged` has the judged span."""
-        marked = marked or marks()
-
-        def start(tracer: Any, context: Context, links: list[Link]) -> Span:
-            span: Span = tracer.start_span(
-                f"evaluate {scorer_id}",
-                context=context,
-                links=links,
-                attributes=records.opening_attributes(run, scorer_id),
-                start_time=start_time,
-            )
-            return span
-
-        def start_linked(tracer: Any) -> Span:
-            return start(tracer, marked_context(), judged_links(run, span_id))
-
+        """Start the span of an evaluation at a time in nanoseconds."""
+        given = run, span_id, scorer_id, start_time
         if not self._same_trace:
-            return self._in_own_trace(judged, marked, start_linked)
+            return self._in_own_trace(*given, marked)
         try:
             links = judged_links(run, span_id)[:-1]  # the last is its parent
-            span = start(self._given, mark(judged), links)
+            judged = mark(judged_context(run, span_id))
+            recorded = _started(self._given, judged, links, run, scorer_id, start_time)
         except Exception as error:
-            return self._in_own_trace_after(error, judged, marked, start_linked)
-        return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+            own = self._in_own_trace(*given, marked)
+            own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+            self._same_trace = False
+            _logger.warning(
+                "evaluation spans have traces of their own: a span processor refused one below the judged"
+                " span, which has ended (%s)",
+                type(error).__name__,
+            )
+            return own
+        return EvaluationSpan(recorded.get_span_context(), self, *given, recorded)
 
-    def _in_own_trace_after(
-        self, error: Exception, judged: Context, marked: Marks, start: Callable[[Any], Span]
+    def _in_own_trace(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, marked: Marks | None
     ) -> EvaluationSpan:
-        """Start a trace, because a span processor refuses spans below one that has ended."""
-        own = self._in_own_trace(judged, marked, start)
-        own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
-        self._same_trace = False
-        kind = type(error).__name__
-        _logger.warning(
-            "evaluation spans have traces of their own: a span processor refused one below the judged span,"
-            " which has ended (%s)",
-            kind,
-        )
-        return own
+        own = unrecorded_context(run, marked or marks(), self._generator)
+        return EvaluationSpan(own, self, run, span_id, scorer_id, start_time)
 
-    def _in_own_trace(self, judged: Context, marked: Marks, start: Callable[[Any], Span]) -> EvaluationSpan:
-        generator = getattr(self._tracer, "id_generator", None)
-        trace_id, _, _, flags, state, _ = get_current_span(judged).get_span_context()
-        own = _own_context(trace_id, flags, state, generator, marked)
+    @property
+    def _generator(self) -> IdGenerator | None:
+        return getattr(self._tracer, "id_generator", None)
 
-        def start_own() -> Span:
-            return start(self._tracer if generator is None else _prepared(self._tracer, own, mark(judged)))
-
-        return EvaluationSpan(own, start_own, needed=self._every)
+    def start(self, span: EvaluationSpan) -> Span:
+        """Start an evaluation's span in its own trace."""
+        run, tracer = span.run, self._tracer
+        if self._generator is not None:
+            judged = mark(judged_context(run, span.span_id))
+            tracer = _prepared(tracer, span.get_span_context(), judged)
+        links = judged_links(run, span.span_id)
+        return _started(tracer, marked_context(), links, run, span.scorer_id, span.start_time)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""
@@ -163,23 +148,34 @@ class EvaluationSpans:
         return self._resolved
 
 
+def _started(
+    tracer: Any, context: Context, links: list[Link], run: Run, scorer_id: str, start_time: int
+) -> Span:
+    span: Span = tracer.start_span(
+        f"evaluate {scorer_id}",
+        context=context,
+        links=links,
+        attributes=records.opening_attributes(run, scorer_id),
+        start_time=start_time,
+    )
+    return span
+
+
 def begin(
     spans: EvaluationSpans | None, run: Run, span_id: str, scorer_id: str, start_time: int
-) -> tuple[Context | None, ScorerSpan, Context]:
+) -> tuple[ScorerSpan, Context]:
     """Open an evaluation's span, recorded or not. Never raises.
 
     Returns:
-        The judged context, the span, and a context in which every span is marked.
+        The span, and a context in which every span is marked.
     """
     marked = marks()
-    if spans is None:
-        return None, ScorerSpan(unrecorded_context(run, marked)), marked.context
-    judged = judged_context(run, span_id)
-    try:
-        return judged, spans.open(run, span_id, scorer_id, start_time, judged, marked), marked.context
-    except BaseException as error:  # a span processor of the application
-        log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
-        return judged, ScorerSpan(unrecorded_context(run, marked)), marked.context
+    if spans is not None:
+        try:
+            return spans.open(run, span_id, scorer_id, start_time, marked), marked.context
+        except BaseException as error:  # a span processor of the application
+            log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+    return ScorerSpan(unrecorded_context(run, marked)), marked.context
 
 
 def judged_context(run: Run, span_id: str) -> Context:
@@ -195,7 +191,7 @@ def _span_context(run: Run, span_id: str) -> SpanContext:
         trace_id=int(run.trace_id, 16),
         span_id=int(span_id, 16),
         is_remote=False,
-        trace_flags=_SAMPLED if run.trace_flags == 1 else TraceFlags(run.trace_flags),
+        trace_flags=_FLAGS[run.trace_flags & 0xFF],
         trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE,
     )
 
@@ -206,31 +202,25 @@ def judged_links(run: Run, span_id: str) -> list[Link]:
     return [Link(context) for context in (*earlier, _span_context(run, span_id))]
 
 
-def unrecorded_context(run: Run, marked: Marks) -> SpanContext:
-    """Return the marked ids of an evaluation span that is not recorded, nor anything below it."""
-    try:
-        trace_id = int(run.trace_id, 16)
-    except ValueError:  # ids of odd files
-        trace_id = 0
-    state = TraceState.from_header([run.trace_state]) if run.trace_state else None
-    return _own_context(trace_id, run.trace_flags, state, None, marked)
-
-
-def _own_context(
-    trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None, marked: Marks
-) -> SpanContext:
+def unrecorded_context(run: Run, marked: Marks, generator: IdGenerator | None = None) -> SpanContext:
     """Return the marked ids of an evaluation span in a new trace.
 
     The trace id has the low 64 bits of the judged trace's: samplers by trace id keep both or neither.
     Without a generator, the span does not exist, and spans below it must not be recorded.
     """
+    try:
+        trace_id = int(run.trace_id, 16)
+    except ValueError:  # ids of odd files
+        trace_id = 0
+    state = TraceState.from_header([run.trace_state]) if run.trace_state else None
+    flags = run.trace_flags
     if generator is None:
         generator, flags = _RANDOM, flags & ~TraceFlags.SAMPLED
     return SpanContext(
         generator.generate_trace_id() >> _SHARED_BITS << _SHARED_BITS | trace_id & _LOW_BITS,
         generator.generate_span_id(),
         False,
-        TraceFlags(flags),
+        _FLAGS[flags & 0xFF],
         marked_state(state) if state else marked.state,
     )
 
@@ -245,19 +235,32 @@ def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
 class EvaluationSpan(ScorerSpan):
     """The current span while a scorer runs; it is started when something is written on it."""
 
-    def __init__(self, context: SpanContext, start: Callable[[], Span], *, needed: bool = False) -> None:
+    def __init__(
+        self,
+        context: SpanContext,
+        spans: EvaluationSpans,
+        run: Run,
+        span_id: str,
+        scorer_id: str,
+        start_time: int,
+        recorded: Span | None = None,
+    ) -> None:
         super().__init__(context)
-        self.needed = needed
-        self._start = start
-        self._recorded: Span | None = None
-        self._lock = threading.Lock()
+        self.needed = spans.every
+        self.run = run
+        self.span_id = span_id
+        self.scorer_id = scorer_id
+        self.start_time = start_time
+        self._spans = spans
+        self._recorded = recorded
 
     @property
     def recorded(self) -> Span:
         """The recorded span, started now if it was not before."""
-        with self._lock:
+        # Created when needed, which is seldom; `setdefault` returns the same lock to all threads.
+        with vars(self).setdefault("_lock", threading.Lock()):
             if self._recorded is None:
-                self._recorded = self._start()
+                self._recorded = self._spans.start(self)
             return self._recorded
 
     def is_recording(self) -> bool:

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import SpanContext, StatusCode, TraceState
 
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans, judged_context
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans
 from otel_evals._internal.recursion import is_marked, need_span
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 from tests.support.replacing import replace
@@ -52,7 +52,7 @@ class Service:
     def evaluate(
         self, ended: Evaluation = BY_JUDGE, run: Run = RUN, *, needed: bool = False
     ) -> EvaluationSpan:
-        span = self.spans.open(run, ended.span_id, ended.scorer_id, 5, judged_context(run, ended.span_id))
+        span = self.spans.open(run, ended.span_id, ended.scorer_id, 5)
         span.needed = span.needed or needed
         self.spans.end(span, ended)
         return span
@@ -121,7 +121,7 @@ def test_code_that_calls_no_judge_has_none() -> None:
     service = Service()
     service.evaluate(BY_CODE)
     service.evaluate(evaluation("x", ScorerFailure(error_type="KeyError", message="'total'")))
-    span = service.spans.open(RUN, SPAN, "x", 5, judged_context(RUN, SPAN))
+    span = service.spans.open(RUN, SPAN, "x", 5)
     span.get_span_context()  # as log records and exemplars read it
     service.spans.abandon(span, "stored", "shutdown")
     service.spans.end(span, BY_CODE)
@@ -131,7 +131,7 @@ def test_code_that_calls_no_judge_has_none() -> None:
 def test_a_judge_that_was_asked_in_vain_is_told() -> None:
     """A timeout leaves no steps behind."""
     service = Service()
-    span = service.spans.open(RUN, SPAN, "slow", 5, judged_context(RUN, SPAN))
+    span = service.spans.open(RUN, SPAN, "slow", 5)
     with trace.use_span(span):
         need_span()
     service.spans.end(span, evaluation("slow", ScorerFailure(error_type="timeout", message="30 s")))
@@ -153,7 +153,7 @@ def test_a_judge_that_was_asked_in_vain_is_told() -> None:
 )
 def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
     service = Service()
-    span = service.spans.open(RUN, SPAN, "keyword_coverage", 5, judged_context(RUN, SPAN))
+    span = service.spans.open(RUN, SPAN, "keyword_coverage", 5)
     assert span.is_recording()
     write(span)
     service.spans.end(span, BY_CODE)
@@ -164,7 +164,7 @@ def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
 def test_an_attempt_that_is_made_again_or_put_off_says_so() -> None:
     service = Service()
     for outcome, reason in (("retried", ""), ("stored", "shutdown")):
-        span = service.spans.open(RUN, SPAN, "judge", 5, judged_context(RUN, SPAN))
+        span = service.spans.open(RUN, SPAN, "judge", 5)
         span.needed = True
         service.spans.abandon(span, outcome, reason)
         attributes = service.exported[-1].attributes or {}
@@ -173,8 +173,13 @@ def test_an_attempt_that_is_made_again_or_put_off_says_so() -> None:
 
 
 def test_a_processor_that_raises_does_not_reach_the_scorer() -> None:
+    class Refuses(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Context | None = None) -> None:
+            raise ZeroDivisionError
+
     service = Service()
-    span = EvaluationSpan(SpanContext(1, 1, False), lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+    service.provider.add_span_processor(Refuses())
+    span = service.spans.open(RUN, SPAN, "judge", 5)
     span.set_attribute("a", 1)
     span.add_event("e")
     assert service.exported == ()
@@ -248,7 +253,7 @@ def test_without_the_sdk_s_tracer_it_is_recorded_and_nothing_below_it() -> None:
 
     inner = Service()
     spans = EvaluationSpans(Other())
-    span = spans.open(RUN, SPAN, "hallucination", 5, judged_context(RUN, SPAN))
+    span = spans.open(RUN, SPAN, "hallucination", 5)
     assert not span.get_span_context().trace_flags.sampled
     spans.end(span, BY_JUDGE)
     found = inner.exported[-1]
