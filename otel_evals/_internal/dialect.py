@@ -228,7 +228,7 @@ def _defer_content(operations: Iterable[Operation]) -> None:
     truncated too. So the availability of one operation's content depends on all others.
     """
     contents: list[_Content] = []
-    trace = _TraceContent(contents)
+    trace = _TraceContent(())
     for operation in operations:
         values = operation.__dict__
         derivation, found = values.get(DERIVATION), None
@@ -239,16 +239,20 @@ def _defer_content(operations: Iterable[Operation]) -> None:
         values.pop("availability", None)
         values.pop("sources", None)
         values[DERIVATION] = _ContentOfTrace(content, trace)
+    trace.contents = tuple(contents)
 
 
-class _TraceContent(msgspec.Struct, eq=False):
+# The garbage collector skips these three: none refers to an operation, and neither may a derivation.
+
+
+class _TraceContent(msgspec.Struct, eq=False, gc=False):
     """The content of a trace's operations."""
 
-    contents: list[_Content]
+    contents: tuple[_Content, ...]
     marked: bool = False
 
 
-class _Content(msgspec.Struct, eq=False):
+class _Content(msgspec.Struct, eq=False, gc=False):
     """The content of a span, without a reference to its operation: neither keeps the other alive."""
 
     span: SpanRecord
@@ -277,7 +281,7 @@ class _Content(msgspec.Struct, eq=False):
             return dict(_NOTHING_FOUND, availability={}, sources={})
 
 
-class _ContentOfTrace(msgspec.Struct, eq=False):
+class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
     """An operation's content in its trace. The trace does not refer to it, which avoids a cycle."""
 
     content: _Content

@@ -27,7 +27,7 @@ def a_job(rule: Rule, run: Run | None = None, target: Target | None = None) -> J
     """A job of a rule, on a target of its own unless one is given, for which it is then awaited."""
     run = run or a_run()
     target = target or Target(run, run.root_span_id)
-    target.awaited.add(rule.name)
+    target.awaited[rule.name] = None
     return Job(rule, run, Sampled(1.0, "always()"), target)
 
 

@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import (
     DEFAULT_TRACE_STATE,
     INVALID_SPAN,
+    INVALID_SPAN_CONTEXT,
     Link,
     NonRecordingSpan,
     ProxyTracer,
@@ -38,7 +39,7 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.recursion import Marks, ScorerSpan, mark, marked_context, marked_state, marks
+from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state, marks
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -71,19 +72,17 @@ class EvaluationSpans:
         self._own_service = own_service
         self._resolved: Any = None
 
-    def open(
-        self, run: Run, span_id: str, scorer_id: str, start_time: int, marked: Marks | None = None
-    ) -> EvaluationSpan:
+    def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> EvaluationSpan:
         """Start the span of an evaluation at a time in nanoseconds."""
         given = run, span_id, scorer_id, start_time
         if not self._same_trace:
-            return self._in_own_trace(*given, marked)
+            return EvaluationSpan(self, *given)
         try:
             links = judged_links(run, span_id)[:-1]  # the last is its parent
             judged = mark(judged_context(run, span_id))
             recorded = _started(self._given, judged, links, run, scorer_id, start_time)
         except Exception as error:
-            own = self._in_own_trace(*given, marked)
+            own = EvaluationSpan(self, *given)
             own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
             self._same_trace = False
             _logger.warning(
@@ -92,22 +91,17 @@ class EvaluationSpans:
                 type(error).__name__,
             )
             return own
-        return EvaluationSpan(recorded.get_span_context(), self, *given, recorded)
-
-    def _in_own_trace(
-        self, run: Run, span_id: str, scorer_id: str, start_time: int, marked: Marks | None
-    ) -> EvaluationSpan:
-        own = unrecorded_context(run, marked or marks(), self._generator)
-        return EvaluationSpan(own, self, run, span_id, scorer_id, start_time)
+        return EvaluationSpan(self, *given, recorded)
 
     @property
-    def _generator(self) -> IdGenerator | None:
+    def generator(self) -> IdGenerator | None:
+        """Draws ids for new traces; None if the tracer does not say how it does."""
         return getattr(self._tracer, "id_generator", None)
 
     def start(self, span: EvaluationSpan) -> Span:
         """Start an evaluation's span in its own trace."""
         run, tracer = span.run, self._tracer
-        if self._generator is not None:
+        if span.generator is not None:
             judged = mark(judged_context(run, span.span_id))
             tracer = _prepared(tracer, span.get_span_context(), judged)
         links = judged_links(run, span.span_id)
@@ -169,13 +163,13 @@ def begin(
     Returns:
         The span, and a context in which every span is marked.
     """
-    marked = marks()
+    marked = marked_context()
     if spans is not None:
         try:
-            return spans.open(run, span_id, scorer_id, start_time, marked), marked.context
+            return spans.open(run, span_id, scorer_id, start_time), marked
         except BaseException as error:  # a span processor of the application
             log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
-    return ScorerSpan(unrecorded_context(run, marked)), marked.context
+    return OwnSpan(run), marked
 
 
 def judged_context(run: Run, span_id: str) -> Context:
@@ -202,7 +196,7 @@ def judged_links(run: Run, span_id: str) -> list[Link]:
     return [Link(context) for context in (*earlier, _span_context(run, span_id))]
 
 
-def unrecorded_context(run: Run, marked: Marks, generator: IdGenerator | None = None) -> SpanContext:
+def _own_context(run: Run, generator: IdGenerator | None) -> SpanContext:
     """Return the marked ids of an evaluation span in a new trace.
 
     The trace id has the low 64 bits of the judged trace's: samplers by trace id keep both or neither.
@@ -221,7 +215,7 @@ def unrecorded_context(run: Run, marked: Marks, generator: IdGenerator | None = 
         generator.generate_span_id(),
         False,
         _FLAGS[flags & 0xFF],
-        marked_state(state) if state else marked.state,
+        marked_state(state) if state else marks().state,
     )
 
 
@@ -232,12 +226,27 @@ def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
     return tracer
 
 
-class EvaluationSpan(ScorerSpan):
-    """The current span while a scorer runs; it is started when something is written on it."""
+class OwnSpan(ScorerSpan):
+    """The current span while a scorer runs, in a trace of its own. Seldom does anything ask for its ids."""
+
+    def __init__(self, run: Run, generator: IdGenerator | None = None) -> None:
+        super().__init__(INVALID_SPAN_CONTEXT)
+        self.run = run
+        self.generator = generator
+
+    def get_span_context(self) -> SpanContext:
+        """Return the ids, drawn now if they were not before."""
+        known: SpanContext | None = vars(self).get("own_context")
+        if known is None:  # `setdefault` returns the same to all threads
+            known = vars(self).setdefault("own_context", _own_context(self.run, self.generator))
+        return known
+
+
+class EvaluationSpan(OwnSpan):
+    """An evaluation's span that is started when something is written on it."""
 
     def __init__(
         self,
-        context: SpanContext,
         spans: EvaluationSpans,
         run: Run,
         span_id: str,
@@ -245,9 +254,10 @@ class EvaluationSpan(ScorerSpan):
         start_time: int,
         recorded: Span | None = None,
     ) -> None:
-        super().__init__(context)
+        super().__init__(run, spans.generator)
+        if recorded is not None:
+            self.own_context = recorded.get_span_context()
         self.needed = spans.every
-        self.run = run
         self.span_id = span_id
         self.scorer_id = scorer_id
         self.start_time = start_time

@@ -62,7 +62,7 @@ class OutcomeTracker(DurableQueue):
             return False
         self._followed.discard(target)
         if target.evaluations:
-            self._send(target, ScoredRun(run=target.run, evaluations=tuple(target.evaluations)), None)
+            self._send(target, ScoredRun(run=target.run, evaluations=target.evaluations), None)
         else:
             self._end(target)
         return True

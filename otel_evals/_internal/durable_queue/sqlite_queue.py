@@ -130,7 +130,7 @@ class SQLiteQueue(DurableQueue):
         if not target.evaluations:
             self._done(run, target)
             return True
-        scored = ScoredRun(run=target.run, evaluations=tuple(target.evaluations))
+        scored = ScoredRun(run=target.run, evaluations=target.evaluations)
         if run.status.crashes and target.span_id not in run.lacking:
             self._ask(self._deliver_to_lacking(run, target, scored))
         else:

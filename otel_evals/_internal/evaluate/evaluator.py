@@ -10,7 +10,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -90,6 +89,7 @@ class Evaluator:
         self._decider = Decider(config.rules)
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self._settled = settled or asyncio.Event()
+        self._done = self._cancelled_early  # one bound method for all attempts
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
         self._context = private_context(config.redact, content=config.capture_content)
@@ -132,7 +132,7 @@ class Evaluator:
             target = targets.setdefault(run.root_span_id, made)
             decisions = target.decisions.setdefault(rule.asked_with, RunDecisions(run))
             chance = decisions.sampled[rule.scorer_id] = chance_of(each.sampled, run)
-            target.awaited.add(rule.name)
+            target.awaited[rule.name] = None
             self._ledger.resumed(run, rule.name, chance)
             jobs.append(
                 Job(
@@ -142,7 +142,7 @@ class Evaluator:
         for target in targets.values():
             for asked_with, decisions in target.decisions.items():
                 self._ledger.decided(decisions.run, self._decider.resume(decisions, asked_with))
-                target.awaited.update(rule.name for rule in decisions.waiting)
+                target.awaited.update(dict.fromkeys(decisions.waiting))
         return jobs
 
     def submit(self, jobs: Iterable[Job], drop: str | None = None, size: int = 0) -> None:
@@ -172,8 +172,8 @@ class Evaluator:
         if job.opened is not None:
             self._attacher.abandon(job.opened, "stored", reason, job.paused)
             job.opened = None
-        for gone in target.decisions[rule.asked_with].give_up(rule.scorer_id):
-            target.awaited.discard(gone.name)
+        for name in self._decider.give_up(target.decisions[rule.asked_with], rule.scorer_id):
+            target.awaited.pop(name, None)
         self._leave(job)
 
     async def settled(self, seconds: float) -> bool:
@@ -227,7 +227,7 @@ class Evaluator:
         jobs = []
         for each in decided:
             if each.status != "not_sampled":
-                target.awaited.add(each.rule.name)
+                target.awaited[each.rule.name] = None
             if each.status == "sampled":
                 jobs.append(_job(each, target, decisions))
         return jobs, decided
@@ -240,7 +240,7 @@ class Evaluator:
         self._ledger.decided(job.run, decided)
         for each in decided:
             if each.status == "not_sampled":
-                target.awaited.discard(each.rule.name)
+                target.awaited.pop(each.rule.name, None)
             elif each.status == "sampled":
                 following = _job(each, target, decisions)
                 self._store.add(following)
@@ -265,7 +265,8 @@ class Evaluator:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
         opened.context.run(abandoned_threads.set, lane.threads)
         job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
-        job.task.add_done_callback(partial(self._cancelled_early, lane, job), context=self._context)
+        job.on_done = self._done
+        job.task.add_done_callback(job, context=self._context)
         if lane.watch is None:
             self._watch(lane)
         return None
@@ -285,10 +286,11 @@ class Evaluator:
         else:  # its job has ended meanwhile
             lane.abandoned.discard(task)
 
-    def _cancelled_early(self, lane: Lane, job: Job, task: asyncio.Task[None]) -> None:
+    def _cancelled_early(self, job: Job, task: asyncio.Task[None]) -> None:
         """End an attempt whose task was cancelled before its first step: `_attempt` never ran."""
         if job.task is task:
             job.task = None
+            lane = self.scheduler.lanes[job.rule.name]
             self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
 
     def _attempted(self, lane: Lane, job: Job, result: Result) -> None:
@@ -326,7 +328,7 @@ class Evaluator:
             evaluation = known or self._conclude(job, outcome)
             self._ledger.ended(rule.name, evaluation, job.error)
             self._attacher.attach(job.run, evaluation, job.opened)
-            target.evaluations.append(evaluation)
+            target.evaluations += (evaluation,)
             job.error = job.opened = None
             if target.decisions[rule.asked_with].waiting:
                 self._follow(job, outcome)
@@ -364,14 +366,14 @@ class Evaluator:
         """Remove a job that has ended from its target, and deliver the target after its last job."""
         target = job.target
         self.live.discard(job)
-        target.awaited.discard(job.rule.name)
+        target.awaited.pop(job.rule.name, None)
         if not target.awaited:
             # The spans of a conversation are not held.
             if self._attacher.scores is not None and target.conversation_id is None:
                 self._attacher.scores.release(target.trace_id, target.span_id)
             stored = self._store.deliver(target)
             if self._deliver is not None and target.evaluations and not stored:
-                self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
+                self._deliver(ScoredRun(run=target.run, evaluations=target.evaluations))
         if not self._ledger.pending:
             self._settled.set()
 

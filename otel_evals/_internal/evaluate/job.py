@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from otel_evals._internal.attach.attacher import Opened
 from otel_evals._internal.config.rules import Rule
@@ -14,9 +18,11 @@ Result = Score | NotScored | BaseException
 """The result of one attempt at scoring; exceptions are values here."""
 
 
-@dataclass(slots=True, eq=False)
-class Target:
-    """A judged span or conversation, with its evaluations so far."""
+class Target(msgspec.Struct, eq=False, gc=False):
+    """A judged span or conversation, with its evaluations so far.
+
+    The garbage collector skips it, so it must not refer to jobs or rules.
+    """
 
     run: Run
     span_id: str
@@ -26,11 +32,11 @@ class Target:
     """Taken before a scorer sees the run, and may change it."""
     conversation_id: str | None = None
     """The judged conversation."""
-    awaited: set[str] = field(default_factory=set)
-    """Names of the rules without an outcome or final decision."""
-    decisions: dict[str, RunDecisions] = field(default_factory=dict)
+    awaited: dict[str, None] = {}  # a struct copies it
+    """Names of the rules without an outcome or final decision; the collector would walk a set."""
+    decisions: dict[str, RunDecisions] = {}
     """By the rules' `asked_with`."""
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: tuple[Evaluation, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -63,3 +69,10 @@ class Job:
     timed_out: bool = False
     error: BaseException | None = None
     """The error of its last attempt, for the log."""
+    on_done: Callable[[Job, asyncio.Task[Any]], object] | None = None
+    """Called at the end of each attempt's task."""
+
+    def __call__(self, task: asyncio.Task[Any]) -> None:
+        """Note the end of an attempt's task; its callback is the job itself, not another object."""
+        if self.on_done is not None:
+            self.on_done(self, task)

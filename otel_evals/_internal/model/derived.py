@@ -80,7 +80,10 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 
 
 def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str, Any]) -> Record:
-    """Create a record from values by field (it keeps the dict); other fields are derived, or defaults."""
+    """Create a record from values by field (it keeps the dict); other fields are derived, or defaults.
+
+    The derivation must not refer to the record: the garbage collector does not find such cycles.
+    """
     record = object.__new__(cls)
     given[DERIVATION] = derivation
     object.__setattr__(record, "__dict__", given)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
@@ -62,23 +64,15 @@ def _trace_state(span: SpanRecord) -> str:
     return credible_state(trace_id, span.trace_state)
 
 
-class Recovery:
-    __slots__ = ("_above", "_guards", "_operations", "_parts", "_root")
+class Recovery(msgspec.Struct, eq=False, gc=False):
+    """Derives a run's fields from its operations; the garbage collector skips it, as it knows no run."""
 
-    failed = False  # each operation has this for itself
-
-    def __init__(
-        self,
-        root: Operation,
-        operations: Sequence[Operation],
-        above: Mapping[str, str | None],
-        guards: frozenset[str],
-    ) -> None:
-        self._root = root
-        self._operations = operations
-        self._above = above
-        self._guards = guards
-        self._parts: dict[Callable[..., Any], Any] = {}
+    _root: Operation
+    _operations: Sequence[Operation]
+    _above: Mapping[str, str | None]
+    _guards: frozenset[str]
+    _parts: dict[Callable[..., Any], Any] = {}  # a struct copies it
+    failed: ClassVar[bool] = False  # each operation has this for itself
 
     def derive(self, field: str) -> Mapping[str, Any]:
         if field in _OF_FIRST:

@@ -20,6 +20,9 @@ _KINDS: Final = frozenset(_ATTRIBUTES.split())
 _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
 
+_NO_GUARDS: Final[frozenset[str]] = frozenset()
+
+
 class Tree(msgspec.Struct, frozen=True, eq=False):
     """The operations of a trace, and how they contain each other."""
 
@@ -56,7 +59,8 @@ def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None
 
 def guards_in(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the span ids of guardrails and evaluators."""
-    return frozenset([o.span_id for o in operations if o.kind is OperationKind.OTHER and _is_guard(o)])
+    found = [o.span_id for o in operations if o.kind is OperationKind.OTHER and _is_guard(o)]
+    return frozenset(found) if found else _NO_GUARDS
 
 
 def _is_guard(operation: Operation) -> bool:

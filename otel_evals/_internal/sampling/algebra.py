@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from otel_evals._internal.model import Outcome, Run
+from otel_evals._internal.model.spans import Record
 from otel_evals._internal.sampling.consistent import probability_of, threshold
 from otel_evals._internal.util.plain import type_name
 from otel_evals.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
+class Chance(Record, frozen=True):
     """A run's sampling probability."""
 
     probability: float

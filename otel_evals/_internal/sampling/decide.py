@@ -40,11 +40,15 @@ class Decision(msgspec.Struct, frozen=True):
     """False if the trace id alone decided, before `when`."""
 
 
-class RunDecisions(msgspec.Struct, eq=False):
-    """The decisions so far of the rules that are asked together about a run."""
+class RunDecisions(msgspec.Struct, eq=False, gc=False):
+    """The decisions so far of the rules that are asked together about a run.
+
+    The garbage collector skips it, so it must not refer to rules: a cycle through a scorer would never end.
+    """
 
     run: Run
-    waiting: list[DecidingRule] = []  # a struct copies its defaults
+    waiting: dict[str, str] = {}  # a struct copies its defaults
+    """Scorer ids of the rules that wait for the outcome of another, by the rule's name."""
     sampled: dict[str, Chance] = {}
     """By scorer id."""
     on_record: dict[str, Sampled] = {}
@@ -54,19 +58,7 @@ class RunDecisions(msgspec.Struct, eq=False):
 
     def undecided(self) -> set[str]:
         """Return ids of the scorers without an outcome."""
-        return (self.sampled.keys() - self.outcomes.keys()) | {rule.scorer_id for rule in self.waiting}
-
-    def give_up(self, scorer_id: str) -> list[DecidingRule]:
-        """Stop waiting for a scorer's outcome; returns the rules that stop waiting with it."""
-        without = {scorer_id}
-        gone: list[DecidingRule] = []
-        for rule in self.waiting:  # in order: a rule comes after the rules it follows
-            if rule.sampling.follows & without:
-                without.add(rule.scorer_id)
-                gone.append(rule)
-        self.waiting = [rule for rule in self.waiting if rule not in gone]
-        self.sampled.pop(scorer_id, None)
-        return gone
+        return (self.sampled.keys() - self.outcomes.keys()) | set(self.waiting.values())
 
 
 class Decider:
@@ -76,6 +68,7 @@ class Decider:
         listed = list(rules)
         order = cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in listed])
         self._rules: dict[str, list[DecidingRule]] = {}
+        self._by_name = {rule.name: rule for rule in listed}
         for index in order:
             self._rules.setdefault(listed[index].asked_with, []).append(listed[index])
         self._words = {rule.name: rule.sampling.words for rule in listed}
@@ -108,8 +101,24 @@ class Decider:
     def follow(self, decisions: RunDecisions, scorer_id: str, outcome: Outcome) -> list[Decision]:
         """Return what the rules that waited for an outcome decide now."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
-        waiting, decisions.waiting = decisions.waiting, []
-        return [self._ask(decisions, rule, applies=True) for rule in waiting]
+        waiting, decisions.waiting = decisions.waiting, {}
+        return [self._ask(decisions, self._by_name[name], applies=True) for name in waiting]
+
+    def give_up(self, decisions: RunDecisions, scorer_id: str) -> list[str]:
+        """Stop waiting for a scorer's outcome; returns the names of the rules that stop waiting with it."""
+        without = {scorer_id}
+        gone: list[str] = []
+        for (
+            name,
+            waiting_id,
+        ) in decisions.waiting.items():  # in order: a rule comes after the rules it follows
+            if self._by_name[name].sampling.follows & without:
+                without.add(waiting_id)
+                gone.append(name)
+        for name in gone:
+            del decisions.waiting[name]
+        decisions.sampled.pop(scorer_id, None)
+        return gone
 
     def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
         """Ask the cascades that follow the sampled scorers again."""
@@ -134,7 +143,7 @@ class Decider:
 def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     run, facts = decisions.run, rule.sampling
     if facts.follows and not facts.follows.isdisjoint(decisions.undecided()):
-        decisions.waiting.append(rule)
+        decisions.waiting[rule.name] = rule.scorer_id
         return Decision(rule, "waiting")
     chance: Chance = facts.constant or rule.sample.chance(run, decisions.outcomes)
     if type(chance) is not Chance or type(chance.why) is not str:

@@ -154,7 +154,12 @@ class FunctionScorer(Scorer):
 
     async def score(self, run: Run) -> Score | NotScored:
         """Call the function, in a worker thread unless it is async or `inline`, and check its result."""
-        return to_score(await call(self.function, run, inline=self._on_loop), scale=self.scale)
+        if self._on_loop:  # without a call in between, whose coroutine would wait for the judge too
+            result: Any = self.function(run)
+            result = await result if inspect.isawaitable(result) else result
+        else:
+            result = await call(self.function, run)
+        return to_score(result, scale=self.scale)
 
     def score_at_once(self, run: Run) -> Score | NotScored:
         """Call the function and check its result."""

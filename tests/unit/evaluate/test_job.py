@@ -15,9 +15,9 @@ def test_a_job_begins_with_nothing_done_and_its_rule_awaited() -> None:
     rule = Rule(one)
     job = a_job(rule)
     assert (job.attempts, job.started, job.began, job.ended, job.timed_out) == (0, 0, 0.0, False, False)
-    assert job.target.awaited == {rule.name}
+    assert list(job.target.awaited) == [rule.name]
     assert (job.target.span_id, job.target.revision) == (job.run.root_span_id, 1)
-    assert (job.target.evaluations, job.target.decisions) == ([], {})
+    assert (job.target.evaluations, job.target.decisions) == ((), {})
 
 
 def test_jobs_of_the_same_run_are_told_apart() -> None:
