@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -308,3 +309,35 @@ def test_open_runs_runs_that_wait_for_a_next_call_and_items_count_once(store: Du
                 assert w.ledger.stats().ignored == {"undecided_at_shutdown": lost}
 
     run(body)
+
+
+# --- the cost of waiting ---
+
+
+def test_a_run_that_waits_for_its_judge_leaves_the_garbage_collector_little() -> None:
+    """A full collection of the application walks every tracked object of every run in flight."""
+
+    async def main() -> None:
+        gate, runs = asyncio.Event(), 64
+
+        @scorer(id="waits", version="1")
+        async def waits(_: Run) -> bool:
+            return await gate.wait()
+
+        def tracked() -> int:
+            gc.collect()
+            return len(gc.get_objects())
+
+        async with wired(Rule(waits, concurrency=runs)) as steps:
+            agent_run(steps.tracer)
+            steps.feed()
+            before = tracked()
+            for _ in range(runs):
+                agent_run(steps.tracer)
+            steps.feed()
+            await asyncio.sleep(0)
+            assert (tracked() - before) / runs < 32
+            gate.set()
+            assert len(await steps.settled()) == runs + 1
+
+    run(main)
