@@ -57,6 +57,8 @@ class SourceItems(NamedTuple):
 
     source: Hashable = None
     at: float = 0.0
+    finished: bool = False
+    """True for items of runs that were judged before, which are only remembered."""
 
 
 class SourceClocks(NamedTuple):
@@ -139,12 +141,14 @@ class TraceGatherer:
         at = self._source.at or now
         for item in items:
             try:
-                if isinstance(item, UnclaimedSpan):
+                if isinstance(item, SourceItems):
+                    self._source, at = item, item.at or now
+                elif self._source.finished:
+                    self._add_finished(item)
+                elif isinstance(item, UnclaimedSpan):
                     self._add_link(item, at)
                 elif isinstance(item, CapturedLog):
                     self._add_log(item, at, gathered)
-                elif isinstance(item, SourceItems):
-                    self._source, at = item, item.at or now
                 elif isinstance(item, SourceClocks):
                     self._clocks = item.times
                 else:
@@ -232,6 +236,14 @@ class TraceGatherer:
         if parent is None:
             self._root_arrived(record.trace_id, trace)
         self._evict_excess(record.trace_id, gathered)
+
+    def _add_finished(self, item: IntakeItem) -> None:
+        if isinstance(item, CapturedLog):
+            return
+        span = item if isinstance(item, UnclaimedSpan) else item.record()
+        if span.parent_span_id is not None and self._closed.get(span.parent_span_id) is None:
+            self._remember(span.parent_span_id, arrived=False)
+        self._remember(span.span_id, arrived=True)
 
     def _keep(self, trace: OpenTrace, record: SpanRecord, now: float) -> None:
         before = trace.spans.get(record.span_id)

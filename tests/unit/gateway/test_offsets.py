@@ -14,9 +14,9 @@ def test_what_is_open_holds_back_what_came_after_it() -> None:
     offsets = Offsets()
     for offset, traces in enumerate([{"a"}, {"b"}, set(), {"a"}]):
         offsets.take(PARTITION, offset, traces)
-    assert offsets.done(offsets.newest(), {"b"}) == {PARTITION: Commit(1, frozenset("a"), upto=4)}
+    assert offsets.done(offsets.newest(), {"b"}) == {PARTITION: Commit(1, frozenset("a"), upto=4, back=1)}
     assert offsets.done(offsets.newest(), {"b"}) == {}
-    assert offsets.done(offsets.newest(), set()) == {PARTITION: Commit(4)}
+    assert offsets.done(offsets.newest(), set()) == {PARTITION: Commit(4, back=4)}
     assert len(offsets) == 0
 
 
@@ -25,7 +25,22 @@ def test_what_came_after_the_open_traces_were_looked_up_is_not_judged_by_them() 
     offsets.take(PARTITION, 0, {"a"})
     seen = offsets.newest()
     offsets.take(PARTITION, 1, {"b"})
-    assert offsets.done(seen, set()) == {PARTITION: Commit(1)}
+    assert offsets.done(seen, set()) == {PARTITION: Commit(1, back=1)}
+
+
+def test_a_commit_names_an_offset_about_a_minute_before_it() -> None:
+    offsets, backs = Offsets(), []
+    for second in range(0, 200, 10):
+        for offset in (second, second + 5):
+            offsets.note_time(PARTITION, offset, 1_000.0 + second)
+            offsets.take(PARTITION, offset, ())
+        commit = offsets.done(offsets.newest(), set())[PARTITION]
+        assert Commit.read(commit.offset, commit.metadata) == commit
+        backs.append(commit.back)
+    assert backs == [*[0] * 7, *range(10, 140, 10)]
+    offsets.forget([PARTITION])
+    offsets.take(PARTITION, 300, ())
+    assert offsets.done(offsets.newest(), set())[PARTITION].back == 301
 
 
 def test_a_message_on_its_way_to_the_dead_letters_is_awaited() -> None:
@@ -33,7 +48,7 @@ def test_a_message_on_its_way_to_the_dead_letters_is_awaited() -> None:
     taken = offsets.take(PARTITION, 7, (), pending=True)
     assert offsets.done(offsets.newest(), set()) == {}
     taken.pending = False
-    assert offsets.done(offsets.newest(), set()) == {PARTITION: Commit(8)}
+    assert offsets.done(offsets.newest(), set()) == {PARTITION: Commit(8, back=8)}
 
 
 def test_partitions_of_others_are_forgotten_and_age_is_that_of_the_oldest() -> None:
@@ -115,7 +130,7 @@ def test_what_is_known_to_be_done_with_stays_known_until_it_was_read_past() -> N
     third.read_on(PARTITION, Commit.read(kept.offset, kept.metadata))
     for offset in (2, 3, 4):
         third.take(PARTITION, offset, messages[offset])
-    assert third.done(third.newest(), set()) == {PARTITION: Commit(5)}
+    assert third.done(third.newest(), set()) == {PARTITION: Commit(5, back=5)}
 
 
 def test_metadata_of_others_and_of_too_many_traces_is_survived() -> None:
@@ -124,14 +139,16 @@ def test_metadata_of_others_and_of_too_many_traces_is_survived() -> None:
         "",
         "somebody's",
         "otel-evals 1 ",
-        "otel-evals 1 5 $$$",
-        "otel-evals 1 x AAAA",
-        "otel-evals 2 5 AAAA",
+        "otel-evals 1 0 5 $$$",
+        "otel-evals 1 0 x AAAA",
+        "otel-evals 2 0 5 AAAA",
     )
     for metadata in others:
         offsets.read_on(PARTITION, Commit.read(1, metadata))
         assert offsets.known == frozenset()
-    metadata = Commit(1, frozenset(f"{number:012x}" for number in range(2_000)), upto=2**63).metadata
+    metadata = Commit(
+        1, frozenset(f"{number:012x}" for number in range(2_000)), upto=2**63, back=2**63
+    ).metadata
     assert len(metadata) <= 4_096
     offsets.read_on(PARTITION, Commit.read(1, metadata))
     assert len(offsets.known) == 500

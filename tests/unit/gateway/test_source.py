@@ -144,22 +144,43 @@ def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
         assert gateway.service._kafka.stats()["dead_letters"] == 2
 
 
-def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str) -> None:
-    """Without keys, each member would judge the part of a trace that it got."""
+@pytest.mark.parametrize("key", [None, "checkout-service"])
+def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key: str | None) -> None:
+    """Without their trace id as the key, each member would judge the part of a trace that it got."""
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
         produce(brokers, runs(1))
-        eventually(lambda: first.scored.evaluations)
+        eventually(lambda: committed(brokers) == 1)
         with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
             eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
             members = (first, second)
             eventually(lambda: all(g.service._readyz()[0] == 200 for g in members))
             producer = kafka.Producer({"bootstrap.servers": brokers})
             for number in range(40):
-                producer.produce(TOPIC, body(recorded()), partition=number % 4)
+                producer.produce(TOPIC, body(recorded()), key, partition=number % 4)
             assert producer.flush(30) == 0
             pages = [eventually(lambda g=g: (p := g.service._readyz())[0] == 503 and p[1]) for g in members]
             assert all("partition_traces_by_id" in page["problem"] for page in pages)
             assert len(first.scored.evaluations) + len(second.scored.evaluations) == 1
+            assert [g.service._kafka.stats()["dead_letters"] for g in members] == [0, 0]
+    assert committed(brokers) == 1, "another configuration can read them"
+
+
+def test_a_late_span_of_a_run_that_another_member_judged_is_late(brokers: str) -> None:
+    spans = recorded()
+    key = f"{spans[0].context.trace_id:032x}"
+    produce(brokers, [(key, body(spans[1:]))])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
+        first.evaluations(1)
+        eventually(lambda: committed(brokers) == 1)
+    produce(brokers, [(key, body(spans[:1])), (key, body(spans[1:])), *runs(1)])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
+        eventually(lambda: committed(brokers) == 4)
+        losses = second.service.scoring.engine.steps.losses()
+    assert len(second.scored.evaluations) == 1
+    assert {str(each): count for each, count in losses.items()} == {
+        "spans or log records (span_late)": 1,
+        "spans or log records (span_repeated)": 2,
+    }
 
 
 def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:

@@ -109,6 +109,17 @@ def test_a_source_that_was_lost_and_came_back_starts_again() -> None:
     assert traces.close_due(110.0) == []
 
 
+def test_late_and_repeated_spans_of_runs_that_another_process_judged_start_no_run() -> None:
+    traces = gatherer()
+    traces.add([SourceItems(finished=True), span(2, 1), span(3, 2), SourceItems()], 0.0)
+    assert (open_spans(traces), traces.close_due(100.0)) == (0, [])
+    assert [loss.reason for loss in traces.add([span(2, 1)], 100.0).losses] == ["span_repeated"]
+    late = traces.add([span(1), span(4, 3), span(5, 4)], 100.0).late
+    assert [record.span_id[-1] for record, _ in late] == ["1", "4", "5"], "the root, and what is below"
+    traces.add([span(6, 9)], 100.0)
+    assert open_spans(traces) == 1, "another run of the trace"
+
+
 def test_complete_traces_stay_open_while_there_is_no_room_to_judge_them() -> None:
     room = [0.0]
     traces = gatherer(room=lambda: room[0])

@@ -3,7 +3,8 @@
 A trace has several messages, and the committed offset may be between them: an older unfinished trace holds
 the offset back while a later run is finished. After a crash only the rest of that run would be read again,
 and judged as a whole. Therefore each commit names such finished traces in its metadata, and the next reader
-skips them.
+skips them. It also names an offset about a minute back, from which the next reader learns the spans of
+finished runs, to recognise late and repeated ones.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _FORM = "otel-evals 1 "
 _MOST = 500
 """Traces that a commit names at most: Kafka takes 4,096 bytes."""
 _TAIL = 12
+_BACK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +34,26 @@ class Commit:
     """Tails of the ids of finished traces with messages from that offset on."""
     upto: int = 0
     """The offset after the last of these messages."""
+    back: int = 0
+    """The offset from which to learn the spans of finished runs; at most `offset`."""
 
     @property
     def metadata(self) -> str:
         tails = b"".join(bytes.fromhex(each) for each in sorted(self.done)[:_MOST])
-        return f"{_FORM}{self.upto} {base64.b64encode(tails).decode()}" if tails else ""
+        return f"{_FORM}{self.back} {self.upto} {base64.b64encode(tails).decode()}"
 
     @classmethod
     def read(cls, offset: int, metadata: str) -> Commit:
-        """Read a commit from its metadata; without traces if another program wrote it."""
-        upto, _, encoded = metadata.removeprefix(_FORM).partition(" ")
+        """Read a commit from its metadata; only the offset counts if another program wrote it."""
         try:
-            text = base64.b64decode(encoded, validate=True).hex()
             if metadata.startswith(_FORM):
+                back, upto, encoded = metadata.removeprefix(_FORM).split(" ")
+                text = base64.b64decode(encoded, validate=True).hex()
                 tails = frozenset(text[i : i + _TAIL] for i in range(0, len(text), _TAIL))
-                return cls(offset, tails, int(upto))
+                return cls(offset, tails, int(upto), min(int(back), offset))
         except ValueError:
             pass
-        return cls(offset)
+        return cls(offset, back=offset)
 
 
 def tail(trace_id: str) -> str:
@@ -79,6 +83,8 @@ class Offsets:
         self._newest: dict[Partition, Commit] = {}
         self._before: dict[Partition, Commit] = {}
         self._read: dict[Partition, int] = {}
+        self._times: dict[Partition, deque[tuple[float, int]]] = {}
+        """Times and offsets of messages, at least a second apart."""
         self.known: frozenset[str] = frozenset()
         """Tails of the ids of traces that were finished before this member started to read."""
 
@@ -113,6 +119,20 @@ class Offsets:
         self._read[partition] = offset + 1
         return taken
 
+    def note_time(self, partition: Partition, offset: int, at: float) -> None:
+        """Note the time of a message, in the order of the offsets."""
+        times = self._times.setdefault(partition, deque())
+        if not times or at >= times[-1][0] + 1.0:
+            times.append((at, offset))
+
+    def _back(self, partition: Partition, offset: int) -> int:
+        """Return the offset of a message about a minute before the one at an offset."""
+        times = self._times.get(partition) or deque()
+        until = max((at for at, before in times if before <= offset), default=0.0) - _BACK_SECONDS
+        while len(times) > 1 and times[1][0] <= until:
+            times.popleft()
+        return min(times[0][1], offset) if times else offset
+
     def newest(self) -> dict[Partition, Taken]:
         """Return the newest message of each partition, as a bound for `done`."""
         return {partition: messages[-1] for partition, messages in self._taken.items() if messages}
@@ -145,7 +165,8 @@ class Offsets:
             if before and offset < before.upto:
                 done, upto = done | before.done, max(upto, before.upto)
             if partition in ends or done != (newest.done if newest else frozenset()):
-                commits[partition] = Commit(offset, done, upto if done else 0)
+                back = self._back(partition, offset)
+                commits[partition] = Commit(offset, done, upto if done else 0, back)
         self._newest |= commits
         return commits
 
@@ -153,7 +174,7 @@ class Offsets:
         """Forget partitions that another consumer has now; return their unfinished traces."""
         traces: set[str] = set()
         for partition in partitions:
-            for noted in (self._newest, self._before, self._read):
+            for noted in (self._newest, self._before, self._read, self._times):
                 noted.pop(partition, None)
             for taken in self._taken.pop(partition, ()):
                 traces |= taken.traces

@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -33,7 +32,7 @@ from otel_evals_gateway._internal.kafka.source_clock import SourceClock
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
-from otel_evals_gateway._internal.receiver.selection import trace_of
+from otel_evals_gateway._internal.receiver.selection import Selection, trace_of
 from otel_evals_gateway._internal.tap import Tap, rejection
 from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems
 
@@ -54,8 +53,6 @@ _LOOK_SECONDS = 0.5
 _LOOK_TIMEOUT = 2.0
 _FETCH_MS = 100
 """Milliseconds that a broker waits for messages; other requests wait as long."""
-_PLACES = 100_000
-"""Traces whose partition is remembered."""
 _PAUSE = 0.01
 
 
@@ -105,6 +102,13 @@ class KafkaSource:
             logger=_library,
         )
         topics: dict[str | None, Signal] = {options.topics.traces: "traces", options.topics.logs: "logs"}
+        # Elsewhere than at the earliest offset, a start that is gone by then would skip messages.
+        self._looks_back = shared.get("auto.offset.reset", "earliest") in (
+            "earliest",
+            "smallest",
+            "beginning",
+        )
+        self._cooperative = "cooperative" in shared.get("partition.assignment.strategy", "")
         self._topics = {topic: signal for topic, signal in topics.items() if topic}
         self._dead_letters = options.dead_letters
         self._tap = tap
@@ -115,9 +119,12 @@ class KafkaSource:
         self._assigned: set[Partition] = set()
         self._commit_at = self._look_at = self._stepped_at = 0.0
         self._clock = SourceClock(time.time)
+        self._uncommitted: dict[Partition, Commit] = {}
+        """Commits that failed."""
         self._ended: dict[Partition, int] = {}
         """Ends of partitions that were reached."""
-        self._places: OrderedDict[str, Partition] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        """Number of partitions of each topic."""
         self._problems: dict[str, str] = {"brokers": "the brokers were not reached yet"}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
@@ -207,67 +214,75 @@ class KafkaSource:
             else:
                 _logger.warning("Kafka: %s", error.str())
             return
+        finished = message.offset() < self._offsets.start_of(place)
+        kind, timestamp = message.timestamp()
+        at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
+        self._offsets.note_time(place, message.offset(), at)
         try:
-            known = self._offsets.known
-            traces = self._handle(message, place)
-            self._offsets.take(place, message.offset(), traces)
-            self._repeated += bool(known) and any(tail(each) in known for each in traces)
-        except RefusedError as refused:
-            self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
+            traces = self._handle(message, place, at, finished=finished)
+        except Exception as caught:
+            if not finished:
+                taken = self._offsets.take(place, message.offset(), (), pending=True)
+                self._bury(message, _reason(caught), taken)
+        else:
+            if traces is not None:
+                self._offsets.take(place, message.offset(), traces)
 
-    def _handle(self, message: Any, place: Partition) -> Collection[str]:
-        """Put the items of a message; return the ids of its traces. RefusedError if it is not OTLP."""
-        signal, value = self._topics[place[0]], message.value() or b""
+    def _handle(self, message: Any, place: Partition, at: float, *, finished: bool) -> Collection[str] | None:
+        """Put the items of a message; return the ids of its traces, or None if it is not to be committed.
+
+        Those of finished runs are only remembered. RefusedError if it is not OTLP.
+        """
+        signal, selection = self._topics[place[0]], self._select(message)
+        traces = selection.traces
+        while not self._engine.thread.room:
+            time.sleep(_PAUSE)
+        if finished:
+            items = selection.items if selection.claimed else ()
+            self._put(SourceItems(finished=True), items)
+            return None
+        keyed = all(_is_key(message.key(), each) for each in traces)
+        if signal == "traces" and not keyed and not self._owns_all(place[0]):
+            self._stop_reading(place[0])
+            return None
+        self._tap.traffic.received(signal, selection)
+        known = self._offsets.known
+        self._repeated += bool(known) and any(tail(each) in known for each in traces)
+        items = [item for item in selection.items if not known or tail(trace_of(item)) not in known]
+        # The spans of a trace that is not the key may be in any partition of the topic.
+        source = place if keyed else place[0]
+        self._put(SourceItems(source, self._clock.read(place, at) + _since_epoch()), items)
+        return traces
+
+    def _put(self, source: SourceItems, items: Sequence[IntakeItem]) -> None:
+        if items:
+            self._engine.thread.put_all([source, *items, SourceItems()])  # type: ignore[list-item]
+
+    def _select(self, message: Any) -> Selection:
+        signal, value = self._topics[message.topic()], message.value() or b""
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), self._scoring.options.max_decompressed)
         selection = self._tap.select(request)
         if value and selection.rejected.total() == selection.seen:
             reasons = rejection(selection).message or "it is empty"
             raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))
-        traces = selection.traces
-        if signal == "traces":
-            self._check_key(message, traces, place)
-        self._tap.traffic.received(signal, selection)
-        known = self._offsets.known
-        items = [item for item in selection.items if not known or tail(trace_of(item)) not in known]
-        while not self._engine.thread.room:
-            time.sleep(_PAUSE)
-        kind, timestamp = message.timestamp()
-        at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
-        # The spans of a trace without a key may be in any partition of the topic.
-        self._put(items, place if message.key() else place[0], self._clock.read(place, at))
-        return traces
-
-    def _put(self, items: Sequence[IntakeItem], source: Partition | str, at: float) -> None:
-        """Give items to the engine with their source and time."""
-        if items:
-            arrived = at + time.monotonic() - time.time()
-            self._engine.thread.put_all([SourceItems(source, arrived), *items, SourceItems()])  # type: ignore[list-item]
+        return selection
 
     def _put_clocks(self) -> None:
-        behind = time.monotonic() - time.time()
-        clocks = SourceClocks({source: at + behind for source, at in self._clock.times.items()})
+        since = _since_epoch()
+        clocks = SourceClocks({source: at + since for source, at in self._clock.times.items()})
         self._engine.thread.put_all([clocks])  # type: ignore[list-item]
 
-    def _check_key(self, message: Any, traces: Collection[str], place: Partition) -> None:
-        """Stop reading a topic that spreads traces over members of the group: each would judge a part."""
-        spread = not message.key()
-        for trace in traces:
-            spread |= self._places.setdefault(trace, place) != place
-            self._places.move_to_end(trace)
-        while len(self._places) > _PLACES:
-            self._places.popitem(last=False)
-        if spread and traces and not self._owns_all(place[0]):
-            self._problems["topics"] = (
-                f"{place[0]} is not keyed by trace id, and other members read a part of it: set "
-                "`partition_traces_by_id: true` in the Collector's Kafka exporter, or run one member"
-            )
-            _logger.error("stopped reading: %s", self._problems["topics"])
-            raise RefusedError(ExportAnswer(400, "not keyed by trace id"))
+    def _stop_reading(self, topic: str) -> None:
+        """Stop, as a topic spreads traces over members of the group: each would judge a part."""
+        self._problems["topics"] = (
+            f"{topic} has messages whose key is not their trace id, and other members read a part of it; "
+            "fix: set `partition_traces_by_id: true` in the Collector's Kafka exporter, or run one member"
+        )
+        _logger.error("stopped reading: %s", self._problems["topics"])
 
     def _owns_all(self, topic: str) -> bool:
-        found = self._consumer.list_topics(topic, timeout=_LOOK_TIMEOUT).topics[topic].partitions
-        return {(topic, number) for number in found} <= self._assigned
+        return sum(name == topic for name, _ in self._assigned) >= self._sizes.get(topic, 1)
 
     def _bury(self, message: Any, reason: str, taken: Taken) -> None:
         """Write a message to the dead-letter topic; its offset is not committed before."""
@@ -297,16 +312,14 @@ class KafkaSource:
         open_traces = self._engine.open_traces(_OPEN_SECONDS) if newest else ()
         if open_traces is None:
             return
-        commits = self._offsets.done(newest, open_traces)
-        if commits:
-            places = [
-                TopicPartition(topic, number, at.offset, at.metadata)
-                for (topic, number), at in commits.items()
-            ]
-            try:
+        self._uncommitted |= self._offsets.done(newest, open_traces)
+        places = [TopicPartition(*place, at.offset, at.metadata) for place, at in self._uncommitted.items()]
+        try:
+            if places:
                 self._consumer.commit(offsets=places, asynchronous=False)
-            except KafkaException as error:  # after a rebalance the new owner reads them again
-                _logger.warning("offsets could not be committed: %s", error)
+            self._uncommitted.clear()
+        except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's
+            _logger.warning("offsets could not be committed yet: %s", error)
 
     def _look(self) -> None:
         """Note how far the partitions are read; their ends are asked of the brokers, which may be away."""
@@ -330,18 +343,30 @@ class KafkaSource:
         key = _key(place)
         return max(int(place.offset), self._ended.get(key, -1), self._offsets.start_of(key))
 
-    def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
+    def _assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
         self._assigned |= set(map(_key, partitions))  # the cooperative protocol adds some
         self._clock.assign(map(_key, partitions))
         for topic, _ in self._assigned:
             self._problems.pop(topic, None)
         try:
-            for place in self._consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS):
-                commit = Commit.read(place.offset, place.metadata or "")
-                self._offsets.read_on(_key(place), commit)
+            for topic in self._topics:
+                found = consumer.list_topics(topic, timeout=_COMMITTED_SECONDS)
+                self._sizes[topic] = len(found.topics[topic].partitions)
+            places = consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS)
+            commits = {_key(each): Commit.read(each.offset, each.metadata or "") for each in places}
         except KafkaException as error:
             _logger.warning("finished traces are unknown and may be judged in part: %s", error)
+        else:
+            for place, commit in commits.items():
+                self._offsets.read_on(place, commit)
+            self._start(consumer, commits)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
+
+    def _start(self, consumer: Any, commits: Mapping[Partition, Commit]) -> None:
+        """Read partitions from before their committed offset, to learn the spans of finished runs."""
+        places = [TopicPartition(topic, number, at.back) for (topic, number), at in commits.items()]
+        if self._looks_back and any(at.back < at.offset for at in commits.values()):
+            (consumer.incremental_assign if self._cooperative else consumer.assign)(places)
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
         self._commit()
@@ -351,6 +376,7 @@ class KafkaSource:
         gone = set(map(_key, partitions))
         for place in gone:
             self._ended.pop(place, None)
+            self._uncommitted.pop(place, None)
         self._scoring.forget(self._offsets.forget(gone))
         self._assigned -= gone
         self._clock.lose(gone)
@@ -359,3 +385,21 @@ class KafkaSource:
 
 def _key(place: TopicPartition) -> Partition:
     return place.topic, place.partition
+
+
+def _is_key(key: bytes | str | None, trace_id: str) -> bool:
+    """Return True for a trace id in bytes or hex."""
+    data = key.encode() if isinstance(key, str) else key or b""
+    return data in (bytes.fromhex(trace_id), trace_id.encode()) or data.lower() == trace_id.encode()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RefusedError):
+        return str(error)
+    _logger.error("a message cannot be handled", exc_info=error)
+    return f"internal error: {type(error).__name__}"
+
+
+def _since_epoch() -> float:
+    """Return what to add to a time since the epoch for the same time on the monotonic clock."""
+    return time.monotonic() - time.time()
