@@ -7,10 +7,12 @@ from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
 from otel_evals._internal.judges.scripted import ScriptedJudge
+from otel_evals._internal.judges.window import Exploration
 
 __all__ = [
     "Budget",
     "CachedJudge",
+    "Exploration",
     "Judge",
     "JudgeLimits",
     "JudgeReply",

@@ -63,7 +63,7 @@ class ArizeDestination(ApiDestination):
         """Send annotations: each record once, with the last value of each name."""
         records: dict[str, dict[str, Any]] = {}
         for item in items:
-            values = records.setdefault(item.session or item.evaluation.span_id, {})
+            values = records.setdefault(item.session or item.span_id, {})
             text = cut(item.explanation, _TEXT)
             value = {"name": item.name, "score": item.value, "label": item.label, "text": text}
             values[item.name] = present(value)

@@ -70,7 +70,7 @@ class BraintrustDestination(OtlpDestination):
         return {
             "traceId": item.evaluation.trace_id,
             "spanId": hashlib.sha256(item.id.encode("utf-8", "replace")).hexdigest()[:16],
-            "parentSpanId": item.evaluation.span_id,
+            "parentSpanId": item.span_id,
             "name": item.name,
             "kind": 1,
             "startTimeUnixNano": str(item.time),

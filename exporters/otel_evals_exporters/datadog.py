@@ -88,7 +88,7 @@ class DatadogDestination(ApiDestination):
     def _metrics(self, item: ScoreItem) -> list[dict[str, Any]]:
         evaluation = item.evaluation
         trace = str(int(evaluation.trace_id, 16)) if self._decimal else evaluation.trace_id
-        joined = {"span_id": str(int(evaluation.span_id, 16)), "trace_id": trace}
+        joined = {"span_id": str(int(item.span_id, 16)), "trace_id": trace}
         app = self._ml_app or item.run.resource.get("service.name") or "unknown_service"
         common: dict[str, Any] = {
             "event_kind": "evaluation",

@@ -108,7 +108,7 @@ def _event(item: ScoreItem) -> dict[str, Any]:
         "event.provider": "otel-evals",
         "timestamp": item.timestamp,
         "trace_id": item.evaluation.trace_id,
-        "span_id": item.evaluation.span_id,
+        "span_id": item.span_id,
         "dt.service.name": service_of(item) or None,
         semconv.GEN_AI_CONVERSATION_ID: item.session,
         semconv.GEN_AI_EVALUATION_NAME: item.name,

@@ -118,7 +118,7 @@ def _scores(item: ScoreItem) -> list[dict[str, Any]]:
     if item.session is not None:
         common["sessionId"] = item.session
     else:
-        common |= {"traceId": item.evaluation.trace_id, "observationId": item.evaluation.span_id}
+        common |= {"traceId": item.evaluation.trace_id, "observationId": item.span_id}
     environment = str(item.run.resource.get("deployment.environment.name", ""))
     if _ENVIRONMENT.fullmatch(environment):
         common["environment"] = environment

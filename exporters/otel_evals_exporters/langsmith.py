@@ -122,7 +122,7 @@ def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
     comment = item.error[1] if item.error else item.explanation
     fields = {
         "id": item.uuid,
-        "run_id": _run_id(item.evaluation.span_id),
+        "run_id": _run_id(item.span_id),
         "session_id": session,
         "start_time": iso(item.run.start_time) if item.run.start_time else None,
         "key": item.name,

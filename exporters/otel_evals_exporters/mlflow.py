@@ -134,7 +134,7 @@ def _assessment(item: ScoreItem, part: str, feedback: Mapping[str, Any]) -> dict
         "rationale": item.explanation,
         "source": {"source_type": _SOURCES[item.source], "source_id": f"otel-evals/{item.name}"},
         "metadata": {key: str(value) for key, value in item.metadata.items()},
-        "span_id": None if item.whole_run or item.session else item.evaluation.span_id,
+        "span_id": None if item.whole_run or item.session else item.span_id,
         "create_time": iso(item.time),
         "last_update_time": iso(item.time),
     }

@@ -121,7 +121,7 @@ class OpikDestination(ApiDestination):
         if item.session is not None:
             score["thread_id"] = item.session
         else:
-            judged = item.evaluation.trace_id if item.whole_run else item.evaluation.span_id
+            judged = item.evaluation.trace_id if item.whole_run else item.span_id
             score["id"] = str(opik_id(judged, times[item.evaluation.trace_id]))
         return present(score)
 

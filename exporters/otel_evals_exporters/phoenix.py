@@ -95,7 +95,7 @@ class PhoenixDestination(ApiDestination):
 
 
 def _of_span(item: ScoreItem) -> dict[str, Any]:
-    return {"span_id": item.evaluation.span_id, "identifier": _identifier(item), **_annotation(item)}
+    return {"span_id": item.span_id, "identifier": _identifier(item), **_annotation(item)}
 
 
 def _of_trace(item: ScoreItem) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class PosthogDestination(OtlpDestination):
             "severityNumber": 13 if reason else 9,
             "eventName": semconv.GEN_AI_EVALUATION_RESULT,
             "traceId": item.evaluation.trace_id,
-            "spanId": item.evaluation.span_id,
+            "spanId": item.span_id,
             "attributes": {
                 semconv.GEN_AI_EVALUATION_NAME: item.name,
                 semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,

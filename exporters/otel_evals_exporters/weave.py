@@ -106,7 +106,7 @@ def _feedback(item: ScoreItem, project: str) -> dict[str, Any]:
     return {
         "id": item.uuid,
         "project_id": project,
-        "weave_ref": f"weave:///{project}/call/{item.evaluation.span_id}",
+        "weave_ref": f"weave:///{project}/call/{item.span_id}",
         "creator": "otel-evals",
         "feedback_type": f"otel_evals.{item.name}",
         "payload": present(payload),

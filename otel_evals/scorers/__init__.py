@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from otel_evals._internal.scorers.context_recall import context_recall
     from otel_evals._internal.scorers.context_relevance import context_relevance
     from otel_evals._internal.scorers.factuality import factuality
+    from otel_evals._internal.scorers.failure_step import failure_step
     from otel_evals._internal.scorers.faithfulness import faithfulness
     from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
     from otel_evals._internal.scorers.hallucination import hallucination
@@ -80,6 +81,7 @@ __all__ = [
     "context_recall",
     "context_relevance",
     "factuality",
+    "failure_step",
     "faithfulness",
     "grounded_in_tools",
     "hallucination",

@@ -41,6 +41,7 @@ def built() -> list[Scorer]:
         scorers.context_recall(judge),
         scorers.context_relevance(judge),
         scorers.factuality(judge),
+        scorers.failure_step(judge, categories={"text": "any"}),
         scorers.faithfulness(judge),
         scorers.hallucination(judge),
         scorers.multi_turn_judge(judge, criterion="Stays polite."),

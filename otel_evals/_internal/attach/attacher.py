@@ -19,6 +19,7 @@ from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, begin,
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
+from otel_evals._internal.model.evaluations import scored_span
 from otel_evals._internal.recursion import ScorerSpan
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import type_name
@@ -160,12 +161,16 @@ class Attacher:
                     more.update(preset.event_attributes(run, evaluation))
                 except BaseException as error:  # the event leaves without this preset's attributes
                     log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
-            emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)
+            span_id = scored_span(run, evaluation)
+            named = span_id != evaluation.span_id
+            judged = judged_context(run, span_id) if named else _judged(opened, run, evaluation)
+            emit_event(self._logger, run, evaluation, judged, more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             attributes = span_attributes(evaluation)
-            self.scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
+            for span_id in {evaluation.span_id, scored_span(run, evaluation)}:
+                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), attributes)
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
@@ -189,6 +194,8 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     }
     if score.label is not None:
         attributes[f"{name}.label"] = score.label[: records.MAX_LABEL]
+    if score.span_id is not None:
+        attributes[f"{name}.operation"] = score.span_id
     if score.explanation:
         attributes[f"{name}.explanation"] = score.explanation[: records.MAX_TEXT]
     return attributes
@@ -197,15 +204,16 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
 def emit_event(
     logger: Logger, run: Run, evaluation: Evaluation, judged: Context, more: Mapping[str, Any] | None = None
 ) -> None:
-    """Emit the evaluation event of a score or a failure in the judged span's context.
+    """Emit the evaluation event of a score or a failure in the context of the span that it is about.
 
     Attributes that backends ask for, in `more`, replace none of the event's own.
     """
     attributes = {**(more or {}), **records.result_attributes(evaluation)}
     if run.turns:
         attributes.update(records.conversation_attributes(run))
+    about = scored_span(run, evaluation)
     for operation in run.operations:
-        if operation.span.span_id == evaluation.span_id:
+        if operation.span.span_id == about:
             if operation.response_id is not None:
                 attributes[semconv.GEN_AI_RESPONSE_ID] = operation.response_id
             break

@@ -10,9 +10,12 @@ import json
 from typing import Any
 
 from opentelemetry.trace import (
+    Link,
     Span,
+    SpanContext,
     Status,
     StatusCode,
+    TraceFlags,
     Tracer,
     set_span_in_context,
 )
@@ -83,6 +86,7 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
         attributes[semconv.STEP_RESULT] = _text(step.result)
     child = tracer.start_span(
         step.name,
+        links=[*map(_link, step.links)],
         context=mark(set_span_in_context(parent)),
         attributes=attributes,
         start_time=step.start_time or None,
@@ -90,6 +94,11 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     if step.error is not None and may_fail:
         child.set_status(Status(StatusCode.ERROR, step.error[:MAX_TEXT]))
     child.end(step.start_time + int(step.duration * 1e9) if step.start_time else None)
+
+
+def _link(ids: tuple[str, str]) -> Link:
+    trace_id, span_id = (int(id, 16) for id in ids)
+    return Link(SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)))
 
 
 def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
@@ -122,6 +131,8 @@ def _score(score: Score) -> dict[str, Any]:
         attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[:MAX_LABEL]
     if score.explanation:
         attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[:MAX_TEXT]
+    if score.span_id is not None:
+        attributes[semconv.SCORE_OPERATION] = score.span_id
     if score.agreement is not None:
         attributes[semconv.JUDGE_AGREEMENT] = score.agreement
     return {**attributes, **_judges(score)} if score.steps else attributes

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from otel_evals import semconv
 from otel_evals._internal.deliver.record import cost_of, steps_of
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
+from otel_evals._internal.model.evaluations import scored_span
 from otel_evals._internal.version import __version__
 
 _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
@@ -89,9 +90,14 @@ class ScoreItem:
         return self.evaluation.conversation_id
 
     @property
+    def span_id(self) -> str:
+        """The span that the score is about: the operation it names, else the judged span."""
+        return scored_span(self.run, self.evaluation)
+
+    @property
     def whole_run(self) -> bool:
-        """Return True if a run is judged, not an agent within it and not a conversation."""
-        return self.session is None and self.evaluation.span_id == self.run.root_span_id
+        """Return True if the score is about a run, not a step or an agent within it, nor a conversation."""
+        return self.session is None and self.span_id == self.run.root_span_id
 
     @property
     def metadata(self) -> dict[str, Any]:

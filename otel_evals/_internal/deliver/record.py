@@ -124,6 +124,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "status": evaluation.status,
         "value": plain(float(outcome.value)) if isinstance(outcome, Score) else None,
         "label": outcome.label if isinstance(outcome, Score) else None,
+        "operation": outcome.span_id if isinstance(outcome, Score) else None,
         "review": evaluation.review,
         "explanation": explanation if content else None,
         "reason": evaluation.reason,
@@ -152,6 +153,7 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "start_time": step.start_time,
         "duration": plain(step.duration),
         "context": step.context and _context(step.context, content=content),
+        "links": [{"trace_id": trace_id, "span_id": span_id} for trace_id, span_id in step.links],
         "evidence_cut": step.evidence_cut,
         "error": step.error if content else None,
     }

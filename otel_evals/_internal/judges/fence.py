@@ -93,7 +93,7 @@ class Fence:
         return cut, False
 
     def _is_whole(self, slot: Slot) -> bool:
-        return length(slot) <= self.max_chars and len(_items(slot)) <= self._most_items
+        return length(slot) <= self.max_chars and len(items_of(slot)) <= self._most_items
 
     @property
     def _most_items(self) -> int:
@@ -135,10 +135,11 @@ class Fence:
 
 def length(slot: Slot) -> int:
     """Return the characters of a slot's texts."""
-    return sum(map(len, _items(slot)))
+    return sum(map(len, items_of(slot)))
 
 
-def _items(slot: Slot) -> Sequence[str]:
+def items_of(slot: Slot) -> Sequence[str]:
+    """Return the judged texts of a slot."""
     if isinstance(slot, int | float | TrustedText):
         return ()
     if isinstance(slot, str):

@@ -75,7 +75,7 @@ class Judge(Protocol):
 
     A judge may also have `redact`, a function applied to judged text before it appears in a prompt (by
     default common forms of secrets are removed), `takes`, the kinds of media it is shown (by default none),
-    and `max_prompt_chars` and `on_cut` as a LiteLLMJudge has.
+    and `max_prompt_chars`, `on_cut` and `explore` as a LiteLLMJudge has.
     """
 
     @property

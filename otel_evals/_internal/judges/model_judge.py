@@ -18,7 +18,7 @@ from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, Judg
 from otel_evals._internal.judges.ladder import LADDER, StructuredOutput, ladder_of, request_fields
 from otel_evals._internal.judges.shown_media import Shown, check_shown, most_tokens, user_content
 from otel_evals._internal.judges.typed_answers import Ask, TypedQuestion
-from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, OnCut, window_of
+from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, Explore, OnCut, window_of
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
@@ -60,6 +60,8 @@ class ModelJudge(ABC):
     """Maximum characters of judged text in a prompt; choose it by the model's context window."""
     on_cut: OnCut = "not_scored"
     """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
+    explore: Explore = False
+    """Let the judge look around in the run before it answers: True, characters above which, or options."""
     media: tuple[Shown, ...] = ()
     """Kinds of media in questions and answers that the model is shown: `image`, `audio`, and `link` for
     images of which only an https address was recorded, which the provider opens."""

@@ -58,6 +58,8 @@ class StepRecord(Record, frozen=True, kw_only=True):
     start_time: int = 0
     duration: float = 0.0
     context: ContextSeen | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    """Trace and span ids of the operations that a judge looked at in this step."""
     evidence_cut: bool = False
     """True if the judge saw only a part of the evidence."""
     error: str | None = None
@@ -79,6 +81,8 @@ class Score(Record, frozen=True, kw_only=True):
     steps: tuple[StepRecord, ...] = ()
     agreement: float | None = None
     """Share of a panel's votes that agree with this score; None without a vote."""
+    span_id: str | None = None
+    """Span of the operation that the score is about; None if it is about the whole run."""
 
     @property
     def usage(self) -> Usage:
@@ -204,6 +208,18 @@ class Evaluation(Record, frozen=True, kw_only=True):
             case ScorerFailure(error_type=error_type):
                 return error_type
         return None
+
+
+def scored_span(run: Run, evaluation: Evaluation) -> str:
+    """Return the span that a score is about: the operation it names, else the judged span.
+
+    An operation of another trace than the judged span's cannot be named to backends.
+    """
+    named = evaluation.outcome.span_id if isinstance(evaluation.outcome, Score) else None
+    known = named is not None and any(
+        o.span_id == named and o.span.trace_id == evaluation.trace_id for o in run.operations
+    )
+    return named if named is not None and known else evaluation.span_id
 
 
 class ScoredRun(Record, frozen=True, kw_only=True):

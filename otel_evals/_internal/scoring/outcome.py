@@ -98,6 +98,7 @@ def _is_plain(score: Any) -> bool:
         and score.steps == ()
         and type(score.steps) is tuple
         and score.agreement is None
+        and score.span_id is None
         and _is_plain_text(score.label, MAX_LABEL)
         and _is_plain_text(score.explanation, _MAX_TEXT)
     )
@@ -113,7 +114,13 @@ def _score(score: Any, attempts: int) -> Score | ScorerFailure:
         return _wrong("a Score without a finite number", attempts, "ValueError")
     agreement = _number(attribute(score, "agreement"))
     # adding 0 removes a negative zero
-    return Score(value=value + 0.0, label=_label(score, "label"), agreement=agreement, **_shared(score))
+    return Score(
+        value=value + 0.0,
+        label=_label(score, "label"),
+        agreement=agreement,
+        span_id=_label(score, "span_id"),
+        **_shared(score),
+    )
 
 
 def _not_scored(given: Any, attempts: int) -> NotScored | ScorerFailure:
@@ -155,9 +162,17 @@ def _step(step: object) -> StepRecord:
         start_time=_count(attribute(step, "start_time"), 0),
         duration=_number(attribute(step, "duration")) or 0.0,
         context=_context(context) if issubclass(type(context), ContextSeen) else None,
+        links=_links(attribute(step, "links")),
         evidence_cut=attribute(step, "evidence_cut") is True,
         error=_text(attribute(step, "error"), _MAX_MESSAGE),
     )
+
+
+def _links(given: object) -> tuple[tuple[str, str], ...]:
+    if type(given) is not tuple:
+        return ()
+    pairs = (pair for pair in given[:_MAX_STEPS] if type(pair) is tuple and len(pair) == 2)
+    return tuple((plain_text(trace, 32), plain_text(span, 16)) for trace, span in pairs)
 
 
 def _usage(usage: object) -> Usage:

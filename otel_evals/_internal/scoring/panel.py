@@ -99,7 +99,13 @@ class Panel(Scorer):
         nearest = min(scores, key=lambda score: (abs(score.value - value), score.explanation is None))
         said = ", ".join(f"{score.value:g}" for score in scores)
         explanation = f"votes {said}. {nearest.explanation or ''}".strip()
-        return Score(value=value, label=nearest.label, explanation=explanation, agreement=agreement)
+        return Score(
+            value=value,
+            label=nearest.label,
+            explanation=explanation,
+            agreement=agreement,
+            span_id=nearest.span_id,
+        )
 
 
 def panel(members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> Panel:

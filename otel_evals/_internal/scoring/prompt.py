@@ -7,21 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import Fence, Slot, length, retry_request, shorten
+from otel_evals._internal.judges.fence import Fence, Slot, retry_request, shorten
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.judges.shown_media import media_needed, not_shown
-from otel_evals._internal.judges.window import Window, window_of
 from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
-from otel_evals._internal.redaction.redactor import redact
+from otel_evals._internal.scoring.evidence import Evidence
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals._internal.util.plain import as_text, plain_text, plain_value, type_name
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
@@ -67,6 +66,8 @@ class StepRecordBuilder:
         self.name = name
         self.context: ContextSeen | None = None
         self.evidence_cut = False
+        self.looks: list[StepRecord] = []
+        """Records of the calls with which a judge explored the run, before it answered."""
         self.prompt: str | None = None
         self._model: str | None = None
         self._spent = CallTotals()
@@ -172,23 +173,27 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or judge)
-        window = window_of(judge)
-        fence = Fence(max_chars=window.max_prompt_chars, redact=getattr(judge, "redact", redact))
-        fenced = self._fenced(slots, params, record, fence, window)
-        if isinstance(fenced, NotScored):
-            return fenced
-        media, listed = self._media(params.run, judge, fence)
+        evidence = Evidence(slots, params, judge)
+        fence = evidence.fence
         instructions = self.instructions if self.instructions is not None else instructions
-        request = JudgeRequest(
-            instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
-            prompt=Template(self.prompt).substitute(fenced) + listed,
-            schema=self.schema if issubclass(self.schema, BaseModel) else None,
-            scorer_id=scorer_id,
-            step=params.step,
-            mark=fence.mark,
-            sample=_VOTE.get(),
-            media=media,
-        )
+
+        def question(fenced: Mapping[str, str]) -> JudgeRequest:
+            return JudgeRequest(
+                instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
+                prompt=Template(self.prompt).substitute(fenced),
+                schema=self.schema if issubclass(self.schema, BaseModel) else None,
+                scorer_id=scorer_id,
+                step=params.step,
+                mark=fence.mark,
+                sample=_VOTE.get(),
+            )
+
+        need_span()
+        request = await evidence.question(question, record)
+        if isinstance(request, NotScored):
+            return request
+        media, listed = self._media(params.run, judge, fence)
+        request = replace(request, prompt=f"{request.prompt}{listed}", media=media)
         for again in (True, False):
             record.asked(request, judge.model)
             reply = await judge.ask(request)
@@ -199,28 +204,6 @@ class PromptStep(Generic[_R]):
             if again:
                 request = retry_request(request, as_text(_dumped(reply.value)), complaint)
         raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
-
-    def _fenced(
-        self,
-        slots: Mapping[str, Slot],
-        params: Params[Any, Any],
-        record: StepRecordBuilder,
-        fence: Fence,
-        window: Window,
-    ) -> dict[str, str] | NotScored:
-        """Return the fenced slots; if they do not fit, cut ones, or NotScored. A reason may rest on less."""
-        fenced, whole = fence.wrap_all(slots, window.max_prompt_chars)
-        left_out = params.context is not None and params.context.truncated
-        if (whole and not left_out) or params.step == "generate_reason":
-            return fenced
-        if window.on_cut == "score":
-            record.evidence_cut = True
-            return fenced
-        explanation = "the resolver of the context left out a part of it; raise its max_chars"
-        if not whole:
-            chars, most = sum(map(length, slots.values())), window.max_prompt_chars
-            explanation = f"the judge's max_prompt_chars is {most}, the evidence has {chars} characters"
-        return NotScored(reason="evidence_too_long", explanation=explanation)
 
     def unseen(self, run: Run, judge: Judge | None) -> NotScored | None:
         """Return NotScored if the judge is not shown the media that the question is about."""

@@ -248,11 +248,11 @@ class _StepExecution:
             params = await self._params(name, score, record)
             value = await self._run(step, params, record)
         except BaseException as error:
-            self.done.append(record.failed(error))
+            self.done += (*record.looks, record.failed(error))
             if must_propagate(error):
                 raise
             raise StepFailure(f"{name}: {describe_error(error)}", steps=tuple(self.done)) from error
-        self.done.append(record.record(value))
+        self.done += (*record.looks, record.record(value))
         if isinstance(value, NotScored):
             raise _StepNotScored(value)
         return value

@@ -21,7 +21,7 @@ from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.recursion import is_marked
-from otel_evals.model import SpanRecord
+from otel_evals.model import Operation, OperationKind, Score, SpanRecord, StepRecord
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 from tests.support.wired import Woken
@@ -93,7 +93,10 @@ class Outlets:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        context = SpanContext(int(TRACE, 16), int(SPAN, 16), False, TraceFlags(1))
+        return self.attributes_of(SPAN)
+
+    def attributes_of(self, span_id: str) -> dict[str, Any]:
+        context = SpanContext(int(TRACE, 16), int(span_id, 16), False, TraceFlags(1))
         judged: Any = type("Judged", (), {"context": context, "end_time": 1})()
         return dict(self.scores.take(judged, anyway=True) or {})
 
@@ -104,6 +107,31 @@ def test_a_score_leaves_by_every_way() -> None:
     assert outlets.span_names == ["preprocess", "analyze", "evaluate hallucination"]
     assert outlets.events == 1
     assert outlets.attributes["otel_evals.score.hallucination"] == 0.25
+
+
+def an_operation(span_id: str) -> Operation:
+    span = SpanRecord(trace_id=TRACE, span_id=span_id)
+    return Operation(span=span, kind=OperationKind.TOOL, dialect="test")
+
+
+def test_a_score_about_an_operation_is_on_its_span() -> None:
+    """Its event is in that span's context, and its calls link the spans that the judge looked at."""
+    outlets = Outlets()
+    run = replace(RUN, operations=(an_operation("ab" * 8),))
+    outlets.scores.expect(int(TRACE, 16), int("ab" * 8, 16))
+    step = StepRecord(name="analyze.explore 1", model="m", links=((TRACE, "ab" * 8),))
+    for named in ("ab" * 8, "cd" * 8):
+        score = Score(value=0.0, span_id=named, steps=(step,))
+        scored = replace(SCORED, outcome=score, evaluation_id=named)
+        opened = outlets.attacher.open(run, SPAN, "h", "h", 5, contextvars.Context())
+        outlets.attacher.attach(run, scored, opened)
+    assert outlets.attributes_of(SPAN)["otel_evals.score.hallucination.operation"] == "cd" * 8
+    assert outlets.attributes_of("ab" * 8)["otel_evals.score.hallucination.operation"] == "ab" * 8
+    of_operation, of_unknown = (log.log_record for log in outlets.logs.get_finished_logs())
+    assert (of_operation.span_id, of_unknown.span_id) == (int("ab" * 8, 16), int(SPAN, 16))
+    assert (of_operation.attributes or {})["otel_evals.score.operation"] == "ab" * 8
+    looked = next(span for span in outlets.spans.get_finished_spans() if span.name == step.name)
+    assert [link.context.span_id for link in looked.links] == [int("ab" * 8, 16)]
 
 
 @pytest.mark.parametrize(

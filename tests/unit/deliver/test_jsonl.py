@@ -58,6 +58,8 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "status": "scored",
         "value": 0.25,
         "label": "unsupported",
+        "operation": None,
+        "review": None,
         "explanation": "$12.50 is in no tool result",
         "reason": None,
         "message": None,

@@ -18,7 +18,7 @@ import pytest
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import DestinationStats, Retry
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.model import Outcome, Score, ScoredRun
+from otel_evals.model import Operation, OperationKind, Outcome, Score, ScoredRun, SpanRecord
 from otel_evals_exporters.phoenix import PhoenixDestination
 from tests.support.replacing import replace
 from tests.support.scored import SPAN, TRACE, scored_run
@@ -127,6 +127,15 @@ def test_the_scores_of_whole_runs_annotate_their_trace_too(server: Server) -> No
     assert (trace["trace_id"], trace["identifier"]) == (TRACE, f"tone@1f3a/{SPAN}")
     same = ("name", "annotator_kind", "result", "metadata")
     assert {key: trace[key] for key in same} == {key: server.annotations[0][key] for key in same}
+
+
+def test_a_score_about_an_operation_annotates_its_span_and_the_trace(server: Server) -> None:
+    span = SpanRecord(trace_id=TRACE, span_id="b7ad6b7169203331")
+    operation = Operation(span=span, kind=OperationKind.TOOL, dialect="test")
+    whole = scored_run(outcomes={"failure_step": Score(value=0.0, span_id=span.span_id)})
+    send(PhoenixDestination(url=server.url), replace(whole, run=replace(whole.run, operations=(operation,))))
+    assert [a["span_id"] for a in server.annotations] == [span.span_id]
+    assert [a["trace_id"] for a in server.posted("/v1/trace_annotations")] == [TRACE]
 
 
 def test_a_conversations_score_stands_beside_that_of_its_last_run(server: Server) -> None:

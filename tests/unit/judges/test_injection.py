@@ -27,6 +27,7 @@ from otel_evals.scorers import (
     context_recall,
     context_relevance,
     factuality,
+    failure_step,
     faithfulness,
     hallucination,
     multi_turn_judge,
@@ -56,6 +57,19 @@ ALIGNMENT = {
     "completeness": {"score": 1},
     "response_appropriateness": {"score": 1},
 }
+LOOKS = [
+    {"action": "list"},
+    {"action": "read", "step": 4},
+    {"action": "search", "text": "e"},
+    {"action": "compare", "step": 1, "other": 4},
+]
+
+
+def exploring(judge: ScriptedJudge) -> ScriptedJudge:
+    judge.explore = True  # type: ignore[attr-defined]  # judges may have it
+    return judge
+
+
 # Scorer and the replies of a judge whose own words repeat the attack.
 SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
     "hallucination": (
@@ -147,6 +161,25 @@ SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
         },
     ),
     "factuality": (factuality, lambda t: {"analyze": {"relation": "same", "reason": t}}),
+    "failure_step": (
+        failure_step,
+        lambda t: {"analyze": {"failed": True, "step": 1, "category": "other", "reason": t}},
+    ),
+    "exploring hallucination": (
+        lambda judge: hallucination(exploring(judge)),
+        lambda t: {
+            "explore": [*LOOKS, {"action": "search", "text": t}, {"action": "answer"}] * 2,
+            "preprocess": {"claims": [t]},
+            "analyze": one(statement=t, verdict="no", reason=t),
+        },
+    ),
+    "exploring failure_step": (
+        lambda judge: failure_step(exploring(judge)),
+        lambda t: {
+            "explore": [*LOOKS, {"action": "answer"}],
+            "analyze": {"failed": False, "reason": t},
+        },
+    ),
     "classifier": (
         lambda judge: classifier(judge, question="Which?", classes={"a": 1, "b": 0}),
         lambda t: {"analyze": {"label": "a", "reason": t}},

@@ -43,7 +43,7 @@ def test_text_that_does_not_fit_is_not_scored_and_asks_nobody() -> None:
     found = outcome(toxicity(judge), a_run("x" * 130_000))
     assert isinstance(found, NotScored)
     assert found.reason == "evidence_too_long"
-    assert "max_prompt_chars is 120000, the evidence has 130" in (found.explanation or "")
+    assert "has 130023 characters, and the judge's max_prompt_chars is 120000" in (found.explanation or "")
     assert judge.requests == []
 
 

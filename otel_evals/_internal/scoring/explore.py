@@ -1,0 +1,261 @@
+"""A judge that explores: it looks around in a run, one bounded look at a time, before it answers.
+
+Looks are asked for as JSON objects, so any model can explore that gives typed answers. Their results are
+judged text, inside the prompt's fences; nothing in them can make a look or end the exploration.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Literal, cast
+
+from anyio.lowlevel import checkpoint
+from msgspec import structs
+from pydantic import BaseModel
+
+from otel_evals._internal.context import seen
+from otel_evals._internal.judges.fence import Fence
+from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeRequest
+from otel_evals._internal.judges.window import Exploration
+from otel_evals._internal.model import Context, StepRecord
+from otel_evals._internal.scoring.run_steps import RunStep
+
+STEP = "explore"
+"""Step of the requests that ask for a look."""
+_PART = 4_000
+"""Characters of a step that one look shows."""
+_LINES = 60
+_MATCHES = 20
+_AROUND = 100
+_DIFFERENCES = 20
+
+_TOOLS = """\
+Before you answer, look for the evidence in the steps of the recorded run, one look at a time. Do not answer
+yet: reply with one of these JSON objects.
+
+{"action": "list", "step": 1} lists the steps from number 1 on, as a tree
+{"action": "read", "step": 3, "part": 1} shows a part of the texts of step 3
+{"action": "search", "text": "refund"} finds the steps that contain a text
+{"action": "compare", "step": 3, "other": 7} shows where the values of two steps differ
+{"action": "answer"} ends the search, once you have seen what decides
+
+You may look $left more times."""
+_NOW = "You have looked enough. Answer the question now, in the form asked for."
+
+
+class Look(BaseModel):
+    """A judge's next move."""
+
+    action: Literal["list", "read", "search", "compare", "answer"]
+    step: int = 1
+    part: int = 1
+    other: int = 1
+    text: str = ""
+
+
+Found = tuple[str, list[RunStep]]
+"""Text to show, and the steps that it shows."""
+
+
+class RunView:
+    """Answers looks at the steps of a run; texts are redacted before any part of them is shown."""
+
+    def __init__(self, steps: Sequence[RunStep], redact: Callable[[str], str]) -> None:
+        self.steps = steps
+        self._redact = redact
+        self._texts: dict[int, str] = {}
+
+    async def answer(self, look: Look) -> Found:
+        """Return what a look shows; a wrong one gets an explanation."""
+        if look.action == "search":
+            return await self._search(look.text)
+        asked = (look.step, look.other) if look.action == "compare" else (look.step,)
+        for number in asked:
+            if not 1 <= number <= len(self.steps):
+                return f"there is no step {number}; steps have the numbers 1 to {len(self.steps)}", []
+        if look.action == "list":
+            return self._list(look.step), []
+        if look.action == "read":
+            return self._read(look.step, look.part)
+        return self._compare(look.step, look.other)
+
+    def text(self, number: int) -> str:
+        if number not in self._texts:
+            self._texts[number] = self._redact(self.steps[number - 1].text)
+        return self._texts[number]
+
+    def _list(self, first: int) -> str:
+        shown = self.steps[first - 1 : first - 1 + _LINES]
+        lines = [
+            f"{n}. {'  ' * min(step.depth, 10)}{step.title[:200]} ({len(step.text)} characters)"
+            for n, step in enumerate(shown, first)
+        ]
+        rest = len(self.steps) - first + 1 - len(shown)
+        return "\n".join([*lines, f"[{rest} more steps]"] if rest else lines)
+
+    def _read(self, number: int, part: int) -> Found:
+        text, step = self.text(number), self.steps[number - 1]
+        parts = max(1, -(-len(text) // _PART))
+        if not 1 <= part <= parts:
+            return f"step {number} has the parts 1 to {parts}", []
+        shown = text[(part - 1) * _PART : part * _PART] or "(no text was recorded)"
+        return f"{number}. {step.title[:200]}, part {part} of {parts}\n{shown}", [step]
+
+    async def _search(self, wanted: str) -> Found:
+        if not wanted.strip():
+            return "a search needs a text", []
+        lines: list[str] = []
+        found: list[RunStep] = []
+        for number, step in enumerate(self.steps, 1):
+            await checkpoint()  # others may run between two long texts
+            text = self.text(number)
+            places = [
+                f"step {number}: {each}" for each in islice(_matches(text, wanted), _MATCHES - len(lines))
+            ]
+            lines += places
+            found += [step] if places else []
+            if len(lines) == _MATCHES:
+                return "\n".join([*lines, "[there may be more]"]), found
+        return "\n".join(lines) or "no step contains this text", found
+
+    def _compare(self, left: int, right: int) -> Found:
+        steps = [self.steps[left - 1], self.steps[right - 1]]
+        values = [_value(self._redact(_main(step))) for step in steps]
+        try:
+            lines = list(islice(_differences("", *values), _DIFFERENCES + 1))
+        except RecursionError:
+            return "their values are nested too deeply to be compared", steps
+        more = ["[more differences]"] if len(lines) > _DIFFERENCES else []
+        return "\n".join([*lines[:_DIFFERENCES], *more]) or "their values are equal", steps
+
+
+def _matches(text: str, wanted: str) -> Iterator[str]:
+    """Return places of a text, in any case, with their surroundings."""
+    folded, wanted = text.casefold(), wanted.casefold()
+    shown = text if len(folded) == len(text) else folded
+    at = folded.find(wanted)
+    while at >= 0:
+        yield json.dumps(shown[max(0, at - _AROUND) : at + len(wanted) + _AROUND], ensure_ascii=False)
+        at = folded.find(wanted, at + len(wanted) + _AROUND)
+
+
+def _main(step: RunStep) -> str:
+    """Return the value of a step: its result or output, else its last text."""
+    return step.texts.get("result") or step.texts.get("output") or "".join([*step.texts.values()][-1:])
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _differences(path: str, left: Any, right: Any) -> Iterator[str]:
+    if left == right:
+        return
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in dict.fromkeys([*left, *right]):
+            yield from _differences(f"{path}.{key}", left.get(key), right.get(key))
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for n, pair in enumerate(zip(left, right, strict=True)):
+            yield from _differences(f"{path}[{n}]", *pair)
+    else:
+        yield f"{path or 'value'}: {' is not '.join(_excerpts(left, right))}"
+
+
+def _excerpts(*values: Any) -> list[str]:
+    """Return the values from shortly before their first difference."""
+    left, right = (json.dumps(value, ensure_ascii=False) for value in values)
+    same = 0
+    while left[same : same + _PART] == right[same : same + _PART] and same < len(left):
+        same += _PART
+    while left[same : same + 1] == right[same : same + 1] and same < len(left):
+        same += 1
+    return [text[max(0, same - 40) : same + _AROUND] for text in (left, right)]
+
+
+class Explorer:
+    """Asks a judge for looks until it has seen enough or reaches a limit.
+
+    `records` has a record for each call, with the steps it looked at; `reached` names the limit.
+    """
+
+    def __init__(self, view: RunView, limits: Exploration, max_chars: int) -> None:
+        self._view = view
+        self._limits = limits
+        self._room = max_chars
+        self._spent = CallTotals()
+        self._looks = 0
+        self.records: list[StepRecord] = []
+        self.reached: str | None = None
+
+    async def explore(self, request: JudgeRequest, judge: Judge, fence: Fence) -> JudgeRequest:
+        """Return the question with everything the judge has looked at."""
+        began, shown = time.monotonic(), ""
+        while (reached := self._limit(time.monotonic() - began)) is None:
+            look = await self._ask(f"{request.prompt}{shown}", request, judge)
+            if look.action == "answer":
+                break
+            self._looks += 1
+            text, steps = await self._view.answer(look)
+            block = fence.wrap(f"look {self._looks}", f"{_said(look)}\n{text}")
+            spans = dict.fromkeys(step.span for step in steps if step.span is not None)
+            self.records[-1] = structs.replace(
+                self.records[-1], context=seen(Context((text,))), links=tuple(spans)
+            )
+            shown += f"\n\n{block}"
+            self._room -= len(block)
+        self.reached = reached
+        return replace(request, prompt=f"{request.prompt}{shown}\n\n{_NOW}")
+
+    def _limit(self, seconds: float) -> str | None:
+        limits, spent = self._limits, self._spent
+        if max(self._looks, spent.calls) >= limits.calls:
+            return f"calls={limits.calls}"
+        if limits.tokens is not None and spent.usage.total_tokens >= limits.tokens:
+            return f"tokens={limits.tokens}"
+        if limits.usd is not None and self.records and (spent.cost is None or spent.cost >= limits.usd):
+            return f"usd={limits.usd:g}"
+        if seconds >= limits.seconds:
+            return f"seconds={limits.seconds:g}"
+        return "max_prompt_chars" if self._room < 2 * _PART else None
+
+    async def _ask(self, prompt: str, request: JudgeRequest, judge: Judge) -> Look:
+        tools = _TOOLS.replace("$left", str(self._limits.calls - self._looks))
+        start_time, clock = time.time_ns(), time.perf_counter()
+        asked = replace(request, prompt=f"{prompt}\n\n{tools}", schema=Look, step=STEP)
+        reply = await judge.ask(asked)
+        self._spent.add(reply.usage, reply.cost, reply.attempts)
+        look = cast("Look", reply.value)
+        self.records.append(
+            StepRecord(
+                name=f"{request.step}.{STEP} {len(self.records) + 1}",
+                result=look.model_dump(exclude_defaults=True),
+                prompt=tools,
+                model=judge.model,
+                usage=reply.usage,
+                cost=reply.cost,
+                attempts=reply.attempts or 1,
+                start_time=start_time,
+                duration=time.perf_counter() - clock,
+            )
+        )
+        return look
+
+
+def _said(look: Look) -> str:
+    return look.model_copy(update={"text": look.text[:_AROUND]}).model_dump_json(exclude_defaults=True)
+
+
+def question_steps(texts: Mapping[str, Sequence[str]]) -> list[RunStep]:
+    """Return the long texts of a question as steps: they may not be a part of the run."""
+    return [
+        RunStep(title=f"the question's {name}", texts={name: "\n".join(items)})
+        for name, items in texts.items()
+        if sum(map(len, items)) > _PART
+    ]
