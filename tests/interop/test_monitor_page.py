@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.skipif(CHROMIUM is None, reason="
 
 COMMAND = [sys.executable, "-c", "from otel_evals._internal.cli import main; main()"]
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""One pixel."""
 HOSTILE = "<script>document.title='stolen'</script><img src=x onerror=\"document.title='stolen'\">\x1b[31m"
 
 
@@ -42,6 +44,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     new = records(900, version="2", hours=16, seed=2, mean=lambda hour: 0.6)
     opened.write([*old, *new, record(7, 0.0) | {"output": HOSTILE, "agent": HOSTILE, "input": HOSTILE}])
     opened.write([record(8, 0.0, scorer=HOSTILE)])
+    elsewhere = {"side": "input", "kind": "image", "uri": "https://cdn.example/a.png", "name": HOSTILE}
+    image = {"side": "input", "kind": "image", "mime_type": "text/html", "size": 70, "base64": PNG}
+    opened.write([record(9, 0.0) | {"media": [image, elsewhere, {"side": "output"}, 7]}])
     opened.close()
     database = Database(path)
     AlarmCheck(database, AlarmSettings(floors={"grounded": 0.9})).run()
@@ -83,6 +88,7 @@ VIEWS = {
     "runs": "/runs?scorer=grounded&agent=support&order=worst",
     "run": f"/runs/{record(2_000_000, 0.0)['trace_id']}",
     "hostile": f"/runs/{record(7, 0.0)['trace_id']}",
+    "media": f"/runs/{record(9, 0.0)['trace_id']}",
     "alarms": "/alarms",
     "labels": "/labels",
 }
@@ -153,6 +159,18 @@ def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path
     page.get_by_role("button", name="Save the label").first.click()
     assert page.get_by_role("status").inner_text() == "The label is saved."
     assert page.get_by_label("What should the score be?").first.input_value() == "1.0"
+
+
+def test_recorded_images_are_shown_and_nothing_is_loaded_from_elsewhere(address: str, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address + VIEWS["media"])
+    (image,) = page.locator("figure img").all()
+    assert (image.get_attribute("src") or "").startswith("data:image/png;base64,")
+    assert image.evaluate("each => each.naturalWidth") == 1
+    assert "cdn.example" in page.locator("figcaption").last.inner_text()
+    assert all(url.startswith((address, "data:")) for url in asked), asked
+    assert "stolen" not in page.title()
 
 
 def test_a_draw_gives_runs_to_label(address: str, page: Page) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
+_MOST_MEDIA_BYTES = 1_000_000
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.]+:/", re.IGNORECASE)
 
 
@@ -42,6 +43,7 @@ class ResultsDestination:
         *,
         url: str | None = None,
         content: bool = True,
+        media_bytes: int = 0,
         max_age: float | None = None,
         max_bytes: int | None = None,
     ) -> None:
@@ -51,6 +53,8 @@ class ResultsDestination:
             path: a SQLite file, created with its folder if missing.
             url: a PostgreSQL database instead of a file: `postgresql://user:password@host/name`.
             content: whether to keep messages, explanations and prompts.
+            media_bytes: size up to which images are kept for the page, at most 1,000,000. References to
+                images and sounds are always part of the content.
             max_age: seconds after which runs are deleted; their rollups stay. No limit by default.
             max_bytes: size of a SQLite file above which the oldest runs are deleted. No limit by default.
 
@@ -73,7 +77,9 @@ class ResultsDestination:
             raise ConfigError("results", f"needs sqlalchemy: {install_hint('results')}") from None
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""
-        self._content = content
+        if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:
+            raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
+        self._content, self._media_bytes = content, media_bytes
         self._limits = (max_age, max_bytes)
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
@@ -154,7 +160,9 @@ class ResultsDestination:
     def _write(self, batch: Sequence[ScoredRun]) -> None:
         from otel_evals_monitor._internal.store.retention import keep_within
 
-        records = [run_record(scored, content=self._content) for scored in batch]
+        records = [
+            run_record(scored, content=self._content, media_bytes=self._media_bytes) for scored in batch
+        ]
         store = self._opened()
         refused = store.write(records).unreadable
         if refused:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from otel_evals import semconv
 from otel_evals._internal.model import (
     ContextSeen,
     Dropped,
     Evaluation,
+    Media,
     NotScored,
     Outcome,
     Run,
@@ -23,15 +26,19 @@ from otel_evals._internal.model import (
 )
 from otel_evals._internal.util.plain import field_values
 
+_MOST_MEDIA = 20
 
-def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
+
+def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0) -> dict[str, Any]:
     """Return a scored run as JSON values: a summary of the run, and every evaluation in full.
 
     Without `content`, all that could quote the conversation is None: input, output, explanations, error
-    messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
+    messages, and the steps' prompts, results and contexts. `media_bytes` is the size up to which images are
+    included; others are references. Numbers that are not finite become None.
     """
     return {
         **_run(scored.run, content=content),
+        "media": _media(scored.run, media_bytes) if content else [],
         "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
     }
 
@@ -93,6 +100,20 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
         "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
     }
+
+
+def _media(run: Run, media_bytes: int) -> list[dict[str, Any]]:
+    said = (("input", run.input_messages), ("output", run.output_messages))
+    found = [(side, media) for side, messages in said for message in messages for media in message.media]
+    return [{"side": side, **_reference(media, media_bytes)} for side, media in found[:_MOST_MEDIA]]
+
+
+def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
+    """Return the known fields; the bytes only of images up to a size."""
+    kept = asdict(media)
+    if media.raster_type is None or (media.size or 0) > media_bytes:
+        del kept["base64"]
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 def tenant_of(run: Run) -> Any:

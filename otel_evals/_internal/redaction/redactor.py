@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Operation, Run, Score, SpanRecord
+from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import derives, recovered
 from otel_evals._internal.redaction.secrets import redact_secrets, replaced, search
 from otel_evals._internal.util.error_log import show_content
@@ -211,7 +211,7 @@ def _texts_of(cls: Any) -> tuple[str, ...]:
     names = cls.__struct_fields__ if issubclass(cls, Struct) else ()
     if is_dataclass(cls):
         names = tuple(field.name for field in fields(cls) if field.init)
-    return tuple(name for name in names if name not in _IDS)
+    return tuple(name for name in names if name not in _IDS and not (cls is Media and name == "base64"))
 
 
 class _Texts(dict[str, str]):

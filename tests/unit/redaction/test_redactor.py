@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from otel_evals._internal.redaction.redactor import Redaction, redact, redact_pii, redacted, use_redaction
+from otel_evals.model import Media
 from tests.support.scored import scored_run
 
 
@@ -127,3 +128,16 @@ def test_a_function_that_fails_leaves_nothing_of_the_text_and_is_told_once(
     use_redaction(Redaction((lambda text: None,)))  # type: ignore[arg-type,return-value]  # on purpose
     assert redact("three") == "[redaction failed]"
     assert len([r for r in caplog.records if "could not be redacted" in r.message]) == 2
+
+
+def test_names_of_images_are_redacted_and_bytes_are_not_read() -> None:
+    read: list[str] = []
+
+    def note(text: str) -> str:
+        read.append(text)
+        return text.replace("Ann", "[name]")
+
+    use_redaction(Redaction((note,)))
+    media = Media(kind="image", name="Ann.png", digest="sha256:ab", base64="AnnA")
+    assert redacted(media) == Media(kind="image", name="[name].png", digest="sha256:ab", base64="AnnA")
+    assert "AnnA" not in read

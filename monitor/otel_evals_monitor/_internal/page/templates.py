@@ -15,6 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from otel_evals_monitor._internal.page.markdown import as_html
+from otel_evals_monitor._internal.page.media import media
 from otel_evals_monitor._internal.report.plot import length_of, whisker
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.report.zones import Zone
@@ -149,4 +150,4 @@ _filters = (
     _sentence,
     _heading,
 )
-_environment.filters |= {"score": number} | {each.__name__[1:]: each for each in _filters}
+_environment.filters |= {"score": number, "media": media} | {each.__name__[1:]: each for each in _filters}

@@ -21,7 +21,7 @@ def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[
     """Yield an item for each run of these traces with a recorded question."""
     for trace_id in dict.fromkeys(trace_ids):
         for run in find_runs(connection, trace_id):
-            if run.content.get("input"):
+            if run.content.get("input") or run.content.get("media"):
                 yield _item(run, _labels(connection, run))
 
 
@@ -34,7 +34,7 @@ def _item(run: RecordedRun, labels: Mapping[str, Mapping[str, Any]]) -> dict[str
         if each.columns["status"] == "scored"
     }
     return {
-        "input": run.content.get("input"),
+        "input": run.content.get("input") or "",
         "ground_truth": expected,
         "metadata": {
             "trace_id": run.columns["trace_id"],
@@ -113,14 +113,15 @@ def _example(content: Mapping[str, Any]) -> dict[str, Any]:
     calls = [each for each in content.get("tool_calls") or () if isinstance(each, dict) and each.get("name")]
     documents = [each for each in content.get("documents") or () if isinstance(each, dict)]
     described = {
-        "input": content.get("input"),
+        "input": content.get("input") or ("" if content.get("media") else None),
         "output": content.get("output"),
         "system": content.get("system"),
         "history": content.get("history"),
         "tools": [_tool(call) for call in calls],
         "context": [each.get("content") for each in documents if each.get("content")],
+        "media": content.get("media"),
     }
-    return {name: value for name, value in described.items() if value}
+    return {name: value for name, value in described.items() if value or value == ""}
 
 
 def _tool(call: Mapping[str, Any]) -> dict[str, Any]:

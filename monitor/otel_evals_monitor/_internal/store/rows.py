@@ -27,6 +27,7 @@ _SMALLEST = 2.0**-56
 """Smallest probability that a sampler of OpenTelemetry's 56 random bits can have."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
+_MOST_MEDIA, _LARGEST_IMAGE = 20, 1_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,20 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
 
 def _content(record: Mapping[str, Any]) -> str | None:
     kept = {name: record[name] for name in _CONTENT if record.get(name)}
-    text = _json(kept)
-    if len(text) > LARGEST_CONTENT:
-        text = _json({name: _cut(value) for name, value in kept.items()} | {"cut": True})
-    return text if kept else None
+    media = {"media": found} if (found := _media(record)) else {}
+    if len(_json(kept)) > LARGEST_CONTENT:
+        kept = {name: _cut(value) for name, value in kept.items()} | {"cut": True}
+    return _json(kept | media) if kept or media else None
+
+
+def _media(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return references, without images that are too large."""
+    given = record.get("media")
+    kept = [dict(each) for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    for each in kept[:_MOST_MEDIA]:
+        if len(_json(each)) > _LARGEST_IMAGE:
+            each.pop("base64", None)
+    return [each for each in kept[:_MOST_MEDIA] if len(_json(each)) <= _LARGEST_IMAGE]
 
 
 def _cut(value: Any) -> Any:
