@@ -23,11 +23,13 @@ from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import draw, drawn_unlabelled
-from otel_evals_monitor._internal.store.labels import add_feedback, add_label, labels_on
+from otel_evals_monitor._internal.store.labels import add_feedback, add_label, failure_types, labels_on
 from otel_evals_monitor._internal.store.picks import keep_picks
+from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.postgres_server import PostgresServer, find_postgres, postgres_server
@@ -182,3 +184,23 @@ def test_a_newer_schema_is_refused_there_too(url: str) -> None:
         with store.database.writing() as connection:
             connection.exec_driver_sql("UPDATE settings SET value = '1' WHERE name = 'schema'")
         store.close()
+
+
+def test_the_third_schema_is_upgraded_and_has_a_review_queue_there_too(url: str) -> None:
+    store = ResultsStore(url)
+    store.write([record(1, 0.0)])
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE evaluations DROP COLUMN review")
+        connection.exec_driver_sql("ALTER TABLE labels DROP COLUMN verdict, DROP COLUMN failure_type")
+        connection.exec_driver_sql("UPDATE settings SET value = '3' WHERE name = 'schema'")
+    store.close()
+    store = ResultsStore(url)
+    given = record(2, 0.0)
+    given["evaluations"][0]["review"] = "score < 0.5"
+    store.write([given])
+    with store.database.reading() as connection:
+        queues = dict(label_queue(connection, stored_slices(connection)))
+    assert [run.trace_id for run in queues["Sent to review"]] == [given["trace_id"]]
+    add_label(store.database, queues["Sent to review"][0].evaluation_id, verdict="fail", failure_type="late")
+    assert failure_types(store.database) == ["late"]
+    store.close()
