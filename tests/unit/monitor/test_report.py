@@ -272,3 +272,22 @@ def test_a_window_that_is_not_of_whole_hours_is_wider_for_conversations_too(tmp_
     (row,), (whole,) = estimates(path, "--since", since), estimates(path)
     assert row["n"] < whole["n"]
     assert row["high"] - row["low"] > 0.8 * (whole["high"] - whole["low"])
+
+
+def test_files_of_a_sample_without_ordinary_runs_have_no_interval(tmp_path: Path) -> None:
+    """48 errors under `ratio(0.001) | errors()`; one of ordinary runs stands for a thousand."""
+    given = [_sampled(number, float(number % 3 == 0), 1.0) for number in range(48)]
+    (row,) = estimates(path := written(tmp_path / "scores.jsonl", given))
+    assert (row["low"], row["high"], row["representative"]) == (None, None, False)
+    assert "not representative" in report(path).stdout
+    (row,) = estimates(written(path, [*given, _sampled(48, 1.0, 0.001)]))
+    assert row["representative"] is True
+    given = [_sampled(number, 1.0, 1.0, "ratio(0.5) | errors()") for number in range(300)]
+    (row,) = estimates(written(path, given))
+    assert row["representative"] is True, "at most six others, of 300"
+
+
+def _sampled(number: int, value: float, probability: float, sampler: str = "") -> dict[str, Any]:
+    given = record(number, value, probability=probability)
+    given["evaluations"][0]["sampling"]["rule"] = sampler or "ratio(0.001) | errors()"
+    return given

@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
 
 from otel_evals.errors import ConfigError
-from otel_evals.statistics import Estimate, Interval, Picks, design_effect, difference, estimate, missing
+from otel_evals.sampling import parse
+from otel_evals.statistics import (
+    Estimate,
+    Interval,
+    Picks,
+    Tally,
+    design_effect,
+    difference,
+    estimate,
+    missing,
+)
 from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
@@ -30,6 +41,7 @@ from otel_evals_monitor._internal.store.queries import (
 from otel_evals_monitor._internal.store.schema import HOUR
 
 _FEW = 20_000
+_RULE_OF_THREE, _UNSEEN = 3.0, 0.1
 SURPRISING = 4.0
 """Standard deviations beyond which chance is unlikely."""
 _COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost", "input_tokens", "output_tokens")
@@ -270,16 +282,39 @@ def _change(row: SliceReport, other: SliceReport | None, against: str | None) ->
 
 def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:
     """Return the agents of these slices whose sampled runs do not represent the runs of a rule."""
-    rules = {each["rule"] for each in slices.values()}
-    found = {
-        agent: picks_of(connection, window, rules=sorted(rules), agent=agent)
-        for agent in {each["agent_name"] for each in slices.values()}
-    }
-    return {
-        agent
-        for agent, by_rule in found.items()
-        if not all(picks.representative for steps in by_rule.values() for picks in steps.values())
-    }
+    rules = sorted({each["rule"] for each in slices.values()})
+    found: set[str] = set()
+    counted: set[tuple[str, str]] = set()
+    for agent in {each["agent_name"] for each in slices.values()}:
+        for rule, steps in picks_of(connection, window, rules=rules, agent=agent).items():
+            counted.add((agent, rule))
+            if not all(picks.representative for picks in steps.values()):
+                found.add(agent)
+    by = ("agent_name", "rule", "sampler")
+    for (agent, rule, sampler), measured in measure(connection, slices, window, by).items():
+        if (agent, rule) not in counted and _lacks_rare(sampler, measured.sampled):
+            found.add(agent)
+    return found
+
+
+def _lacks_rare(sampler: str, sampled: Tally) -> bool:
+    """Return True if no sampled run has a sampler's lowest probability, and many such runs may exist.
+
+    Tells without the number of runs that the rule considered, which files do not have: if none of k runs was
+    picked with probability p, k is below 3 / p in 95 of 100 cases.
+    """
+    floor = _floor_of(sampler)
+    unseen = sampled.n > 0 and floor > 0.0 and sampled.w_max < 0.99 / floor
+    return unseen and _RULE_OF_THREE / floor > _UNSEEN * sampled.w
+
+
+@lru_cache(maxsize=1_000)
+def _floor_of(sampler: str) -> float:
+    """Return the lowest probability of a recorded sampler; 0 if it is unknown."""
+    try:
+        return parse(sampler).floor
+    except ConfigError:
+        return 0.0
 
 
 def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
