@@ -2,16 +2,13 @@
 
     python benchmarks/labelled.py texts FOLDER [--rivals] [--write]
     python benchmarks/labelled.py agents FOLDER [--write]
-    python benchmarks/labelled.py failures FOLDER [--write]
 
 FOLDER holds checkouts of the public repositories of the labels, each under its own name:
 salesforce/factualNLG (SummEdits), ryokamoi/wice, Liyan06/AggreFact (CLIFF), vectara/FaithBench,
-google/BEGIN-dataset, wenhuchen/Table-Fact-Checking (TabFact), microsoft/AgentRx and
-ag2ai/Agents_Failure_Attribution.
+google/BEGIN-dataset, wenhuchen/Table-Fact-Checking (TabFact) and microsoft/AgentRx.
 
 `texts` gives each source to the scorer as the result of a tool, and the text as the answer; with `--rivals`,
 it compares the other checkers, which must be installed. `agents` scores the answers of conversations.
-`failures` compares the steps that signals point at with the steps that people marked.
 """
 
 from __future__ import annotations
@@ -333,93 +330,27 @@ def agents(folder: Path) -> str:
     return "\n".join(lines)
 
 
-# --- where agents fail ---
-
-FAILED_OUTPUT = re.compile(r"exitcode: [1-9]|Traceback \(most recent call last\)|\b\w*Error:")
-SIGNALS = ("unsupported fact", "failed call", "repeated call", "last step")
-Pointed = dict[str, int | None]
-
-
-def failures(folder: Path) -> str:
-    """The first step at which each signal points, next to the step that people marked as the root cause."""
-    rows: defaultdict[str, list[tuple[Pointed, dict[str, bool]]]] = defaultdict(list)
-    truth = {
-        row["trajectory_id"]: next(
-            f["step_number"] for f in row["failures"] if f["failure_id"] == row["root_cause"]["failure_id"]
-        )
-        for row in json.loads((folder / "AgentRx/data/ground_truth/tau_ground_truth.json").read_text())
-    }
-    for row, answers in retail(folder, "failed"):
-        pointed = in_conversation(row["traj"], answers)
-        rows["AgentRx retail, step"].append(
-            (pointed, hits(pointed, lambda n, step=truth[row["task_id"]]: n == step))
-        )
-    for path in sorted((folder / "Agents_Failure_Attribution/Who&When").glob("*/*.json")):
-        case = json.loads(path.read_text())
-        agents = [m.get("name") or m["role"].partition(" (")[0] for m in case["history"]]
-        pointed, step, agent = in_log(case["history"]), int(case["mistake_step"]), case["mistake_agent"]
-        name = f"Who&When, {path.parent.name.lower()}"
-        rows[f"{name}, step"].append((pointed, hits(pointed, lambda n, step=step: n == step)))
-        by_agent = hits(pointed, lambda n, agents=agents, agent=agent: agents[n] == agent)
-        rows[f"{name}, agent"].append((pointed, by_agent))
-    lines = [
-        "| labels | failures | " + " | ".join(SIGNALS) + " | your model |",
-        "|---|" + "--:|" * (len(SIGNALS) + 2),
-    ]
-    for name, found in rows.items():
-        known = [signal in found[0][0] for signal in SIGNALS]
-        cells = [
-            rate((str(i), hit[signal]) for i, (_, hit) in enumerate(found)) if there else "-"
-            for signal, there in zip(SIGNALS, known, strict=True)
-        ]
-        lines.append(f"| {name} | {len(found)} | " + " | ".join(cells) + " | |")
-    return "\n".join(lines)
-
-
-def hits(pointed: Pointed, right: Callable[[int], bool]) -> dict[str, bool]:
-    return {signal: n is not None and right(n) for signal, n in pointed.items()}
-
-
-def in_conversation(messages: Sequence[dict[str, Any]], answers: Sequence[tuple[int, Run]]) -> Pointed:
-    scorer, seen = grounded_in_tools(), set()
-    unsupported = (n for n, run in answers if isinstance(o := scorer(run), Score) and o.value < 1)
-    failed = repeated = None
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            function = call["function"]["name"], call["function"]["arguments"]
-            repeated = repeated or (message["index"] if function in seen else None)
-            seen.add(function)
-        if failed is None and message["role"] == "tool" and message["content"].startswith("Error"):
-            failed = message["index"] - 1
-    last = max(n for n, _ in answers)
-    found = (next(unsupported, None), failed, repeated, last)
-    return dict(zip(SIGNALS, found, strict=True))
-
-
-def in_log(messages: Sequence[dict[str, Any]]) -> Pointed:
-    """A log has no tool calls: the step before an output with an error failed."""
-    outputs = (n for n, m in enumerate(messages) if n and FAILED_OUTPUT.search(m["content"]))
-    failed = next(outputs, None)
-    return {"failed call": failed - 1 if failed else None, "last step": len(messages) - 1}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["texts", "agents", "failures"])
+    parser.add_argument("what", choices=["texts", "agents"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     options = parser.parse_args()
     name = "rivals" if options.rivals else options.what
-    tables = {"agents": agents, "failures": failures}
-    made = tables[name](options.folder) if name in tables else texts(options.folder, options.rivals)
+    made = agents(options.folder) if name == "agents" else texts(options.folder, options.rivals)
     print(made)
     if options.write:
-        head, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
-        end = f"<!-- end of {name} -->"
-        PAGE.write_text(f"{head}{mark}\n{made}\n\n{end}{rest.partition(end)[2]}")
+        put(name, made)
+
+
+def put(name: str, table: str) -> None:
+    """Put a table into the page."""
+    head, mark, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
+    end = f"<!-- end of {name} -->"
+    PAGE.write_text(f"{head}{mark}\n{table}\n\n{end}{rest.partition(end)[2]}")
 
 
 if __name__ == "__main__":

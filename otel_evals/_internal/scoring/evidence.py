@@ -11,7 +11,7 @@ from otel_evals._internal.judges.judge import Judge, JudgeRequest
 from otel_evals._internal.judges.window import Exploration, window_of
 from otel_evals._internal.model import NotScored, StepRecord
 from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.scoring.explore import Explorer, RunView, question_steps
+from otel_evals._internal.scoring.explore import Explorer, question_steps
 from otel_evals._internal.scoring.run_steps import run_steps
 
 
@@ -71,7 +71,7 @@ class Evidence:
         fenced, _ = self.fence.wrap_all(self._slots, room)
         texts = {name: items_of(slot) for name, slot in self._slots.items()}
         steps = [*run_steps(self._params.run), *question_steps(texts)]
-        explorer = Explorer(RunView(steps, self.fence.redact), limits, room)
+        explorer = Explorer(steps, limits, room)
         try:
             request = await explorer.explore(of(fenced), self._judge, self.fence)
         finally:

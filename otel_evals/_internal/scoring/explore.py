@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Literal, cast
 
 from anyio.lowlevel import checkpoint
@@ -26,12 +25,11 @@ from otel_evals._internal.scoring.run_steps import RunStep
 
 STEP = "explore"
 """Step of the requests that ask for a look."""
-_PART = 4_000
-"""Characters of a step that one look shows."""
-_LINES = 60
-_MATCHES = 20
+MOST_SHOWN = 4_000
+"""Characters that one look shows; fewer if a prompt has little room."""
+_LEAST_SHOWN = 500
+_LONGEST_LINE = 500
 _AROUND = 100
-_DIFFERENCES = 20
 
 _TOOLS = """\
 Before you answer, look for the evidence in the steps of the recorded run, one look at a time. Do not answer
@@ -62,11 +60,17 @@ Found = tuple[str, list[RunStep]]
 
 
 class RunView:
-    """Answers looks at the steps of a run; texts are redacted before any part of them is shown."""
+    """Answers looks at the steps of a run, each with about `part` characters.
 
-    def __init__(self, steps: Sequence[RunStep], redact: Callable[[str], str]) -> None:
+    Texts are redacted before any part of them is shown.
+    """
+
+    def __init__(
+        self, steps: Sequence[RunStep], redact: Callable[[str], str], part: int = MOST_SHOWN
+    ) -> None:
         self.steps = steps
         self._redact = redact
+        self._part = part
         self._texts: dict[int, str] = {}
 
     async def answer(self, look: Look) -> Found:
@@ -89,20 +93,20 @@ class RunView:
         return self._texts[number]
 
     def _list(self, first: int) -> str:
-        shown = self.steps[first - 1 : first - 1 + _LINES]
-        lines = [
+        lines = (
             f"{n}. {'  ' * min(step.depth, 10)}{step.title[:200]} ({len(step.text)} characters)"
-            for n, step in enumerate(shown, first)
-        ]
-        rest = len(self.steps) - first + 1 - len(shown)
-        return "\n".join([*lines, f"[{rest} more steps]"] if rest else lines)
+            for n, step in enumerate(self.steps[first - 1 :], first)
+        )
+        shown, rest = self._fitting(lines)
+        left = len(self.steps) - first + 1 - len(shown)
+        return "\n".join([*shown, f"[{left} more steps]"] if rest else shown)
 
     def _read(self, number: int, part: int) -> Found:
         text, step = self.text(number), self.steps[number - 1]
-        parts = max(1, -(-len(text) // _PART))
+        parts = max(1, -(-len(text) // self._part))
         if not 1 <= part <= parts:
             return f"step {number} has the parts 1 to {parts}", []
-        shown = text[(part - 1) * _PART : part * _PART] or "(no text was recorded)"
+        shown = text[(part - 1) * self._part : part * self._part] or "(no text was recorded)"
         return f"{number}. {step.title[:200]}, part {part} of {parts}\n{shown}", [step]
 
     async def _search(self, wanted: str) -> Found:
@@ -112,25 +116,32 @@ class RunView:
         found: list[RunStep] = []
         for number, step in enumerate(self.steps, 1):
             await checkpoint()  # others may run between two long texts
-            text = self.text(number)
-            places = [
-                f"step {number}: {each}" for each in islice(_matches(text, wanted), _MATCHES - len(lines))
-            ]
-            lines += places
-            found += [step] if places else []
-            if len(lines) == _MATCHES:
-                return "\n".join([*lines, "[there may be more]"]), found
+            places = (f"step {number}: {place}" for place in _matches(self.text(number), wanted))
+            here, rest = self._fitting(places, sum(map(len, lines)))
+            lines += here
+            found += [step] if here else []
+            if rest:
+                return "\n".join([*lines, "[there is more]"]), found
         return "\n".join(lines) or "no step contains this text", found
 
     def _compare(self, left: int, right: int) -> Found:
         steps = [self.steps[left - 1], self.steps[right - 1]]
         values = [_value(self._redact(_main(step))) for step in steps]
         try:
-            lines = list(islice(_differences("", *values), _DIFFERENCES + 1))
+            lines, rest = self._fitting(_differences("", *values))
         except RecursionError:
             return "their values are nested too deeply to be compared", steps
-        more = ["[more differences]"] if len(lines) > _DIFFERENCES else []
-        return "\n".join([*lines[:_DIFFERENCES], *more]) or "their values are equal", steps
+        return "\n".join([*lines, "[there is more]"] if rest else lines) or "their values are equal", steps
+
+    def _fitting(self, lines: Iterable[str], taken: int = 0) -> tuple[list[str], bool]:
+        """Return the lines that fit, and whether there are more."""
+        shown: list[str] = []
+        for line in lines:
+            if taken >= self._part:
+                return shown, True
+            shown.append(line[:_LONGEST_LINE])
+            taken += len(shown[-1])
+        return shown, False
 
 
 def _matches(text: str, wanted: str) -> Iterator[str]:
@@ -172,8 +183,8 @@ def _excerpts(*values: Any) -> list[str]:
     """Return the values from shortly before their first difference."""
     left, right = (json.dumps(value, ensure_ascii=False) for value in values)
     same = 0
-    while left[same : same + _PART] == right[same : same + _PART] and same < len(left):
-        same += _PART
+    while left[same : same + 4_000] == right[same : same + 4_000] and same < len(left):
+        same += 4_000
     while left[same : same + 1] == right[same : same + 1] and same < len(left):
         same += 1
     return [text[max(0, same - 40) : same + _AROUND] for text in (left, right)]
@@ -185,10 +196,11 @@ class Explorer:
     `records` has a record for each call, with the steps it looked at; `reached` names the limit.
     """
 
-    def __init__(self, view: RunView, limits: Exploration, max_chars: int) -> None:
-        self._view = view
+    def __init__(self, steps: Sequence[RunStep], limits: Exploration, max_chars: int) -> None:
+        self._steps = steps
         self._limits = limits
         self._room = max_chars
+        self._part = max(_LEAST_SHOWN, min(MOST_SHOWN, max_chars // 10))
         self._spent = CallTotals()
         self._looks = 0
         self.records: list[StepRecord] = []
@@ -196,13 +208,14 @@ class Explorer:
 
     async def explore(self, request: JudgeRequest, judge: Judge, fence: Fence) -> JudgeRequest:
         """Return the question with everything the judge has looked at."""
+        view = RunView(self._steps, fence.redact, self._part)
         began, shown = time.monotonic(), ""
         while (reached := self._limit(time.monotonic() - began)) is None:
             look = await self._ask(f"{request.prompt}{shown}", request, judge)
             if look.action == "answer":
                 break
             self._looks += 1
-            text, steps = await self._view.answer(look)
+            text, steps = await view.answer(look)
             block = fence.wrap(f"look {self._looks}", f"{_said(look)}\n{text}")
             spans = dict.fromkeys(step.span for step in steps if step.span is not None)
             self.records[-1] = structs.replace(
@@ -223,7 +236,7 @@ class Explorer:
             return f"usd={limits.usd:g}"
         if seconds >= limits.seconds:
             return f"seconds={limits.seconds:g}"
-        return "max_prompt_chars" if self._room < 2 * _PART else None
+        return "max_prompt_chars" if self._room < self._part + 2 * _LONGEST_LINE else None
 
     async def _ask(self, prompt: str, request: JudgeRequest, judge: Judge) -> Look:
         tools = _TOOLS.replace("$left", str(self._limits.calls - self._looks))
@@ -257,5 +270,5 @@ def question_steps(texts: Mapping[str, Sequence[str]]) -> list[RunStep]:
     return [
         RunStep(title=f"the question's {name}", texts={name: "\n".join(items)})
         for name, items in texts.items()
-        if sum(map(len, items)) > _PART
+        if sum(map(len, items)) > MOST_SHOWN
     ]

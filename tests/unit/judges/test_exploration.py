@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -9,12 +11,21 @@ import pytest
 
 from otel_evals._internal.scoring.explore import Look, RunView
 from otel_evals._internal.scoring.run_steps import RunStep, run_steps
+from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import ConfigError, JudgeUnavailableError
-from otel_evals.judges import Exploration, LiteLLMJudge, ScriptedJudge
+from otel_evals.judges import (
+    Budget,
+    CachedJudge,
+    Exploration,
+    LiteLLMJudge,
+    OpenAICompatibleJudge,
+    ScriptedJudge,
+)
 from otel_evals.model import NotScored, Run, Score, Usage
 from otel_evals.scorers import toxicity
 from tests.support.runs import a_run, tool
 from tests.support.stepped_run import RUN, TRACE, span_id
+from tests.support.stub_openai import StubOpenAI
 
 CLEAN = {"verdicts": [{"verdict": "no"}]}
 DONE = {"action": "answer"}
@@ -77,9 +88,9 @@ def test_a_long_text_is_read_in_parts() -> None:
 
 
 def test_long_lists_have_pages_and_wrong_numbers_an_explanation() -> None:
-    steps = [RunStep(title=f"s{n}") for n in range(1, 101)]
-    assert look(steps, action="list").endswith("60. s60 (0 characters)\n[40 more steps]")
-    assert look(steps, action="list", step=61).endswith("100. s100 (0 characters)")
+    steps = [RunStep(title=f"s{n}".ljust(32)) for n in range(1, 101)]
+    assert look(steps, action="list").endswith("\n[21 more steps]")
+    assert look(steps, action="list", step=80).splitlines()[-1].startswith("100. s100 ")
     for action in ("read", "list", "compare"):
         assert look(steps, action=action, step=0) == "there is no step 0; steps have the numbers 1 to 100"
 
@@ -146,7 +157,7 @@ def test_what_was_shown_stays_within_the_prompt() -> None:
     run = a_run(tools=[tool("read", "x" * 100_000)])
     asked = judge([{"action": "read", "step": 2}], max_prompt_chars=40_000, explore={"calls": 100})
     assert outcome(asked, run).explanation.endswith("max_prompt_chars")
-    assert len(asked.requests) == 3
+    assert len(asked.requests) == 9
     assert all(len(request.prompt) < 42_000 for request in asked.requests)
 
 
@@ -185,3 +196,68 @@ def test_options_are_checked() -> None:
         LiteLLMJudge("openai/m", explore={"depth": 1})
     with pytest.raises(ConfigError, match=r"judge.explore: must be true, a number or options"):
         LiteLLMJudge("openai/m", explore="yes")  # type: ignore[arg-type]  # on purpose
+
+
+# --- through HTTP, with limits of calls ---
+
+
+def on_a_server(body: dict[str, Any]) -> Any:
+    """A model that reads step 3 and then answers, in plain text around JSON."""
+    prompt = body["messages"][-1]["content"]
+    if "one look at a time" in prompt and "Answer the question now" not in prompt:
+        seen = 'name="look 1"' in prompt
+        return 'I do this: {"action": "answer"}' if seen else 'First {"action": "read", "step": 3}'
+    return 'Now {"verdicts": [{"verdict": "no"}]}'
+
+
+def test_models_explore_without_tool_calls_within_a_budget_and_a_cache() -> None:
+    budget = Budget(tokens=1_000_000)
+    with StubOpenAI(on_a_server) as stub:
+        asked = OpenAICompatibleJudge(
+            "stub",
+            api_base=stub.url,
+            max_tokens=100,
+            limiters=(budget,),
+            explore=True,
+            structured_output="prompt",
+        )
+        scorer = toxicity(CachedJudge(asked), explain=False)
+        first, again = (anyio.run(scorer.score, RUN) for _ in range(2))
+    assert isinstance(first, Score)
+    assert isinstance(again, Score)
+    assert len(stub.requests) == 3
+    assert not any("tools" in request for request in stub.requests)
+    assert first.steps[0].links == again.steps[0].links == ((TRACE, span_id(3)),)
+    assert (first.usage.total_tokens, again.usage.total_tokens) == (3 * 140, 0)
+
+
+class Noted:
+    """A limiter that notes what calls may take."""
+
+    def __init__(self) -> None:
+        self.most: list[int] = []
+
+    @asynccontextmanager
+    async def around(self, call: Any) -> AsyncIterator[Any]:
+        self.most.append(call.max_input_tokens + call.max_output_tokens)
+        yield lambda usage, cost: None
+
+
+def test_a_budget_ends_an_exploration_as_it_ends_any_call() -> None:
+    def ask(stub: StubOpenAI, limiter: Any) -> Any:
+        asked = OpenAICompatibleJudge(
+            "stub",
+            api_base=stub.url,
+            max_tokens=100,
+            limiters=(limiter,),
+            explore=True,
+            structured_output="prompt",
+        )
+        return anyio.run(toxicity(asked, explain=False).score, RUN)
+
+    with StubOpenAI(on_a_server) as stub:
+        ask(stub, noted := Noted())
+        with pytest.raises(StepFailure) as caught:
+            ask(stub, Budget(tokens=noted.most[1] + 139))  # the first took 140
+    assert caught.value.error_type == "BudgetExceededError"
+    assert [step.usage.total_tokens for step in caught.value.steps] == [140, 0]
