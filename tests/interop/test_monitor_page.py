@@ -155,10 +155,54 @@ def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path
     page.locator("tbody a").first.click()
     assert page.get_by_text("It ships on day").count() >= 1
     assert page.get_by_role("link", name="open the trace").get_attribute("href") is not None
-    page.get_by_label("What should the score be?").first.fill("1")
-    page.get_by_role("button", name="Save the label").first.click()
+    page.get_by_label("Pass").check()
+    page.get_by_role("button", name="Save the label").click()
     assert page.get_by_role("status").inner_text() == "The label is saved."
-    assert page.get_by_label("What should the score be?").first.input_value() == "1.0"
+    assert page.get_by_label("What should the score be?").input_value() == "1.0"
+
+
+def test_new_runs_appear_without_a_reload(address: str, page: Page, store: Path) -> None:
+    page.goto(address + "/runs?scorer=grounded&agent=support")
+    page.evaluate("window.same = true")
+    assert page.get_by_text("0 runs in the last hour").count() == 1
+    assert page.get_by_text("It ships on day 77.").count() == 0
+    opened = ResultsStore(store)
+    opened.write([record(77, 1.0, time=time.time() - 5)])
+    page.get_by_text("It ships on day 77.").wait_for(timeout=20_000)
+    page.get_by_text("1 run in the last hour").wait_for(timeout=20_000)
+    page.get_by_label("Text").fill("half a wo")
+    opened.write([record(78, 1.0, time=time.time() - 5)])
+    opened.close()
+    page.get_by_text("2 runs in the last hour").wait_for(timeout=20_000)
+    page.wait_for_timeout(1_000)
+    assert page.get_by_label("Text").input_value() == "half a wo", "nobody is interrupted"
+    assert page.evaluate("window.same") is True
+
+
+def test_an_incident_is_muted_with_a_note_and_the_mute_ended(address: str, page: Page) -> None:
+    page.goto(address + "/")
+    worse = page.locator(".incident", has_text="got worse with version 2")
+    worse.get_by_text("Acknowledge or mute").click()
+    worse.get_by_label("Note").fill("Rolled back.")
+    worse.get_by_label("What to do").select_option("mute 1d")
+    worse.get_by_role("button", name="Save").click()
+    assert "Rolled back." in page.locator(".incident.muted").inner_text()
+    page.goto(address + "/")
+    assert page.locator("tr", has_text="grounded").get_by_text("Muted").count() == 1
+    page.get_by_text("Change the mute").click()
+    page.locator(".incident.muted").get_by_label("What to do").select_option("unmute")
+    page.locator(".incident.muted").get_by_role("button", name="Save").click()
+    assert page.locator(".incident.muted").count() == 0
+
+
+def test_times_are_the_browser_s(address: str, page: Page) -> None:
+    browser = page.context.browser
+    assert browser is not None
+    with browser.new_context(timezone_id="Asia/Tokyo") as context:
+        local = context.new_page()
+        local.goto(address + VIEWS["scorer"])
+        local.get_by_text("Asia/Tokyo").wait_for()
+        assert "23 Sep 07:20" in local.locator(".incident h2 + span").inner_text(), "22:20 in UTC"
 
 
 def test_recorded_images_are_shown_and_nothing_is_loaded_from_elsewhere(address: str, page: Page) -> None:
@@ -274,8 +318,13 @@ def test_from_the_demo_s_alarm_to_a_failing_test(
             address = next(m[0] for line in process.stdout if (m := re.search(r"http://[\d.:]+", line)))
             served = time.monotonic()
             page.goto(address)
-            page.locator(".alarm a").first.click()
-            page.get_by_label("What should the score be?").first.fill("0")
+            page.get_by_role("link", name="Worst runs since then").click()
+            page.locator("tbody a[href^='/runs/']").first.click()
+            # The cause: a tool failed, and the answer is made up.
+            assert page.locator(".call.error").count() >= 1
+            assert page.locator(".said.answer mark").count() >= 1
+            page.get_by_role("radio", name="Fail").check()
+            page.get_by_label("Failure type").fill("invented answer")
             page.get_by_label("Expected answer").first.fill("The refund is not there yet.")
             page.get_by_role("button", name="Save the label").first.click()
             assert page.get_by_role("status").inner_text() == "The label is saved."

@@ -46,6 +46,13 @@ def test_hostile_hosts_and_origins_are_refused(client: TestClient, host: str) ->
         "/scorer?scorer=" + "x" * 5_000,
         "/scorer?scorer=grounded&agent=support&window=99999999999d",
         "/scorer?scorer=grounded&agent=support&by=%00",
+        "/scorer?scorer=grounded&agent=support&text=%00%25_\\&label=" + "x" * 9_000,
+        "/scorer?scorer=grounded&agent=support&since=2026-13-99T00:00",
+        "/scorer?scorer=grounded&agent=support&since=0001-01-01T00:00&until=9999-12-31T23:59",
+        "/scorer?scorer=grounded&agent=support&since=1790000000&until=1",
+        "/?window=all&since=1e300",
+        f"/runs?page={DIGITS}&window=x",
+        "/runs?scorer=grounded&page=-1&order=%00",
         "/runs/%00",
         "/runs/" + "%F0%9F%92%A9" * 200,
         "/%ff",
@@ -65,7 +72,7 @@ def test_hostile_addresses_are_answered(client: TestClient, path: str) -> None:
         "%" * 1_000,
     ],
 )
-@pytest.mark.parametrize("path", ["/labels", "/labels/draw"])
+@pytest.mark.parametrize("path", ["/labels", "/labels/draw", "/alarms"])
 def test_hostile_forms_are_refused(client: TestClient, path: str, body: str) -> None:
     assert client.post(path, content=body, headers=FORM).status_code in (400, 403)
 

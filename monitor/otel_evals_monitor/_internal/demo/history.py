@@ -18,7 +18,7 @@ from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
 
 _HOURS, _ROLLOUT, _RUNS, _QUIET_RUNS = 48.0, 34.0, 1_600, 60
-_FAILING, _FAULTY, _PASSED_OVER = 0.25, 0.04, 0.85
+_FAILING, _FAULTY, _QUIET_FAULTY, _PASSED_OVER = 0.25, 0.04, 0.15, 0.85
 _BUSY, _DROPPED = (36.0, 36.7), 0.3
 _CUSTOMERS, _COMPLAINTS = 300, 0.15
 _DROPPED_SCORER = "tool_call_accuracy"
@@ -66,7 +66,7 @@ class History:
             hour = _HOURS * (share + 0.06 * math.sin(4.0 * math.pi * share))
             yield self.run("1" if hour < _ROLLOUT else "2", hour, now)
         for number in range(_QUIET_RUNS):
-            wrong = self.rng.random() < _FAULTY
+            wrong = self.rng.random() < _QUIET_FAULTY
             record = self.rng.choice(self._quiet.wrong if wrong else self._quiet.fine)
             yield self._again(
                 record, "concierge", "1", _HOURS * (number + self.rng.random()) / _QUIET_RUNS, now

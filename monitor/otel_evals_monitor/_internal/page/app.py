@@ -36,7 +36,12 @@ from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.runs import find_runs, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
-from otel_evals_monitor._internal.store.labels import feedback_on, labels_on, number_of_labels
+from otel_evals_monitor._internal.store.labels import (
+    failure_types,
+    feedback_on,
+    labels_in_full,
+    number_of_labels,
+)
 from otel_evals_monitor._internal.store.queries import stored_slices, time_range
 
 _STATUSES = ("scored", "not_scored", "failed", "dropped")
@@ -178,7 +183,8 @@ class Page:
             trace_id=trace_id,
             views=views,
             chosen=chosen,
-            labels=labels_on(self._database, trace_id),
+            labels=labels_in_full(self._database, trace_id),
+            failure_types=failure_types(self._database),
             feedback=feedback_on(self._database, trace_id),
             saved="The label is saved." if asked["saved"] else "",
             command=f"otel-evals export {shlex.quote(self._database.name)} --trace {shlex.quote(trace_id)}"

@@ -60,8 +60,15 @@ class Forms:
             return message("Not saved", str(error), self._database.name, status)
 
     def _label(self, form: Mapping[str, str]) -> str:
-        label, id = number_of(form.get("label", ""), "label"), form.get("evaluation_id", "")
-        add_label(self._database, id, label, expected=form.get("expected"))
+        id, given = form.get("evaluation_id", ""), form.get("label", "").strip()
+        add_label(
+            self._database,
+            id,
+            number_of(given, "label") if given else None,
+            verdict=form.get("verdict") or None,
+            failure_type=form.get("failure_type"),
+            expected=form.get("expected"),
+        )
         chosen = urlencode({"saved": 1, "score": id})
         return f"/runs/{quote(form.get('trace_id', ''), safe='')}?{chosen}#label"
 
@@ -71,7 +78,7 @@ class Forms:
 
     def _alarm(self, form: Mapping[str, str]) -> str:
         lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
-        monitors = [each for each in form.get("monitors", "").split("\n") if each in lasting]
+        monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
         if not monitors:
             raise ConfigError("alarm", "has ended")
         note, now = form.get("note", ""), time.time()
@@ -109,6 +116,15 @@ class Forms:
 def message(title: str, text: str, source: str, status: int) -> HTMLResponse:
     """Return a page with a message."""
     return HTMLResponse(render("message.html", title=title, text=text, source=source), status)
+
+
+def _names(text: str) -> list[str]:
+    """Parse a JSON list of texts; empty if it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def number_of(text: str, field: str) -> float:

@@ -2,7 +2,7 @@
 "use strict";
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-const cookie = `otel_evals_zone=${encodeURIComponent(zone)}`;
+const cookie = `otel_evals_zone=${zone}`;
 if (!document.cookie.split("; ").includes(cookie)) {
   const first = !document.cookie.includes("otel_evals_zone=") && zone === "UTC";
   document.cookie = `${cookie}; path=/; max-age=31536000; samesite=strict`;

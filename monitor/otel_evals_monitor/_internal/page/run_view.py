@@ -50,8 +50,9 @@ class RunView:
 
     @property
     def unsupported(self) -> list[str]:
-        """Parts of the answer that the selected score's steps found nowhere."""
-        found = (item for step in self.steps if step.columns for item in step.result)
+        """Parts of the answer that a scorer's steps found nowhere."""
+        steps = (step for each in self.run.evaluations for step in steps_of(each) if step.columns)
+        found = (item for step in steps for item in step.result)
         return [str(each["text"]) for each in found if each.get("found") is False and each.get("text")]
 
 

@@ -1,0 +1,112 @@
+"""Incidents group alarms of one cause; people acknowledge and mute them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from starlette.testclient import TestClient
+
+from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, lasting_alarms
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
+from otel_evals_monitor._internal.alarms.incidents import incidents_of
+from otel_evals_monitor._internal.alarms.judgements import Mute, mute
+from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings
+from otel_evals_monitor._internal.page.access import Access
+from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.store.writer import ResultsStore
+from tests.support.result_records import records
+
+DAY = 86_400
+LOW = AlarmSettings(floors={"grounded": 0.9})
+
+
+def kept(
+    kind: str, since: int, scorer: str = "grounded", agent: str = "support", version: str = ""
+) -> KeptAlarm:
+    alarm = Alarm(
+        f"{kind} {scorer} {agent}", kind, scorer, agent, since, since, 500.0, 400.0, "", (), None, version
+    )
+    return KeptAlarm(since, alarm, None)
+
+
+def kinds(*alarms: KeptAlarm) -> list[list[str]]:
+    return [[each.alarm.kind for each in incident.alarms] for incident in incidents_of(alarms)]
+
+
+def test_floor_fall_and_version_alarms_of_one_cause_are_one_incident() -> None:
+    one = [kept("floor", 3 * 3600), kept("fall", 3600), kept("version", 0, version="2")]
+    assert kinds(*one) == [["version", "fall", "floor"]]
+    (incident,) = incidents_of(one)
+    assert (incident.title, incident.since) == ("support got worse with version 2", 0)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (kept("fall", 0, agent="concierge"), "another agent"),
+        (kept("floor", DAY + 1), "more than a day later"),
+        (kept("missing", 0), "another kind of trouble"),
+    ],
+)
+def test_alarms_of_other_causes_are_other_incidents(other: KeptAlarm, why: str) -> None:
+    assert len(incidents_of([kept("fall", 0), other])) == 2, why
+
+
+def test_an_incident_is_muted_if_all_its_alarms_are() -> None:
+    alarms = [kept("fall", 0), kept("floor", 60)]
+    mutes = {alarms[0].alarm.monitor: Mute(100), alarms[1].alarm.monitor: Mute(200, "known")}
+    assert [incident.mute for incident in incidents_of(alarms, mutes, 50)] == [Mute(100)]
+    assert [incident.mute for incident in incidents_of(alarms, mutes, 150)] == [None]
+
+
+@dataclass
+class Receiver:
+    """Receives notifications in memory."""
+
+    name: str = "memory"
+    repeats: bool = False
+    got: list[int | None] = field(default_factory=list)
+
+    def notify(self, kept: KeptAlarm) -> None:
+        self.got.append(kept.ended)
+
+
+@pytest.fixture
+def low(store: ResultsStore) -> ResultsStore:
+    """A store whose mean was below 0.9 until a moment ago."""
+    store.write(records(600, hours=12, mean=lambda hour: 0.7, end=time.time() - 60))
+    return store
+
+
+@pytest.mark.parametrize("muted_first", [True, False])
+def test_nobody_is_notified_of_a_muted_alarm_but_of_the_end_of_a_known_one(
+    low: ResultsStore, muted_first: bool
+) -> None:
+    receiver = Receiver()
+    check = AlarmCheck(low.database, LOW, [receiver])
+    if not muted_first:
+        check.run()
+    mute(low.database, "floor grounded support", time.time() + 3600)
+    check.run()
+    assert len(receiver.got) == (0 if muted_first else 1)
+    AlarmCheck(low.database, AlarmSettings(), [receiver]).run()
+    assert len(receiver.got) == (0 if muted_first else 2)
+
+
+def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
+    page = Page(low.database, access=Access(None, "localhost"), settings=LOW)
+    page.alarm_check.run_once()
+    client = TestClient(page.app, base_url="http://localhost")
+    (alarm,) = lasting_alarms(low.database)
+    form = {"csrf": page._access.csrf, "monitors": json.dumps([alarm.alarm.monitor]), "note": "Rolled back."}
+    client.post("/alarms", data=form | {"action": "mute 1d"})
+    assert "Rolled back." in client.get("/alarms").text
+    assert [each.ended for each in alarms_of(low.database)] == [None]
+    client.post("/alarms", data=form | {"action": "acknowledge"})
+    assert lasting_alarms(low.database) == []
+    assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]
+    assert client.post("/alarms", data=form | {"action": "acknowledge"}).status_code == 400, "it has ended"
+    assert client.post("/alarms", data=form | {"csrf": "forged"}).status_code == 403

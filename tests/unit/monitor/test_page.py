@@ -1,0 +1,211 @@
+"""The page's numbers, filters, times and texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from otel_evals._internal.cli.app import app
+from otel_evals_monitor._internal.page.access import Access
+from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.page.markdown import as_html
+from otel_evals_monitor._internal.report.terminal import number
+from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.store.writer import ResultsStore
+from tests.support.result_records import START, record, records
+
+END = START + 48 * 3600
+SCORER = "/scorer?scorer=grounded&agent=support"
+
+
+@pytest.fixture
+def client(store: ResultsStore) -> TestClient:
+    return TestClient(Page(store.database, access=Access(None, "localhost")).app, base_url="http://localhost")
+
+
+def reported(store: ResultsStore, *options: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, ["report", store.database.name, "--json", *options])
+    assert done.exit_code == 0, done.output
+    found: list[dict[str, Any]] = json.loads(done.stdout)["estimates"]
+    return found
+
+
+def words(html: str) -> str:
+    """Return the text of a page with single spaces."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).replace("\N{MINUS SIGN}", "-").split())
+
+
+def varied(store: ResultsStore) -> None:
+    """Two agents, versions and tenants, weights, missing scores, and two versions of the scorer."""
+    store.write(records(900, version="1", mean=lambda hour: 0.95, probability=0.5, tenant="eu"))
+    store.write(records(400, version="2", hours=16, seed=2, mean=lambda hour: 0.7, tenant="us"))
+    store.write(records(60, hours=20, seed=3, status="failed", reason="TimeoutError"))
+    store.write(records(80, hours=30, seed=4, agent="concierge", mean=lambda hour: 0.5))
+    newer = list(records(90, hours=5, seed=5, mean=lambda hour: 0.6))
+    for each in newer:
+        each["evaluations"][0]["version"] = "b2"
+    store.write(newer)
+
+
+def shown(each: dict[str, Any]) -> list[str]:
+    """Return the numbers of an estimate as the page writes them."""
+    change = each["change"]
+    found = [number(each["mean"]), f"{number(each['low'])} to {number(each['high'])}", f"{each['n']} scored"]
+    return (
+        [*found, f"{change['mean']:+.3f}", f"{change['low']:+.3f} to {change['high']:+.3f}"]
+        if change
+        else found
+    )
+
+
+def test_the_overview_has_the_numbers_of_the_report(store: ResultsStore, client: TestClient) -> None:
+    varied(store)
+    estimates = reported(store, "--window", "24h", "--against", "previous")
+    newest = [
+        each for each in estimates if each["scorer_version"] == "b2" or each["agent_name"] == "concierge"
+    ]
+    rows = {
+        row[0]: words(row[1])
+        for row in re.findall(r'data-agent="(\w+)">(.*?)</tr>', client.get("/").text, re.S)
+    }
+    assert set(rows) == {"support", "concierge"}
+    for each in newest:
+        for text in shown(each):
+            assert text in rows[each["agent_name"]]
+
+
+@pytest.mark.parametrize("window", ["6h", "24h", "7d", "all"])
+def test_a_scorer_s_page_has_the_numbers_of_the_report(
+    store: ResultsStore, client: TestClient, window: str
+) -> None:
+    varied(store)
+    length = [] if window == "all" else ["--window", window, "--against", "previous"]
+    page = words(client.get(f"{SCORER}&window={window}").text)
+    only = ["--scorer", "grounded", "--agent", "support"]
+    (whole,) = [each for each in reported(store, *length, *only) if each["scorer_version"] == "b2"]
+    for text in (*shown(whole)[:2], f"{whole['n']} scored of {whole['sampled']} sampled", *shown(whole)[3:]):
+        assert text in page
+    split = reported(store, "--by", "version", *only, *length[:2])
+    for each in split:
+        row = f"{each['agent_version']} {each['scorer_version']} {number(each['mean'])}"
+        assert f"{row} {number(each['low'])} to {number(each['high'])}" in page
+
+
+def test_filters_of_runs_change_every_number(store: ResultsStore, client: TestClient) -> None:
+    store.write(records(100, hours=5))
+    store.write(records(30, hours=5, seed=2, mean=lambda hour: 0.0, output='He said "Ä 100%_\\n".'))
+    assert "100 scored" not in words(client.get(SCORER).text)
+    for text in ('said "Ä', "100%_", "HE SAID", "\\n"):
+        page = words(client.get(SCORER, params={"scorer": "grounded", "agent": "support", "text": text}).text)
+        assert "0.000 mean" in page
+        assert "30 scored of 30 sampled" in page
+    assert "No runs match" in client.get(f"{SCORER}&text=100%25x").text
+    assert "No runs match" in client.get(f"{SCORER}&label=none").text
+    found = client.get("/runs", params={"text": "he said", "scorer": "grounded", "agent": "support"}).text
+    assert "Runs 1 to 30" in found
+
+
+def test_runs_are_on_pages_and_none_is_on_two(store: ResultsStore, client: TestClient) -> None:
+    store.write(records(120, mean=lambda hour: 0.5))
+    for order in ("", "worst"):
+        seen: list[str] = []
+        for page in (1, 2, 3):
+            text = client.get(f"/runs?scorer=grounded&agent=support&order={order}&page={page}").text
+            seen += re.findall(r'href="/runs/([0-9a-f]{32})', text)
+        assert len(seen) == len(set(seen))
+        assert len(seen) == 120 if not order else 40 < len(seen) < 80
+
+
+@pytest.mark.parametrize(("count", "dots"), [(49, 49), (50, 0), (2_000, 0)])
+def test_a_quiet_scorer_shows_its_runs_and_a_busy_one_its_mean(
+    store: ResultsStore, client: TestClient, count: int, dots: int
+) -> None:
+    store.write(records(count, hours=24))
+    page = client.get(f"{SCORER}&window=all").text
+    assert page.count('class="run"') == 2 * dots, "for wide and for narrow screens"
+    if not dots:
+        table = re.findall(r"<td><a.*?</td><td class=\"n\">(.*?)</td>", page)
+        assert sum(mean != "too few" for mean in table) >= 0.6 * len(table)
+
+
+def test_times_are_in_the_zone_of_the_browser_which_is_named(store: ResultsStore, client: TestClient) -> None:
+    store.write(records(60, hours=2))
+    path = "/runs?scorer=grounded&agent=support"
+    assert ">UTC<" in client.get(path).text
+    client.cookies.set("otel_evals_zone", "Asia/Tokyo")
+    page = client.get(path).text
+    assert "Asia/Tokyo" in page
+    assert Zone.named("Asia/Tokyo").short(END - 120) in page
+    # A time of a form is local: 60 runs in two hours, one every two minutes.
+    hour = Zone.named("Asia/Tokyo").at(END - 3600).strftime("%Y-%m-%dT%H:%M")
+    assert "Runs 1 to 30" in client.get(f"{path}&since={hour}").text
+
+
+@pytest.mark.parametrize(
+    "zone", ["../../etc/passwd", "/etc/passwd", "Nowhere/Land", "x" * 9_000, "\x00", "America"]
+)
+def test_an_unknown_zone_is_utc(zone: str) -> None:
+    assert Zone.named(zone).name == "UTC"
+
+
+def test_empty_pages_say_what_to_do_next(client: TestClient, store: ResultsStore) -> None:
+    page = client.get("/").text
+    for text in (
+        "Nothing is on record yet",
+        store.database.name,
+        "otel-evals doctor",
+        "otel-evals demo --monitor",
+    ):
+        assert text in page
+    assert "No current alarm" in client.get("/alarms").text
+    store.write(records(60, hours=1))
+    assert "Show all" in client.get(f"/?since={START}&until={START + 60}").text
+    assert client.get("/runs?status=failed").text.count("Clear all filters") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("**bold** <b onclick=x>&</b>", "<p><strong>bold</strong> &lt;b onclick=x&gt;&amp;&lt;/b&gt;</p>"),
+        ("[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>"),
+        ("[a](data:text/html,x)", "<p>[a](data:text/html,x)</p>"),
+        (
+            "<http://a.example>",
+            '<p><a href="http://a.example" rel="noopener noreferrer nofollow">http://a.example</a></p>',
+        ),
+        (
+            '![x](http://a.example/"y)',
+            '<p><a href="http://a.example/%22y" rel="noopener noreferrer nofollow">x</a></p>',
+        ),
+        ("# Big", '<p class="heading">Big</p>'),
+        ("costs $5 & **$5**", "<p>costs <mark>$5</mark> &amp; <strong><mark>$5</mark></strong></p>"),
+    ],
+)
+def test_markdown_is_rendered_without_anything_that_loads_or_runs(text: str, html: str) -> None:
+    assert str(as_html(text, ["$5", " "])).strip() == html
+
+
+def test_a_table_has_no_style_that_the_policy_forbids() -> None:
+    assert "style" not in as_html("|a|\n|:-:|\n|b|\n")
+
+
+def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: TestClient) -> None:
+    both = record(1, 1.0)
+    both["evaluations"] += record(1, 0.0, scorer="polite")["evaluations"]
+    facts = [{"kind": "number", "text": "day", "found": False}, {"kind": "name", "text": "It", "found": True}]
+    both["evaluations"][1]["steps"] = [{"name": "analyze", "result": facts}]
+    store.write([both])
+    worst = client.get(f"/runs/{both['trace_id']}").text
+    assert worst.count('action="/labels"') == 1
+    assert "polite: 0.000" in worst, "the worst score is selected"
+    assert "Checked 2 facts: 1 found nowhere" in worst
+    assert "<mark>day</mark>" in worst
+    chosen = client.get(f"/runs/{both['trace_id']}?score={both['evaluations'][0]['evaluation_id']}").text
+    assert "grounded: 1.000" in chosen
+    assert "Asked judge-1 to analyse the run" in chosen
