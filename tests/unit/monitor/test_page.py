@@ -97,6 +97,17 @@ def test_a_scorer_s_page_has_the_numbers_of_the_report(
         assert f"{row} {number(each['low'])} to {number(each['high'])}" in page
 
 
+def test_failure_patterns_are_those_of_the_report(store: ResultsStore, client: TestClient) -> None:
+    store.write(records(200, mean=lambda hour: 0.7, tool_calls=[{"name": "track", "status": "error"}]))
+    (row,) = reported(store, "--window", "24h")
+    page = words(client.get(SCORER).text)
+    assert f"{row['failures']['runs']} failing runs" in page
+    assert row["failures"]["patterns"]
+    for each in row["failures"]["patterns"]:
+        assert f"{' '.join(each['name'].split())} {each['runs']} run" in page
+    assert "more of the worst" in page, "equal failures are one line"
+
+
 def test_filters_of_runs_change_every_number(store: ResultsStore, client: TestClient) -> None:
     store.write(records(100, hours=5))
     store.write(records(30, hours=5, seed=2, mean=lambda hour: 0.0, output='He said "Ä 100%_\\n".'))

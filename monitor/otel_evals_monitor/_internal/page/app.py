@@ -25,6 +25,7 @@ from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
+from otel_evals_monitor._internal.page.causes import Causes
 from otel_evals_monitor._internal.page.forms import DRAWN, MUTES, Forms, message
 from otel_evals_monitor._internal.page.live import Live
 from otel_evals_monitor._internal.page.overview import overview
@@ -70,6 +71,7 @@ class Page:
         self._link = link or TraceLink()
         self.alarm_check = AlarmCheck(database, self._settings, receivers)
         self.live = Live(database)
+        self._causes = Causes(database)
         forms = Forms(database, access, self.alarm_check)
         routes = [
             Route("/", self._page(self._overview)),
@@ -120,6 +122,7 @@ class Page:
             csrf=self._access.csrf,
             asked=asked,
             incidents=incidents,
+            causes=self._causes.of,
             mutes=MUTES,
             windows=WINDOWS,
             recorded=recorded,

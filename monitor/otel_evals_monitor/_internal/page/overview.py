@@ -55,7 +55,7 @@ def overview(database: Database, window: Window, incidents: Sequence[Incident], 
     `missing` is the share of missing scores above which a row has a warning.
     """
     against = "previous" if window.since is not None else None
-    report = make_report(database, ReportOptions(window=window, against=against, worst=0))
+    report = make_report(database, ReportOptions(window=window, against=against, worst=0, patterns=0))
     if report.recorded is None or not report.slices:
         return []
     end = window.until if window.until is not None else report.recorded[1]

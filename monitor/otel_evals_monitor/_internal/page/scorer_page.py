@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -31,7 +32,7 @@ from otel_evals_monitor._internal.store.queries import (
     time_range,
 )
 
-_WORST, _NAMED, _OF_SLICE = 8, 40, 200
+_WORST, _READ, _NAMED, _OF_SLICE = 8, 50, 40, 200
 
 
 def scorer_page(
@@ -50,17 +51,19 @@ def scorer_page(
         raise ConfigError("scorer", f"{scorer!r} of agent {agent!r} is not on record")
     window, only = asked.window(database), {k: v for k, v in asked.columns.items() if v is not None}
     values: dict[str, Any] = {"choices": choices, "by": by, "groups": list(GROUPS), "row": None}
-    options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs)
+    options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs, patterns=0)
     against = "previous" if window.since is not None else None
-    whole = _report(database, options, against=against)
-    split = _report(database, options, by=by, against=_older(database, options, by))
+    # Patterns are of all runs: a filter of runs is another way to look for them.
+    patterns = 0 if asked.runs else 10
+    whole = make_report(database, replace(options, against=against, patterns=patterns)).slices
+    split = make_report(database, replace(options, by=[by], against=_older(database, options, by))).slices
     if not whole:
         return values
     row = newest_version(database, whole, window)
     floor = settings.floors.get(scorer)
     with database.reading() as connection:
         inside = stored_slices(connection, **only)
-        worst = runs_of_slices(connection, inside, window, _WORST, order="worst", runs=asked.runs)
+        worst = runs_of_slices(connection, inside, window, _READ, order="worst", runs=asked.runs)
         values |= detail_of(
             connection,
             inside,
@@ -75,7 +78,7 @@ def scorer_page(
             zone=asked.zone,
         )
         values |= {
-            "worst": worst,
+            "worst": row.failures.shared(worst)[:_WORST],
             "sampler": sampler_checks(connection, inside, window),
             "agreement": agreement_of(
                 connection, inside, window, measure(connection, inside, window, ())[()], row
@@ -87,20 +90,6 @@ def scorer_page(
         "columns": list(dict.fromkeys([GROUPS.get(by, "agent_version"), "scorer_version"])),
         "comparison": _comparison(split),
     }
-
-
-def _report(
-    database: Database, options: ReportOptions, *, by: str = "", against: str | None = None
-) -> Sequence[SliceReport]:
-    found = ReportOptions(
-        window=options.window,
-        by=[by] if by else [],
-        against=against,
-        only=options.only,
-        worst=0,
-        runs=options.runs,
-    )
-    return make_report(database, found).slices
 
 
 def _run_href(run: RunOfSlice) -> str:

@@ -73,6 +73,8 @@ class ReportOptions:
     confidence: float = 0.95
     runs: RunFilter = EVERY
     """Only runs with this label or text."""
+    patterns: int = 10
+    """Number of failure patterns to find per slice; reading failing runs takes the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +177,19 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
             row = of_measured(columns, found[key], options.confidence, effect, lacking)
             change = _change(row, others.get(key), options.against)
-            failures = failures_of(connection, inside, options.window, representative=row.representative)
+            failures = _failures(connection, inside, options, row)
             rows.append(replace(row, change=change, worst=worst, failures=failures))
         picks = picked_by_rules(connection, slices, options.window)
     return ScoreReport(database.name, options.window, recorded, rows, picks)
+
+
+def _failures(
+    connection: Connection, slices: Mapping[int, Any], options: ReportOptions, row: SliceReport
+) -> Failures:
+    if not options.patterns:
+        return Failures()
+    window, trusted = options.window, row.representative
+    return failures_of(connection, slices, window, most=options.patterns, representative=trusted)
 
 
 def of_measured(
