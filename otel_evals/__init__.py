@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         shutdown,
         stats,
     )
+    from otel_evals._internal.live.guard import guard
+    from otel_evals._internal.live.verdicts import check, check_sync
     from otel_evals._internal.model import (
         Direction,
         Evaluation,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         ScoredRun,
         ScorerFailure,
         ToolCall,
+        Verdict,
     )
     from otel_evals._internal.offline.run_evals import run_evals
     from otel_evals._internal.pipeline.pipeline import Pipeline
@@ -62,7 +65,9 @@ _NAMES = {
     "_internal.live.configure": (
         "configure doctor explain feedback force_flush health install shutdown stats"
     ),
-    "_internal.model": "Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall",
+    "_internal.live.guard": "guard",
+    "_internal.live.verdicts": "check check_sync",
+    "_internal.model": ("Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall Verdict"),
     "_internal.offline.run_evals": "run_evals",
     "_internal.pipeline.pipeline": "Pipeline",
     "_internal.scoring.scorer": "Scorer scorer",
@@ -90,13 +95,17 @@ __all__ = [
     "ScorerFailure",
     "Stats",
     "ToolCall",
+    "Verdict",
     "__version__",
+    "check",
+    "check_sync",
     "configure",
     "context",
     "doctor",
     "explain",
     "feedback",
     "force_flush",
+    "guard",
     "health",
     "install",
     "load_config",

@@ -32,5 +32,6 @@ __all__ = [
     "StepRecord",
     "ToolCall",
     "Usage",
+    "Verdict",
     "is_missing",
 ]

@@ -44,7 +44,7 @@ class RuleStats:
     stored: int = 0
     """Put back into the store without an outcome, for this process or another to resume."""
     resumed: int = 0
-    """Taken from the store, or scored again because of a late span."""
+    """Taken from the store, or scored again because of a late span or a further check."""
     pending: int = 0
     """Queued or being scored."""
 

@@ -211,9 +211,17 @@ class Ledger:
             pass
 
     def resumed(self, run: Run, rule: str, chance: Chance) -> None:
-        """Count an evaluation that was taken from the store."""
+        """Count an evaluation that was taken from the store, or a further check of a run."""
         self._count_pending(rule, "resumed")
         self.trace_log.decided(run, rule, "queued", None, chance)
+
+    def refused(self, name: str, reason: str) -> None:
+        """Count a check of an answer that found no run to evaluate. May be called on any thread."""
+        with self._lock:
+            rule = self._rules.setdefault(name, _Rule())
+            rule.eligible += 1
+            rule.sampled += 1
+            rule.dropped[reason] += 1
 
     def _count_pending(self, name: str, origin: str) -> None:
         with self._lock:

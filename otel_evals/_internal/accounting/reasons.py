@@ -39,6 +39,9 @@ REASONS: Mapping[str, str] = {
     # Sampled runs that no scorer is asked about.
     "run_truncated": "some of its spans were dropped, by `max_spans_per_trace` or a full intake; raise the limit",
     # Sampled runs that were dropped.
+    "no_run": "a check found no agent or model call under way at its place; check inside the run, or within `grace` of its end",
+    "not_captured": "a check's current span was not captured: its trace began before the first check, or its provider is not the configured one",
+    "other_version": "a check's scorer has the id of a rule and another version; use the rule's scorer, or give it another `id`",
     "queue_full": "`queue_size` evaluations, or runs of `max_bytes`, were already waiting; raise them, or sample fewer runs",
     "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
     "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",

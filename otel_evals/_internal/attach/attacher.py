@@ -44,8 +44,10 @@ class Opened(msgspec.Struct, gc=False):
     """Stands for the evaluation span."""
     context: contextvars.Context
     """What the scorer runs in: below that span, and marked, so that nothing in it is scored."""
+    span_id: str
+    """The judged span, or the current one for a check."""
     judged: Context | None = None
-    """The judged span is current in it; None if nothing needed it so far."""
+    """That span is current in it; None if nothing needed it so far."""
 
 
 class Attacher:
@@ -92,6 +94,11 @@ class Attacher:
                 message = "metrics of rule %s could not be begun"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
 
+    def learn(self, rule: str, scale: float | None) -> None:
+        """Note the scale of a rule that was added."""
+        if self._metrics is not None:
+            self._metrics.estimates.scales[rule] = scale
+
     def measure_with(self, metrics: Metrics) -> None:
         """Record evaluations as metrics."""
         self._metrics = metrics
@@ -123,7 +130,7 @@ class Attacher:
             self.expect(rule, run)
         span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
         context.run(context_api.attach, trace.set_span_in_context(span, marked))
-        return Opened(span, context)
+        return Opened(span, context, span_id)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
@@ -166,6 +173,13 @@ class Attacher:
             judged = judged_context(run, span_id) if named else _judged(opened, run, evaluation)
             emit_event(self._logger, run, evaluation, judged, more)
 
+    def show(self, run: Run, evaluation: Evaluation) -> None:
+        """Add an earlier evaluation's attributes to the judged span. Never raises."""
+        try:
+            self._add_attributes(run, evaluation, None)
+        except BaseException as error:
+            log_error(_logger, "attributes of %s could not be added", evaluation.scorer_id, error=error)
+
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             attributes = span_attributes(evaluation)
@@ -174,24 +188,27 @@ class Attacher:
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
-    """Return the context of the judged span, built on first use."""
+    """Return the context of the judged span, or of the current one of a check, built on first use."""
     if opened is None:
         return judged_context(run, evaluation.span_id)
     if opened.judged is None:
-        opened.judged = judged_context(run, evaluation.span_id)
+        opened.judged = judged_context(run, opened.span_id)
     return opened.judged
 
 
 def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the attributes of a score on the judged span; other outcomes have none."""
+    """Return the attributes of a score on the judged span; other outcomes have none, checks their effect."""
     score = evaluation.outcome
-    if not isinstance(score, Score):
-        return {}
     name = f"{semconv.SCORE_PREFIX}{evaluation.scorer_id}"
-    attributes: dict[str, Any] = {
-        name: float(score.value),
-        f"{name}.evaluation_id": evaluation.evaluation_id,
-    }
+    attributes: dict[str, Any] = {}
+    if evaluation.verdict is not None:
+        attributes[f"{name}.verdict"] = evaluation.verdict
+    if evaluation.effect is not None:
+        attributes[f"{name}.effect"] = evaluation.effect
+    if not isinstance(score, Score):
+        return attributes
+    attributes[name] = float(score.value)
+    attributes[f"{name}.evaluation_id"] = evaluation.evaluation_id
     if score.label is not None:
         attributes[f"{name}.label"] = score.label[: records.MAX_LABEL]
     if score.span_id is not None:

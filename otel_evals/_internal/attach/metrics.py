@@ -112,7 +112,7 @@ class Estimates:
         agents: BoundedNames,
         by: Iterable[MetricDimension] = (),
     ) -> None:
-        self._scales = scales
+        self.scales = dict(scales)
         self._by = [(*_DIMENSIONS[name], BoundedNames()) for name in by]
         self._agents = agents
         self._reasons = BoundedNames()
@@ -176,7 +176,7 @@ class Estimates:
             if agent:
                 attributes[semconv.GEN_AI_AGENT_NAME] = agent
             attributes.update(zip((name for name, _, _ in self._by), others, strict=True))
-            series = self._series[key] = _Series(attributes, self._scales.get(rule))
+            series = self._series[key] = _Series(attributes, self.scales.get(rule))
         return series
 
     def _update_soon(self, series: _Series) -> None:

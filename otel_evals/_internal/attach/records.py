@@ -112,6 +112,10 @@ def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
     }
     if evaluation.sampled.probability is not None:
         attributes[semconv.SAMPLING_PROBABILITY] = evaluation.sampled.probability
+    if evaluation.verdict is not None:
+        attributes[semconv.CHECK_VERDICT] = evaluation.verdict
+    if evaluation.effect is not None:
+        attributes[semconv.CHECK_EFFECT] = evaluation.effect
     match evaluation.outcome:
         case Score() as score:
             attributes.update(_score(score))

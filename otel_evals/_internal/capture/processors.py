@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
+from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -34,6 +35,8 @@ from otel_evals._internal.trust import proof_of
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
 _UNSEEN: Any = object()
+GUARD: Final = context_api.create_key("otel-evals-guard")
+"""Context value of a guarded call: a list, to which ids of the traces that begin in it are added."""
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
@@ -78,6 +81,8 @@ class CaptureSpans(SpanProcessor):
             if above is _UNSEEN:
                 if parent is not None and parent.is_remote:
                     self._foreign.note(context)
+                if self.open_spans.checks:
+                    self._note_guard(context[_TRACE_ID], parent_context)
                 if self._loses(context):
                     return
                 ours = self._foreign.is_ours(parent_context, parent)
@@ -110,6 +115,17 @@ class CaptureSpans(SpanProcessor):
             _logger.debug("an ended span was not captured", exc_info=True)
         finally:  # last: assembly takes a span that is not open for one that was handed over
             self._open.pop(span_id, None)
+
+    def capture_all(self) -> None:
+        """Capture all traces from now on: the answer of any may be checked."""
+        if not self.open_spans.checks:
+            self.open_spans.checks, self.ceiling, self._floor = True, 1.0, 0
+
+    def _note_guard(self, trace_id: int, context: Context | None) -> None:
+        traces: Any = context_api.get_value(GUARD, context)
+        if traces is not None:
+            traces.append(trace_id)
+            self.open_spans.guarded.add(trace_id)
 
     def keeps(self, trace_id: int, span_id: int) -> bool:
         return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor

@@ -149,6 +149,8 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "review": evaluation.review,
         "explanation": explanation if content else None,
         "reason": evaluation.reason,
+        "verdict": evaluation.verdict,
+        "effect": evaluation.effect,
         "message": outcome.message if content and isinstance(outcome, ScorerFailure) else None,
         "sampling": {"probability": plain(evaluation.sampled.probability), "rule": evaluation.sampled.rule},
         "duration": plain(evaluation.duration),

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -18,11 +19,13 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.evaluate.check import Check
 from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.evaluate.scheduler import Lane, Scheduler
+from otel_evals._internal.evaluate.under_way import CERTAIN, UnderWay, decided_by_checks
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import (
     Dropped,
@@ -32,6 +35,7 @@ from otel_evals._internal.model import (
     OperationKind,
     Outcome,
     Run,
+    Sampled,
     Score,
     ScoredRun,
     ScorerFailure,
@@ -42,6 +46,7 @@ from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
+from otel_evals._internal.sampling.randomness import inclusion_probability
 from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import abandoned_threads
@@ -90,6 +95,7 @@ class Evaluator:
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self._settled = settled or asyncio.Event()
         self._done = self._cancelled_early  # one bound method for all attempts
+        self._under_way = UnderWay()
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
         self._context = private_context(config.redact, content=config.capture_content)
@@ -99,14 +105,52 @@ class Evaluator:
     def score(self, runs: Sequence[Run], group: SpanGroup) -> list[Target]:
         """Decide about the runs of a group of spans and start the sampled jobs; returns their targets."""
         jobs: list[Job] = []
+        checked: list[Target] = []
         for run in runs:
             if run.trace_flags & 1:
-                jobs += self._jobs_of(run)
+                target = self._under_way.close(run) if self._under_way.targets else None
+                checked += () if target is None else (target,)
+                jobs += self._jobs_of(run, target)
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
+        for target in checked:
+            for evaluation in target.evaluations:
+                self._attacher.show(target.run, evaluation)
         self._store.keep(group, jobs)
         self.submit(jobs, size=group.size if len(runs) == 1 else 0)
-        return list(dict.fromkeys(job.target for job in jobs))
+        if checked:
+            judged = {job.target for job in jobs}
+            for target in checked:
+                if target not in judged:
+                    self._complete(target)
+        return list(dict.fromkeys((*checked, *(job.target for job in jobs))))
+
+    def check(self, check: Check, run: Run) -> None:
+        """Start the evaluation of a run that is under way."""
+        known = self._rules.get(check.rule.name)
+        if known is not None and known.facts.version != check.rule.facts.version:
+            return self.refuse(check, "other_version", "a rule has this scorer's id and another version")
+        rule = check.rule = known or self._add(check.rule)
+        target = self._under_way.target_of(run)
+        sampled = Sampled(inclusion_probability(CERTAIN, run), "check")
+        known_as = evaluation_id(run, rule.evaluates_as, rule.facts.version)
+        name = f"check {id(check)}"
+        job = Job(rule, run, sampled, target, known_as, check=check, awaited_as=name)
+        target.awaited[name] = None
+        if not check.partial:
+            self._count(job)
+        self.submit([job])
+        return None
+
+    def refuse(self, check: Check, reason: str, explanation: str) -> None:
+        """Count a check that finds nothing to evaluate, and give its verdict."""
+        self._ledger.refused(check.rule.name, reason)
+        check.expire(reason, explanation)
+
+    def deliver_checked(self, until: float) -> None:
+        """Deliver the checks before a time of `time.monotonic` whose runs have not closed."""
+        for target in self._under_way.left_since(until):
+            self._complete(target)
 
     def score_conversation(self, joined: JoinedConversation) -> None:
         run, due = joined.run, joined.due
@@ -196,14 +240,50 @@ class Evaluator:
             for job in lane.clear():
                 if not job.ended:
                     self.end(job, Dropped(reason=reason))
+        self.deliver_checked(inf)
+
+    # --- checks ---
+
+    def _add(self, rule: Rule) -> Rule:
+        """Add a rule for a scorer that only checks use."""
+        self._rules[rule.name] = rule
+        self._ledger.add_rules([rule.name])
+        self._attacher.learn(rule.name, rule.facts.scale)
+        lane = self.scheduler.add(rule)
+        if not lane.ready:
+            lane.preparing = asyncio.ensure_future(self._prepare(lane))
+        return rule
+
+    def _count(self, job: Job) -> None:
+        """Count a check as an evaluation of its rule."""
+        name, checks = job.rule.name, job.target.checks
+        job.revision = checks[name] = checks.get(name, 0) + 1
+        if job.revision == 1:
+            self._ledger.decided(job.run, [Decision(job.rule, "sampled", chance=CERTAIN, asked=False)])
+        else:
+            self._ledger.resumed(job.run, name, CERTAIN)
+
+    def _lets_pass(self, check: Check, job: Job, outcome: Outcome) -> bool:
+        """Give a check's verdict; returns True if it lets a part of an answer pass, which is not counted."""
+        verdict = check.settle(check.policy.verdict(outcome))
+        if not check.partial or not verdict.allowed:
+            if check.partial:
+                self._count(job)
+            return False
+        check.steps.extend(getattr(outcome, "steps", ()))
+        if job.opened is not None:
+            self._attacher.abandon(job.opened, "partial", end_time=job.paused)
+            job.opened = None
+        self._leave(job)
+        return True
 
     # --- deciding ---
 
-    def _jobs_of(self, run: Run) -> list[Job]:
+    def _jobs_of(self, run: Run, checked: Target | None) -> list[Job]:
         """Create the jobs of a run: one per rule that samples it, or one for each agent in it."""
         jobs: list[Job] = []
         decisions: list[tuple[Run, Sequence[Decision]]] = []
-        targets: dict[str, Target] = {}
+        targets = {} if checked is None else {run.root_span_id: checked}
         for scope in self._scopes:
             parts = [run] if scope == "run" else subruns(run)
             agents = [*run.of_kind(OperationKind.AGENT)] if scope == "agent" else parts
@@ -222,7 +302,8 @@ class Evaluator:
         return jobs
 
     def _decide(self, target: Target, run: Run, asked_with: str) -> tuple[list[Job], Sequence[Decision]]:
-        decisions, decided = self._decider.decide(run, asked_with)
+        early = decided_by_checks(target, self._rules) if target.checks and asked_with == "run" else None
+        decisions, decided = self._decider.decide(run, asked_with, early)
         target.decisions[asked_with] = decisions
         jobs = []
         for each in decided:
@@ -258,8 +339,9 @@ class Evaluator:
         lane.running[job] = None
         job.attempts += 1
         job.started, job.began, job.paused = time.time_ns(), time.monotonic(), None
+        span_id = job.target.span_id if job.check is None else job.check.span_id(job.run)
         opened = job.opened = self._attacher.open(
-            job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
+            job.run, span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
         )
         if lane.rule.facts.at_once:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
@@ -326,9 +408,16 @@ class Evaluator:
                 if is_unreadable(job.run) and not isinstance(outcome, Dropped):
                     outcome = NotScored(reason="unreadable")  # the scorer saw only a part
             evaluation = known or self._conclude(job, outcome)
+            if job.check is not None:
+                if self._lets_pass(job.check, job, evaluation.outcome):
+                    return
+                evaluation = job.check.note(evaluation, job.revision)
             self._ledger.ended(rule.name, evaluation, job.error)
             self._attacher.attach(job.run, evaluation, job.opened)
-            target.evaluations += (evaluation,)
+            if job.check is None:
+                target.evaluations += (evaluation,)
+            else:
+                target.take(evaluation)
             job.error = job.opened = None
             if target.decisions[rule.asked_with].waiting:
                 self._follow(job, outcome)
@@ -364,18 +453,22 @@ class Evaluator:
 
     def _leave(self, job: Job) -> None:
         """Remove a job that has ended from its target, and deliver the target after its last job."""
-        target = job.target
         self.live.discard(job)
-        target.awaited.pop(job.rule.name, None)
-        if not target.awaited:
-            # The spans of a conversation are not held.
-            if self._attacher.scores is not None and target.conversation_id is None:
-                self._attacher.scores.release(target.trace_id, target.span_id)
-            stored = self._store.deliver(target)
-            if self._deliver is not None and target.evaluations and not stored:
-                self._deliver(ScoredRun(run=target.run, evaluations=target.evaluations))
+        job.target.awaited.pop(job.awaited_as or job.rule.name, None)
+        self._complete(job.target)
         if not self._ledger.pending:
             self._settled.set()
+
+    def _complete(self, target: Target) -> None:
+        """Deliver a target, unless its run is under way or an outcome is awaited."""
+        if target.awaited or target.under_way is not None:
+            return
+        # The spans of a conversation are not held.
+        if self._attacher.scores is not None and target.conversation_id is None:
+            self._attacher.scores.release(target.trace_id, target.span_id)
+        stored = self._store.deliver(target)
+        if self._deliver is not None and target.evaluations and not stored:
+            self._deliver(ScoredRun(run=target.run, evaluations=target.evaluations))
 
     # --- slots, timeouts, retries ---
 

@@ -11,6 +11,7 @@ import msgspec
 
 from otel_evals._internal.attach.attacher import Opened
 from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.evaluate.check import Check
 from otel_evals._internal.model import Evaluation, NotScored, Run, Sampled, Score
 from otel_evals._internal.sampling.decide import RunDecisions
 
@@ -33,10 +34,20 @@ class Target(msgspec.Struct, eq=False, gc=False):
     conversation_id: str | None = None
     """The judged conversation."""
     awaited: dict[str, None] = {}  # a struct copies it
-    """Names of the rules without an outcome or final decision; the collector would walk a set."""
+    """Names of the rules, and of running checks, without an outcome; the collector would walk a set."""
     decisions: dict[str, RunDecisions] = {}
     """By the rules' `asked_with`."""
     evaluations: tuple[Evaluation, ...] = ()
+    checks: dict[str, int] = {}
+    """Number of evaluations by `check`, by rule name."""
+    under_way: float | None = None
+    """Until its run closes: time of the last check, on `time.monotonic`. It is delivered afterwards."""
+
+    def take(self, evaluation: Evaluation) -> None:
+        """Add an evaluation by `check`; only the latest of a rule stays."""
+        same = [e for e in self.evaluations if e.evaluation_id == evaluation.evaluation_id]
+        if not any(e.revision > evaluation.revision for e in same):
+            self.evaluations = (*(e for e in self.evaluations if e not in same), evaluation)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +63,10 @@ class Job:
     """Bytes of its run, while the scheduler counts them."""
     revision: int = 0
     """0 for the revision of its target."""
+    check: Check | None = None
+    """The check that evaluates the run before it closes."""
+    awaited_as: str = ""
+    """Its name in `Target.awaited`; the rule's if empty."""
     opened: Opened | None = None
     """The evaluation span and context; set when an attempt starts."""
     attempts: int = 0

@@ -60,10 +60,16 @@ class Scheduler:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._isolated: list[IsolatedScorer] = []
+        self._draw = draw
         self.lanes = {rule.name: Lane(self._placed(rule), draw) for rule in rules}
         """By the rule's name."""
         self.stopped_for: str | None = None
         """The reason for dropping every job; None while jobs are accepted."""
+
+    def add(self, rule: Rule) -> Lane:
+        """Add the lane of a rule."""
+        lane = self.lanes[rule.name] = Lane(self._placed(rule), self._draw)
+        return lane
 
     @property
     def waiting(self) -> int:
@@ -94,7 +100,10 @@ class Scheduler:
             dropped.append(slowest.queue.pop())
             self._forget(dropped[-1])
         self.hold(job)
-        lane.queue.append(job)
+        if job.check is None:
+            lane.queue.append(job)
+        else:  # the newest first: under overload, some verdicts are in time rather than none
+            lane.queue.appendleft(job)
         return dropped
 
     def hold(self, job: Job, size: int = 0) -> None:
@@ -154,6 +163,8 @@ class Lane:
         self.filling = False
         self.ready = type(rule.scorer).prepare is Scorer.prepare
         """True once the scorer is prepared."""
+        self.preparing: asyncio.Future[None] | None = None
+        """Prepares the scorer, if the rule was added after the start."""
 
     @property
     def waiting(self) -> int:

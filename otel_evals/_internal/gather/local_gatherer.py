@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
-from otel_evals._internal.model import Loss, SpanRecord
+from otel_evals._internal.model import Loss, SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
 _logger = logging.getLogger(__name__)
@@ -92,6 +92,8 @@ class CompleteRuns:
         now = self._now = self._now or self._look()
         trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
         if not now.only_above(trace_id, int(root.span_id, 16), parent_id):
+            return False
+        if now.may_be_checked(trace_id, parent_id):
             return False
         # The items handed over before that moment are added first.
         self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))
@@ -312,6 +314,15 @@ class LocalGatherer:
             self._traces.pop(trace_id, None)
         return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
+    def so_far(self, trace_id: str) -> SpanGroup:
+        """Return the spans of a trace whose runs have not closed, with their log records."""
+        trace = self._traces.get(trace_id)
+        held = () if trace is None else trace.spans.values()
+        links = {h.record.span_id: h.above for h in held if h.above != h.record.parent_span_id}
+        logs = self._logs.by_span
+        records = (h.record if h.record.span_id not in logs else _with_logs(h.record, logs) for h in held)
+        return SpanGroup(tuple(records), links)
+
     def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
         """Return the spans of a run as if it closed now, without log records."""
         mine = [trace.spans[span_id] for span_id in self._members(trace, root)]
@@ -358,6 +369,10 @@ class LocalGatherer:
             self._remember(span_id)
         self._lost.evict(trace_id, (held.record for held in trace.spans.values()))
         return [Loss("run", reason, trace_id, len(runs))] if runs else []
+
+
+def _with_logs(span: SpanRecord, logs: Mapping[str, Sequence[SpanEvent]]) -> SpanRecord:
+    return replace(span, logs=tuple(logs[span.span_id]))
 
 
 class _Place(NamedTuple):

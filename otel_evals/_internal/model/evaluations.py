@@ -13,6 +13,8 @@ from otel_evals._internal.model.spans import Record
 
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 """The four ways in which a sampled run ends for a rule."""
+Effect = Literal["allowed", "blocked", "rewritten"]
+"""What an application does with a checked answer."""
 
 
 class Direction(StrEnum):
@@ -165,6 +167,25 @@ class Sampled(Record, frozen=True):
         return max(1.0, 1.0 / self.probability) if self.probability else None
 
 
+class Verdict(Record, frozen=True, kw_only=True):
+    """The result of checking an answer before it leaves."""
+
+    status: Literal["pass", "fail", "undecided"]
+    effect: Effect
+    """What the application does with the answer, as recorded with the evaluation."""
+    score: Score | None = None
+    """Set if the scorer answered in time."""
+    reason: str | None = None
+    """Why the verdict is undecided: `deadline`, the scorer's reason or error type, ..."""
+    explanation: str | None = None
+    """For people: the scorer's explanation, or what is missing."""
+
+    @property
+    def allowed(self) -> bool:
+        """True if the answer may leave as it is."""
+        return self.effect == "allowed"
+
+
 class Evaluation(Record, frozen=True, kw_only=True):
     """One scorer's outcome for one target."""
 
@@ -193,6 +214,10 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """The rule's condition if its score sends the run to review, such as `score < 0.5`."""
     conversation_id: str | None = None
     """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
+    verdict: Literal["pass", "fail", "undecided"] | None = None
+    """The verdict that the application received, if it checked the answer before it left."""
+    effect: Effect | None = None
+    """What the application did with the checked answer; None if it did not wait for the verdict."""
 
     @property
     def status(self) -> Status:

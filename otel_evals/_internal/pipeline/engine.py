@@ -16,6 +16,7 @@ from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.evaluate.check import Check
 from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
@@ -214,6 +215,22 @@ class Engine:
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self.steps.read_until)
         return await self.steps.flush(deadline, ending=ending)
+
+    def check(self, check: Check, seconds: float) -> None:
+        """Begin a check, after at most `seconds` for starting the thread; the caller waits by itself."""
+
+        def begin() -> None:
+            self.thread.drain()  # spans that ended before the check
+            self.steps.check(check)
+
+        self.thread.call(begin, seconds)
+        if not self.thread.alive:
+            check.expire("shutdown", "scoring has ended in this process")
+
+    def refuse(self, check: Check, reason: str, explanation: str) -> None:
+        """Count a check that cannot begin; may be called on any thread."""
+        self.ledger.refused(check.rule.name, reason)
+        check.expire(reason, explanation)
 
     def open_traces(self, seconds: float) -> set[str] | None:
         """Return the ids of the traces without a decision; None after a timeout."""

@@ -149,8 +149,9 @@ class EngineThread(Generic[_Item]):
     def here(self) -> bool:
         return threading.get_native_id() == self._native_id
 
-    def call(self, function: Callable[[], object]) -> None:
-        if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
+    def call(self, function: Callable[[], object], wait: float = _LONGEST_START) -> None:
+        """Call a function on the thread; waits for the thread's start."""
+        if (loop := self._loop or self._started(wait=wait)) is not None:
             self._call_soon(loop, function)
 
     def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

@@ -26,17 +26,20 @@ from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.evaluate.check import Check
 from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts, Recovered
 from otel_evals._internal.evaluate.rule_sets import RuleSets
 from otel_evals._internal.gather.gatherer import AssemblyLimits, Gatherer, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
-from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.model import Loss, NotScored, Run
 from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.pipeline.under_way import RunsUnderWay
 from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.util.calls import KEEPS_THREADS, hide_task
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
@@ -66,12 +69,16 @@ class Steps:
         self._thread = thread
         self._reader = RunReader(dialects, ledger)
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = gatherer or LocalGatherer(
+        local = LocalGatherer(
             assembly_limits(config),
             report_ended=store.keeps,
             open_spans=None if open_spans is None else lambda: open_spans.now(lambda: thread.waiting),
         )
+        self.gatherer = gatherer or local
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
+        joined = self._split_runs.joined
+        self._under_way = RunsUnderWay(open_spans or OpenSpans(), local, dialects, joined)
+        self._check_age = config.max_age
         self.read_until = inf
         """From this time of `time.monotonic`, runs are counted but not read; set from any thread."""
         self._offered = 0.0
@@ -113,11 +120,24 @@ class Steps:
         next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
         if self._loss_log.next_poll <= now:
             self._loss_log.poll(self.losses())
+        self.evaluator.deliver_checked(now - self._check_age)
         if self.rule_sets.earlier:
             self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
+
+    def check(self, check: Check) -> None:
+        """Evaluate the run under way for an application that waits. Never raises."""
+        try:
+            run = self._under_way.find(check.place, check.answer)
+            if isinstance(run, NotScored):
+                self.evaluator.refuse(check, run.reason, run.explanation or "")
+            else:
+                self.evaluator.check(check, run)
+        except BaseException as error:
+            log_error(_logger, "an answer could not be checked", error=error)
+            self.evaluator.refuse(check, "unreadable", "the run could not be read; the log has the error")
 
     async def run(self) -> None:
         """Prepare the scorers and deliver to destinations, until cancelled."""

@@ -84,6 +84,10 @@ class SplitRuns:
             return self._release(self._excess())
         return [joined]
 
+    def joined(self, run: Run) -> Run:
+        """Return a run as `add` would join it, without changing what is held."""
+        return _join_with(run, list(self._held)) if self._held else run
+
     @property
     def open_traces(self) -> set[str]:
         return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}

@@ -74,9 +74,14 @@ class Decider:
         self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
-    def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
-        decisions = RunDecisions(run)
-        return decisions, [self._ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+    def decide(
+        self, run: Run, asked_with: str, early: RunDecisions | None = None
+    ) -> tuple[RunDecisions, list[Decision]]:
+        """Ask the rules about a run, except those with an early decision."""
+        decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(asked_with, ())
+        if early is not None:
+            rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
+        return decisions, [self._ask(decisions, rule) for rule in rules]
 
     def rule_out(self, asked_with: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""

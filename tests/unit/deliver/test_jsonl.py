@@ -62,6 +62,8 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "review": None,
         "explanation": "$12.50 is in no tool result",
         "reason": None,
+        "verdict": None,
+        "effect": None,
         "message": None,
         "sampling": {"probability": 0.25, "rule": "ratio(0.25)"},
         "duration": 0.0,

@@ -1,0 +1,189 @@
+"""A decorator that checks the answers of a function before they leave it."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import aclosing, closing, contextmanager
+from typing import Any, Self, TypeVar
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+
+from otel_evals._internal.capture.processors import GUARD
+from otel_evals._internal.evaluate.check import OnError
+from otel_evals._internal.live import configure
+from otel_evals._internal.live.stream import Stream, each_later, each_now
+from otel_evals._internal.live.verdicts import CheckOptions, Checks
+from otel_evals._internal.model import Verdict
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.calls import is_async
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def guard(
+    scorer: Scorer,
+    *,
+    fallback: Any,
+    deadline: float = 1.0,
+    threshold: float | None = None,
+    on_error: OnError = "allow",
+) -> Callable[[_F], _F]:
+    """Decorate a function that returns an answer, so that only allowed answers leave it.
+
+    The function may be async. A generator's texts leave sentence by sentence, each after a check of the
+    answer so far; the fallback ends the stream. Of other answers, the recorded text is judged.
+
+    Args:
+        scorer: as for `check`.
+        fallback: returned instead of an answer that is not allowed; or a function of the answer and the
+            verdict that rewrites it.
+        deadline: as for `check`; of a stream, for each check.
+        threshold: as for `check`.
+        on_error: as for `check`.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    checks = Checks(scorer, deadline, threshold, "rewrite" if callable(fallback) else "block", on_error)
+
+    def decorate(function: _F) -> _F:
+        made: Any = functools.wraps(function)(_guarded(function, checks, fallback))
+        guarded: _F = made
+        return guarded
+
+    return decorate
+
+
+def _guarded(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    body = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(body):
+        return _stream_later(function, checks, fallback)
+    if inspect.isgeneratorfunction(body):
+        return _stream_now(function, checks, fallback)
+    return (_later if is_async(function) else _now)(function, checks, fallback)
+
+
+def _later(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    async def answer(*args: Any, **kwargs: Any) -> Any:
+        with _Call() as call:
+            with call.current():
+                said = await function(*args, **kwargs)
+            verdict = await checks.verdict(_text(said), call.options)
+        return said if verdict.allowed else await _awaited(_instead(fallback, said, verdict))
+
+    return answer
+
+
+def _now(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        with _Call() as call:
+            with call.current():
+                said = function(*args, **kwargs)
+            verdict = checks.verdict_sync(_text(said), call.options)
+        return said if verdict.allowed else _instead(fallback, said, verdict)
+
+    return answer
+
+
+def _stream_later(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        with _Call() as call:
+            stream, options = Stream(), call.of_stream()
+            async with aclosing(each_later(function(*args, **kwargs), options.inside)) as source:
+                async for item in source:
+                    if not isinstance(item, str):
+                        yield item
+                    elif (so_far := stream.add(item)) is not None:
+                        verdict = await checks.verdict(so_far, options, partial=True)
+                        if not verdict.allowed:
+                            yield await _awaited(_instead(fallback, so_far, verdict))
+                            return
+                        yield stream.release(so_far)
+            if answer := stream.text:
+                verdict = await checks.verdict(answer, options)
+                if verdict.allowed:
+                    yield stream.release(answer)
+                else:
+                    yield await _awaited(_instead(fallback, answer, verdict))
+
+    return generate
+
+
+def _stream_now(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    def generate(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
+        with _Call() as call:
+            stream, options = Stream(), call.of_stream()
+            with closing(each_now(function(*args, **kwargs), options.inside)) as source:
+                for item in source:
+                    if not isinstance(item, str):
+                        yield item
+                    elif (so_far := stream.add(item)) is not None:
+                        verdict = checks.verdict_sync(so_far, options, partial=True)
+                        if not verdict.allowed:
+                            yield _instead(fallback, so_far, verdict)
+                            return
+                        yield stream.release(so_far)
+            if answer := stream.text:
+                verdict = checks.verdict_sync(answer, options)
+                yield stream.release(answer) if verdict.allowed else _instead(fallback, answer, verdict)
+
+    return generate
+
+
+class _Call:
+    """One guarded call: traces that begin in it belong to it."""
+
+    def __init__(self) -> None:
+        self._began = time.time_ns()
+        self._traces: list[int] = []
+        self._outer: Any = context_api.get_value(GUARD)
+        self._pipeline = configure.current()
+        if self._pipeline is not None:
+            self._pipeline.spans.capture_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._outer is not None:
+            self._outer.extend(self._traces)
+        if self._pipeline is not None:
+            self._pipeline.spans.open_spans.guarded.difference_update(self._traces)
+
+    @property
+    def options(self) -> CheckOptions:
+        return CheckOptions(self._traces, self._began)
+
+    def of_stream(self) -> CheckOptions:
+        """Return the options of the checks of a generator, which runs in a context of its own."""
+        inside = contextvars.copy_context()
+        inside.run(context_api.attach, self._context())
+        return CheckOptions(self._traces, self._began, inside, [])
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        token = context_api.attach(self._context())
+        try:
+            yield
+        finally:
+            context_api.detach(token)
+
+    def _context(self) -> Context:
+        return context_api.set_value(GUARD, self._traces)
+
+
+def _text(answer: object) -> str | None:
+    return answer if isinstance(answer, str) else None
+
+
+def _instead(fallback: Any, answer: Any, verdict: Verdict) -> Any:
+    return fallback(answer, verdict) if callable(fallback) else fallback
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

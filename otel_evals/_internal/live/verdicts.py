@@ -1,0 +1,202 @@
+"""Verdicts in time: `check` and `check_sync` judge an answer before it leaves the application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from opentelemetry import trace
+
+from otel_evals._internal.accounting.reasons import REASONS
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.evaluate.check import Check, OnError, OnFail, Place, Policy, policy_of
+from otel_evals._internal.live import configure
+from otel_evals._internal.model import StepRecord, Verdict
+from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals._internal.recursion import is_marked
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.error_log import log_error
+from otel_evals.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
+
+
+async def check(
+    scorer: Scorer,
+    answer: str | None = None,
+    *,
+    deadline: float = 1.0,
+    threshold: float | None = None,
+    on_fail: OnFail = "block",
+    on_error: OnError = "allow",
+) -> Verdict:
+    """Judge an answer before it leaves, by the run under way: its ended spans and those still open.
+
+    The scorer runs with the limits of its rule, and the rule does not judge the run again. A score that
+    misses the deadline still reaches the trace. Never raises once the options are right; without a score in
+    time, the verdict is `undecided`, with the reason.
+
+    Args:
+        scorer: judges the run.
+        answer: replaces the run's recorded answer.
+        deadline: seconds until the verdict.
+        threshold: the lowest score that passes, or the highest if lower is better; by default the best score.
+        on_fail: what you do with an answer that does not pass, for the record.
+        on_error: allow or block an answer about which the verdict is undecided.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    checks = Checks(scorer, deadline, threshold, on_fail, on_error)
+    return await checks.verdict(answer)
+
+
+def check_sync(
+    scorer: Scorer,
+    answer: str | None = None,
+    *,
+    deadline: float = 1.0,
+    threshold: float | None = None,
+    on_fail: OnFail = "block",
+    on_error: OnError = "allow",
+) -> Verdict:
+    """Judge an answer as `check` does, for code that does not run in an event loop; the thread waits.
+
+    Args:
+        scorer: as for `check`.
+        answer: as for `check`.
+        deadline: as for `check`.
+        threshold: as for `check`.
+        on_fail: as for `check`.
+        on_error: as for `check`.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    checks = Checks(scorer, deadline, threshold, on_fail, on_error)
+    return checks.verdict_sync(answer)
+
+
+class CheckOptions(NamedTuple):
+    """What a guarded call adds to its checks."""
+
+    traces: Sequence[int] = ()
+    """Ids of the traces that began in the call."""
+    since: int = 0
+    """Start of the call, in nanoseconds since the Unix epoch."""
+    inside: contextvars.Context | None = None
+    """The context in which a generator runs."""
+    steps: list[StepRecord] | None = None
+    """Steps of the checks of earlier parts."""
+
+
+class Checks:
+    """Checks with the same scorer and options.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        deadline: float,
+        threshold: float | None,
+        on_fail: OnFail,
+        on_error: OnError,
+    ) -> None:
+        if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not deadline > 0:
+            raise ConfigError("deadline", f"must be a number of seconds above 0, not {deadline!r:.100}")
+        if not math.isfinite(deadline):
+            raise ConfigError("deadline", "must be finite: an answer cannot wait forever")
+        self._rule = Rule(scorer)
+        self._deadline = deadline
+        self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)
+
+    async def verdict(
+        self, answer: str | None, options: CheckOptions | None = None, *, partial: bool = False
+    ) -> Verdict:
+        """Return the verdict before the deadline; if the answer is `partial`, more of it follows."""
+        until, loop, done = time.monotonic() + self._deadline, asyncio.get_running_loop(), asyncio.Event()
+        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), options, partial=partial)
+        try:
+            if begun.verdict is None:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await done.wait()
+        except TimeoutError:
+            pass
+        except BaseException:  # the caller was cancelled
+            begun.leave()
+            raise
+        return self._ended(begun)
+
+    def verdict_sync(
+        self, answer: str | None, options: CheckOptions | None = None, *, partial: bool = False
+    ) -> Verdict:
+        """Return the verdict as `verdict` does; the thread waits."""
+        until, done = time.monotonic() + self._deadline, threading.Event()
+        begun = self._begun(answer, done.set, options, partial=partial)
+        try:
+            if begun.verdict is None:
+                done.wait(max(0.0, until - time.monotonic()))
+        except BaseException:  # KeyboardInterrupt
+            begun.leave()
+            raise
+        return self._ended(begun)
+
+    def _ended(self, begun: Check) -> Verdict:
+        return begun.verdict or begun.expire("deadline", f"no score within {self._deadline:g} s")
+
+    def _begun(
+        self, answer: str | None, wake: Callable[[], object], options: CheckOptions | None, *, partial: bool
+    ) -> Check:
+        """Begin a check; one that cannot begin has its verdict. Never raises."""
+        options = options or CheckOptions()
+        place = Place((), (), options.since)
+        begun = Check(self._rule, self._policy, place, answer, wake, partial=partial)
+        begun.steps = [] if options.steps is None else options.steps
+        try:
+            run = options.inside.run if options.inside is not None else _call
+            run(self._begin, begun, options.traces)
+        except Exception as error:
+            log_error(_logger, "an answer could not be checked", error=error)
+            begun.expire("error", "the check failed; the log has the error")
+        return begun
+
+    def _begin(self, begun: Check, traces: Sequence[int]) -> None:
+        pipeline = configure.current()
+        if pipeline is None:
+            _logger.warning("answers are not checked: call otel_evals.configure() at startup")
+            begun.expire("not_configured", "otel_evals.configure() was not called, or scoring was shut down")
+        elif is_marked(None) or pipeline.engine.here:
+            begun.expire("inside_evaluation", "a scorer cannot check answers")
+        else:
+            pipeline.spans.capture_all()
+            self._send(begun, traces, pipeline)
+
+    def _send(self, begun: Check, traces: Sequence[int], pipeline: Pipeline) -> None:
+        span: Any = trace.get_current_span()
+        context, since = span.get_span_context(), begun.place.since
+        above: tuple[int, ...] = ()
+        if context.is_valid:
+            traces, since = (context.trace_id, *traces), since or getattr(span, "start_time", None) or 0
+            above = () if context.is_remote else pipeline.spans.open_spans.upward(context.span_id)
+        begun.place = Place(tuple(dict.fromkeys(traces)), above, since)
+        if context.is_valid and not context.trace_flags.sampled:
+            pipeline.engine.refuse(begun, "trace_not_sampled", "the tracer's sampler left the trace out")
+        elif context.is_valid and not context.is_remote and not above:
+            pipeline.engine.refuse(begun, "not_captured", REASONS["not_captured"])
+        elif not traces:
+            pipeline.engine.refuse(begun, "no_run", "no span is current: check inside the run or request")
+        else:
+            pipeline.engine.check(begun, self._deadline)
+
+
+def _call(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
