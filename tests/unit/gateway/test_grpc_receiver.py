@@ -36,10 +36,10 @@ LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 class Served:
     """A receiver in a thread, and a channel to it."""
 
-    def __init__(self, answer: ExportAnswer | None = None, **options: Any) -> None:
+    def __init__(self, answer: ExportAnswer | None = None, seconds: float = 20.0, **options: Any) -> None:
         self.answer = answer or ExportAnswer()
         self.taken: list[ExportRequest] = []
-        self._options = options
+        self._options, self._seconds = options, seconds
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -51,7 +51,8 @@ class Served:
 
     async def _run(self) -> None:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        limits = RequestLimits(GatewayOptions(max_body=10_000, max_decompressed=20_000))
+        options = GatewayOptions(max_body=10_000, max_decompressed=20_000, request_timeout=self._seconds)
+        limits = RequestLimits(options)
         receiver = GrpcReceiver(self._handle, ("traces", "logs"), limits, **self._options)
         self.port = await receiver.start("127.0.0.1", 0)
         self._ready.set()
@@ -156,6 +157,26 @@ def test_a_sender_without_a_token_is_refused_before_its_message_arrives(tmp_path
                 channel.stream_unary(TRACES)(messages(), timeout=15)
             never.set()
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_message_that_does_not_arrive_in_time_is_refused() -> None:
+    never = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        never.wait(20)
+        yield b""
+
+    with Served(seconds=0.2) as served, grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.stream_unary(TRACES)(messages(), timeout=15)
+        never.set()
+        assert caught.value.details() == "the message did not arrive in 0.2 s"
+
+
+def test_a_connection_that_sends_nothing_is_closed() -> None:
+    with Served(seconds=0.5) as served, socket.create_connection(("127.0.0.1", served.port), 20) as silent:
+        while silent.recv(1_000):
+            pass
 
 
 def test_connections_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -22,13 +23,22 @@ from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from tests.support.certificates import certificates, needs_openssl
 from tests.support.gateways import eventually, post
 
 
 class Served:
     """A receiver in a thread that keeps what it is given."""
 
-    def __init__(self, seconds: float = 20.0, most: int = 10, *, fails: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        seconds: float = 20.0,
+        most: int = 10,
+        *,
+        fails: bool = False,
+        tls: ssl.SSLContext | None = None,
+        **options: Any,
+    ) -> None:
         self.gateway = GatewayOptions(
             max_body=10_000, max_decompressed=50_000, request_timeout=seconds, max_requests=most
         )
@@ -37,7 +47,7 @@ class Served:
         self.wait = 0.0
         self.limits: Any = None
         self.port = 0
-        self._options, self._fails = options, fails
+        self._options, self._fails, self._tls = options, fails, tls
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -57,7 +67,7 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self.limits = RequestLimits(self.gateway)
         receiver = HttpReceiver(self._handle, ("traces", "logs"), self.limits, **self._options)
-        self.port = await receiver.start("127.0.0.1", 0)
+        self.port = await receiver.start("127.0.0.1", 0, self._tls)
         self._ready.set()
         await self._stop.wait()
         await receiver.stop_listening()
@@ -221,6 +231,20 @@ def test_idle_connections_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch
         closed = [each for each in idle if _closed(each)]
         assert len(closed) >= 15
         assert idle[0] in closed, "the longest idle one goes first"
+
+
+@needs_openssl
+def test_connections_that_do_not_finish_their_handshake_are_bounded_in_number_and_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http_receiver, "max_connections", lambda: 5)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificates(tmp_path))
+    with Served(seconds=1.0, tls=context) as served, contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(_connection(served)) for _ in range(20)]
+        eventually(lambda: sum(map(_closed, silent)) >= 15)
+        assert sum(map(_closed, silent)) < 20
+        eventually(lambda: all(map(_closed, silent)))
 
 
 def test_a_request_in_progress_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:

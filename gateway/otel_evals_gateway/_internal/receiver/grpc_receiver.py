@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,13 @@ import grpc
 from grpc import aio
 
 from otel_evals_gateway._internal.options import TlsOptions
-from otel_evals_gateway._internal.receiver.answers import grpc_code, grpc_trailers, partial_success
+from otel_evals_gateway._internal.receiver.answers import (
+    ExportAnswer,
+    RefusedError,
+    grpc_code,
+    grpc_trailers,
+    partial_success,
+)
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Receiver
 from otel_evals_gateway._internal.receiver.request_limits import IDLE_SECONDS, max_connections
@@ -64,7 +71,13 @@ class GrpcReceiver(Receiver):
     def _handlers(self, signal: Signal) -> Any:
         async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
             async def read() -> ExportRequest:
-                return ExportRequest(signal, await anext(messages, b""))
+                seconds = self._options.request_timeout
+                try:
+                    async with asyncio.timeout(seconds):
+                        return ExportRequest(signal, await anext(messages, b""))
+                except TimeoutError:
+                    problem = f"the message did not arrive in {seconds:g} s"
+                    raise RefusedError(ExportAnswer(408, problem)) from None
 
             given = dict(context.invocation_metadata() or ()).get("authorization", "")
             answer = await self._answer(signal, given if isinstance(given, str) else "", read)

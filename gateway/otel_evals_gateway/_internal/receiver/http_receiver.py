@@ -50,22 +50,25 @@ class HttpReceiver(Receiver):
         super().__init__(handle, signals, limits, tokens)
         self._pages = pages or {}
         self._runner: web.ServerRunner | None = None
-        self._site: web.TCPSite | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
-        self._runner = web.ServerRunner(_Server(self._serve, seconds), shutdown_timeout=seconds)
+        server = _Server(self._serve, seconds, handshakes=tls is not None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=seconds)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, host, port, ssl_context=tls)
-        await self._site.start()
-        return int(self._runner.addresses[0][1])
+        # Not by aiohttp's site, which has no timeout for the handshake.
+        timeout = None if tls is None else seconds
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(server, host, port, ssl=tls, ssl_handshake_timeout=timeout)
+        return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:
         """Accept no new connection; open ones continue."""
-        if self._site is not None:
-            await self._site.stop()
-            self._site = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     async def stop(self) -> None:
         """Close open connections once their requests are answered."""
@@ -130,7 +133,11 @@ class _Server(web.Server):
     """Closes connections without a first request within `seconds`, and idle ones to make room for others."""
 
     def __init__(
-        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], seconds: float
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        seconds: float,
+        *,
+        handshakes: bool,
     ) -> None:
         super().__init__(
             self._serve,
@@ -143,18 +150,26 @@ class _Server(web.Server):
         self._seconds = seconds
         self._most = max_connections()
         self._silent: set[RequestHandler] = set()
+        self._handshakes = handshakes
+        self._opening: set[RequestHandler] = set()
+        """Connections whose TLS handshake has not ended."""
         self._idle: dict[RequestHandler, None] = {}
         """Open connections without a request in progress, the longest idle one first."""
         self._busy = 0
 
     def __call__(self) -> RequestHandler:
+        if len(self._opening) >= self._most:
+            raise ConnectionRefusedError("too many connections are being opened")
         protocol = super().__call__()
         self._silent.add(protocol)
+        if self._handshakes:
+            self._opening.add(protocol)
         asyncio.get_running_loop().call_later(self._seconds, self._check, protocol)
         return protocol
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
+        self._opening.discard(handler)
         self._idle[handler] = None
         if len(self._idle) + self._busy > self._most:
             longest_idle = next(iter(self._idle))
@@ -179,6 +194,7 @@ class _Server(web.Server):
                 self._idle[protocol] = None
 
     def _check(self, protocol: RequestHandler) -> None:
+        self._opening.discard(protocol)
         if protocol in self._silent:
             self._silent.discard(protocol)
             _close(protocol)
