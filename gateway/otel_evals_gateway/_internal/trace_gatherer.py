@@ -213,7 +213,7 @@ class TraceGatherer:
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
-        known = self._closed.get(record.span_id)
+        known = self._closed.get(record.trace_id, record.span_id)
         if known:
             gathered.losses.append(Loss("span", "span_repeated", record.trace_id))
             return
@@ -221,9 +221,9 @@ class TraceGatherer:
             gathered.losses.append(Loss("span", "span_late", record.trace_id))
             return
         parent = record.parent_span_id
-        if known is False or (parent is not None and self._closed.get(parent)):
+        if known is False or (parent is not None and self._closed.get(record.trace_id, parent)):
             gathered.late.append((record, parent))
-            self._remember(record.span_id, arrived=True)
+            self._remember(record.trace_id, record.span_id, arrived=True)
             return
         trace = self._claimed(record.trace_id, now)
         full = len(trace.spans) >= self._limits.max_spans_per_trace
@@ -231,6 +231,10 @@ class TraceGatherer:
             trace.left_out.append(record.span_id)
             self._active(trace, now)  # but no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
+            return
+        before = trace.spans.get(record.span_id)
+        if before is not None and before.end_time:
+            gathered.losses.append(Loss("span", "span_repeated", record.trace_id))
             return
         self._keep(trace, record, now)
         if parent is None:
@@ -241,14 +245,13 @@ class TraceGatherer:
         if isinstance(item, CapturedLog):
             return
         span = item if isinstance(item, UnclaimedSpan) else item.record()
-        if span.parent_span_id is not None and self._closed.get(span.parent_span_id) is None:
-            self._remember(span.parent_span_id, arrived=False)
-        self._remember(span.span_id, arrived=True)
+        trace_id, parent = span.trace_id, span.parent_span_id
+        if parent is not None and self._closed.get(trace_id, parent) is None:
+            self._remember(trace_id, parent, arrived=False)
+        self._remember(trace_id, span.span_id, arrived=True)
 
     def _keep(self, trace: OpenTrace, record: SpanRecord, now: float) -> None:
-        before = trace.spans.get(record.span_id)
-        if before is not None and len(before.attributes) > len(record.attributes):
-            return
+        before = trace.spans.get(record.span_id)  # sent before it ended
         size = size_of_span(record) - (0 if before is None else size_of_span(before))
         trace.spans[record.span_id] = record
         trace.arrived[record.span_id] = now
@@ -258,8 +261,8 @@ class TraceGatherer:
 
     def _add_link(self, item: UnclaimedSpan, now: float) -> None:
         trace = self._any(item.trace_id, now)
-        if item.parent_span_id is not None and self._closed.get(item.parent_span_id):
-            self._remember(item.span_id, arrived=True)
+        if item.parent_span_id is not None and self._closed.get(item.trace_id, item.parent_span_id):
+            self._remember(item.trace_id, item.span_id, arrived=True)
         self._grown(item.trace_id, trace.add_link(item.span_id, item.parent_span_id, _LINKS_PER_TRACE))
         self._active(trace, now)
         if item.parent_span_id is None:
@@ -267,7 +270,7 @@ class TraceGatherer:
 
     def _add_log(self, item: CapturedLog, now: float, gathered: Gathered) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
-        if self._closed.get(span_id) or trace_id in self._lost.evicted:
+        if self._closed.get(trace_id, span_id) or trace_id in self._lost.evicted:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
@@ -328,19 +331,19 @@ class TraceGatherer:
     def _close(self, trace_id: str) -> SpanGroup:
         trace = self._traces.pop(trace_id)
         self._bytes -= trace.size
-        return self._group(trace, trace.spans)
+        return self._group(trace_id, trace, trace.spans)
 
-    def _group(self, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
+    def _group(self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
         """Return the spans with their log records, oldest first, and remember them and missing parents."""
         records = []
         for span_id in span_ids:
             record = trace.take_logs_of(span_id)
             parent = record.parent_span_id
             if parent is not None and parent not in trace.spans and parent not in trace.links:
-                self._remember(parent, arrived=False)
+                self._remember(trace_id, parent, arrived=False)
             records.append(record)
         for span_id in (*span_ids, *trace.links, *trace.left_out):
-            self._remember(span_id, arrived=True)
+            self._remember(trace_id, span_id, arrived=True)
         return SpanGroup((*records, *trace.unclaimed_with_logs()), dict(trace.links))
 
     def _close_ended(self, trace_id: str, trace: OpenTrace, now: float) -> list[SpanGroup]:
@@ -352,7 +355,7 @@ class TraceGatherer:
         for top, inside in tops.items():
             quiet_for = now - max(trace.arrived[span_id] for span_id in inside)
             if quiet_for >= self._idle and self._opens_run(trace.spans[top]):
-                groups.append(self._group(trace, inside))
+                groups.append(self._group(trace_id, trace, inside))
                 for span_id in inside:
                     del trace.spans[span_id]
         self._bytes -= trace.size
@@ -372,12 +375,12 @@ class TraceGatherer:
         self._bytes -= trace.size
         roots = {trace.top(span_id) for span_id in trace.spans}
         for span_id in trace.spans:
-            self._remember(span_id, arrived=True)
+            self._remember(trace_id, span_id, arrived=True)
         self._lost.evict(trace_id, ())
         return [Loss("run", reason, trace_id, len(roots))]
 
-    def _remember(self, span_id: str, *, arrived: bool) -> None:
-        self._closed.add(span_id, arrived, self._latest)
+    def _remember(self, trace_id: str, span_id: str, *, arrived: bool) -> None:
+        self._closed.add(trace_id, span_id, arrived, self._latest)
 
 
 class _UnclaimedTraces:

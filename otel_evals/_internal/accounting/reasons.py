@@ -25,7 +25,7 @@ REASONS: Mapping[str, str] = {
     "agent_too_deep": "rules of scope `agent` do not judge agents more than 100 levels deep",
     "span_unreadable": "spans could not be decoded",
     "log_unreadable": "log records could not be decoded",
-    "span_repeated": "spans of closed runs were sent again",
+    "span_repeated": "spans were sent again; the first version of an ended span counts",
     "log_limit": "too many log records, or too many bytes of them, waited for their spans to end",
     "log_late": "log records came more than `grace` after the root of their run; raise `grace`",
     # Runs that a rule does not sample.

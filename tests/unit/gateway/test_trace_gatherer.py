@@ -137,14 +137,16 @@ def test_complete_traces_stay_open_while_there_is_no_room_to_judge_them() -> Non
 def test_spans_of_judged_runs_are_remembered_for_the_time_and_number_that_are_set() -> None:
     closed = ClosedSpans(10.0, 100)
     for number in range(40):
-        closed.add(f"{number:016x}", True, 1.0)
-    closed.add("ff" * 8, False, 11.5)
-    assert (closed.get(f"{5:016x}"), closed.get("ff" * 8), closed.get("ee" * 8)) == (True, False, None)
-    closed.add("ee" * 8, True, 22.0)
-    assert closed.get(f"{5:016x}") is None
+        closed.add(TRACE, f"{number:016x}", True, 1.0)
+    closed.add(TRACE, "ff" * 8, False, 11.5)
+    found = [closed.get(TRACE, each) for each in (f"{5:016x}", "ff" * 8, "ee" * 8)]
+    assert found == [True, False, None]
+    assert closed.get("b" * 32, f"{5:016x}") is None, "a span of the same id in another trace"
+    closed.add(TRACE, "ee" * 8, True, 22.0)
+    assert closed.get(TRACE, f"{5:016x}") is None
     assert closed.forgotten == 0
     for number in range(1_000):
-        closed.add(f"{number:016x}", True, 23.0)
+        closed.add(TRACE, f"{number:016x}", True, 23.0)
     assert len(closed) <= 100
     assert closed.forgotten > 0
 
@@ -189,6 +191,28 @@ def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
     assert (new.late, new.losses) == ([], [])
     (group,) = traces.close_due(61.0)
     assert ids(group) == {200}
+
+
+def test_a_span_that_ended_is_not_replaced_by_another_with_its_ids() -> None:
+    """Whoever knows the ids of a run could replace its spans otherwise."""
+    traces = gatherer()
+    ids_of = {"trace_id": TRACE, "span_id": f"{1:016x}"}
+    first, forged = (
+        RecordedSpan(SpanRecord(**ids_of, end_time=end, attributes=attributes), 0)
+        for end, attributes in ((9, {"said": "no"}), (8, {"said": "yes", "more": 1}))
+    )
+    begun = RecordedSpan(SpanRecord(**ids_of, attributes={"said": "not yet"}), 0)
+    losses = traces.add([begun, first, forged, begun], 0.0).losses
+    assert [loss.reason for loss in losses] == ["span_repeated", "span_repeated"]
+    (group,) = traces.close_due(5.0)
+    assert [span.attributes for span in group.spans] == [{"said": "no"}]
+
+
+def test_a_span_id_of_another_trace_is_no_repeated_span() -> None:
+    traces = gatherer()
+    traces.add([span(1)], 0.0)
+    assert len(traces.close_due(5.0)) == 1
+    assert traces.add([span(1, trace="b" * 32)], 6.0).losses == []
 
 
 def test_log_records_join_their_span_whichever_comes_first() -> None:
