@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from otel_evals._internal.cli.app import app
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import incidents_of
@@ -105,6 +107,10 @@ def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
     client.post("/alarms", data=form | {"action": "mute 1d"})
     assert "Rolled back." in client.get("/alarms").text
     assert [each.ended for each in alarms_of(low.database)] == [None]
+    once = ["monitor", low.database.name, "--once", "--floor", "grounded=0.9"]
+    assert CliRunner().invoke(app, once).exit_code == 0, "muted"
+    client.post("/alarms", data=form | {"action": "unmute"})
+    assert CliRunner().invoke(app, once).exit_code == 1
     client.post("/alarms", data=form | {"action": "acknowledge"})
     assert lasting_alarms(low.database) == []
     assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]

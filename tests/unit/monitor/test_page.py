@@ -133,6 +133,20 @@ def test_runs_are_on_pages_and_none_is_on_two(store: ResultsStore, client: TestC
         assert len(seen) == 120 if not order else 40 < len(seen) < 80
 
 
+def test_all_runs_have_their_scores(store: ResultsStore, client: TestClient) -> None:
+    store.write(records(60, hours=2, tenant="eu"))
+    both = record(99, 0.25, time=END + 60, agent="concierge")
+    both["evaluations"] += record(99, 1.0, scorer="polite")["evaluations"]
+    store.write([both])
+    page = client.get("/runs").text
+    assert "Runs 1 to 50" in page
+    assert re.search(r'grounded <b class="bad">0.250</b>.*polite <b>1.000</b>', page, re.S)
+    assert "Runs 51 to 61" in client.get("/runs?page=2").text
+    for query, count in (("agent=concierge", 1), ("tenant=eu&page=2", 10), ("text=day+99", 1)):
+        assert client.get(f"/runs?{query}").text.count("<tr><td>") == count
+    assert "No runs match" in client.get("/runs?status=failed").text
+
+
 @pytest.mark.parametrize(("count", "dots"), [(49, 49), (50, 0), (2_000, 0)])
 def test_a_quiet_scorer_shows_its_runs_and_a_busy_one_its_mean(
     store: ResultsStore, client: TestClient, count: int, dots: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -71,12 +72,16 @@ def monitor(
 
 
 def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Receiver], as_json: bool) -> int:
-    """Check once, print and notify; return the exit status."""
+    """Check once, print and notify; return the exit status, which ignores muted alarms."""
     from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
+    from otel_evals_monitor._internal.alarms.judgements import judgements
 
     problems = AlarmCheck(database, settings, receivers).run()
-    lasting = [each.alarm for each in lasting_alarms(database)]
+    with database.reading() as connection:
+        now, muted = time.time(), judgements(connection).muted
+    quiet = {name for name, mute in muted.items() if mute.until > now}
+    lasting = [each.alarm for each in lasting_alarms(database) if each.alarm.monitor not in quiet]
     if as_json:
         shown = {"alarms": [asdict(alarm) for alarm in lasting], "problems": problems}
         print(json.dumps(shown, indent=2))

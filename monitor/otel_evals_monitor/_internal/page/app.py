@@ -34,7 +34,7 @@ from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
 from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.report.links import TraceLink
-from otel_evals_monitor._internal.report.runs import find_runs, runs_of_slices
+from otel_evals_monitor._internal.report.runs import find_runs, recent_runs, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import (
@@ -43,7 +43,7 @@ from otel_evals_monitor._internal.store.labels import (
     labels_in_full,
     number_of_labels,
 )
-from otel_evals_monitor._internal.store.queries import stored_slices, time_range
+from otel_evals_monitor._internal.store.queries import Window, stored_slices, time_range
 
 _STATUSES = ("scored", "not_scored", "failed", "dropped")
 _FILES = {
@@ -145,6 +145,8 @@ class Page:
     def _runs(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         window = asked.window(self._database, "all")
+        if not asked["scorer"]:
+            return self._all_runs(asked, incidents, window)
         order = "worst" if asked["order"] == "worst" else "newest"
         with self._database.reading() as connection:
             slices = stored_slices(connection, **asked.columns)
@@ -169,6 +171,22 @@ class Page:
             size=PAGE_SIZE,
             statuses=_STATUSES,
         )
+
+    def _all_runs(self, asked: Asked, incidents: Sequence[Incident], window: Window) -> str:
+        names = {"agent_name": "agent", "agent_version": "version", "tenant": "tenant"}
+        with self._database.reading() as connection:
+            runs = recent_runs(
+                connection,
+                window,
+                PAGE_SIZE + 1,
+                wanted={column: asked[name] for column, name in names.items() if asked[name]},
+                runs=asked.runs,
+                status=asked["status"] or None,
+                skip=(asked.page - 1) * PAGE_SIZE,
+            )
+        values = {"window": window, "order": "newest", "size": PAGE_SIZE, "statuses": _STATUSES}
+        more = len(runs) > PAGE_SIZE
+        return self._render("runs.html", asked, incidents, runs=runs[:PAGE_SIZE], more=more, **values)
 
     def _run(self, request: Request) -> str:
         asked = Asked.of(request)

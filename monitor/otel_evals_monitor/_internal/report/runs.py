@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
-from otel_evals_monitor._internal.store.queries import EVERY, RunFilter, Window
+from otel_evals_monitor._internal.store.queries import EVERY, SEARCHED, RunFilter, Window
 
 _NANO = 1_000_000_000
 _SLICES = 200
@@ -95,6 +95,74 @@ def runs_of_slices(
     sign = -1.0 if highest else 1.0
     found.sort(key=lambda row: (sign * row["x"] if order == "worst" else 0.0, -row["time"]))
     return run_rows(connection, slices, found[skip : skip + most])
+
+
+@dataclass(frozen=True, slots=True)
+class RunWithScores:
+    """A run with all its scores, for a list."""
+
+    trace_id: str
+    time: int
+    """Time of the latest score, seconds since the Unix epoch."""
+    agent_name: str
+    agent_version: str
+    tenant: str
+    input: str | None
+    output: str | None
+    scores: Sequence[Mapping[str, Any]]
+    """Columns of the evaluations, with `scorer_id`, `direction` and `scale`."""
+
+
+def recent_runs(
+    connection: Connection,
+    window: Window,
+    most: int,
+    *,
+    wanted: Mapping[str, str],
+    runs: RunFilter = EVERY,
+    status: str | None = None,
+    skip: int = 0,
+) -> list[RunWithScores]:
+    """Return up to `most` runs, the newest first; `wanted` has required values of columns of runs.
+
+    With a filter of single runs, the newest 20,000 are considered.
+    """
+    table, evaluations = schema.runs.c, schema.evaluations.c
+    query = window.of(select(schema.runs), table.recorded, _NANO).order_by(table.recorded.desc())
+    for name, value in wanted.items():
+        query = query.where(table[name] == value)
+    if runs or status:
+        newest = window.of(select(table.key), table.recorded, _NANO).order_by(table.recorded.desc())
+        found = select(evaluations.run_key).where(*runs.conditions())
+        found = found.where(evaluations.status == status) if status else found
+        considered = newest.limit(SEARCHED).subquery()
+        query = query.where(table.key.in_(select(considered)), table.key.in_(found))
+    rows = rows_of_query(connection, query.limit(most).offset(skip))
+    scores = _scores(connection, [row["key"] for row in rows])
+    return [_run_with_scores(row, scores.get(row["key"], [])) for row in rows]
+
+
+def _scores(connection: Connection, keys: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
+    names = ("evaluation_id", "run_key", "status", "value", "x", "label", "reason")
+    columns = [schema.evaluations.c[name] for name in names]
+    columns += [schema.slices.c[name] for name in ("scorer_id", "direction", "scale")]
+    query = select(*columns).select_from(schema.sliced)
+    query = query.where(schema.evaluations.c.run_key.in_(keys)).order_by(schema.slices.c.scorer_id)
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows_of_query(connection, query):
+        found.setdefault(row["run_key"], []).append(row)
+    return found
+
+
+def _run_with_scores(run: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) -> RunWithScores:
+    content = content_of(run["content"])
+    return RunWithScores(
+        **{name: run[name] for name in ("trace_id", "agent_name", "agent_version", "tenant")},
+        time=run["recorded"] // _NANO,
+        input=_text(content.get("input")),
+        output=_text(content.get("output")),
+        scores=scores,
+    )
 
 
 def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[Any]) -> list[RunOfSlice]:
