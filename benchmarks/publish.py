@@ -1,9 +1,9 @@
 """Writes the tables of docs/performance.md from the results of the live-scorer harness.
 
-    python benchmarks/publish.py RESULTS
+    python benchmarks/publish.py RESULTS [OTHER]
 
-The argument is a folder of `A.json` to `E.json`, as the harness leaves them. The page has a place for each
-table, between marks with its letter.
+The arguments are folders of `A.json` to `E.json`, as the harness leaves them; those of another Python come
+second. The page has a place for each table, between marks with its letter. Prints the tables too.
 """
 
 from __future__ import annotations
@@ -134,6 +134,42 @@ def stalls(jobs: Jobs) -> str:
     )
 
 
+def shares(results: Mapping[str, Jobs]) -> str:
+    """S: rates and CPU as parts of the sketch's, from A and B."""
+    paths, rates = results["A"], results["B"]
+    columns = [(f"{mode}-{job}", "scored_per_s") for job in _JOBS for mode in MODES]
+
+    def share(system: str, job: str, name: str) -> str | None:
+        value = rates[job].get(system, {}).get(name)
+        return None if value is None else f"{100 * value / rates[job]['reference'][name]:.0f}%"
+
+    def cpu(system: str, mode: str) -> str | None:
+        variants = [paths[f"{mode}-tight"].get(s, {}).get("variants", {}) for s in (system, "reference")]
+        added = [v[max(v, key=_rate)]["added_cpu"] if v else None for v in variants]
+        return None if None in added else f"{added[0] / added[1]:.1f}x"
+
+    head = [f"{what}, {mode}" for what in _JOBS.values() for mode in MODES]
+    head += [f"CPU, {mode}" for mode in MODES]
+    systems = [s for s in NAMES if s in rates["thread-keyword"] and s != "reference"]
+    rows = [
+        [NAMES[s], *(share(s, *column) for column in columns), *(cpu(s, mode) for mode in MODES)]
+        for s in systems
+    ]
+    return table(("share of the sketch", *head), rows)
+
+
+_JOBS = {
+    "keyword": "in code",
+    "async200ms-c32": "32",
+    "async200ms-c256": "256",
+    "async200ms-c1000": "1,000",
+}
+
+
+def _rate(variant: str) -> float:
+    return float(variant[1:]) if variant not in ("none", "floor") else -1.0
+
+
 TABLES: dict[str, Callable[[Jobs], str]] = {
     "A": request_path,
     "B": throughput,
@@ -143,17 +179,25 @@ TABLES: dict[str, Callable[[Jobs], str]] = {
 }
 
 
+def results_in(folder: str) -> dict[str, Jobs]:
+    """The results of a folder by scenario."""
+    found = {letter: Path(folder, f"{letter}.json") for letter in TABLES}
+    return {letter: json.loads(path.read_text()) for letter, path in found.items() if path.exists()}
+
+
 def main() -> None:
     """Write every table there are results for."""
-    folder = Path(sys.argv[1])
     page = PAGE.read_text(encoding="utf-8")
-    for scenario, made in TABLES.items():
-        results = folder / f"{scenario}.json"
-        if results.exists():
-            text = made(json.loads(results.read_text()))
-            before, mark, rest = page.partition(f"<!-- {scenario} -->")
-            _, end, after = rest.partition(f"<!-- /{scenario} -->")
-            page = f"{before}{mark}\n\n{text}\n\n{end}{after}"
+    for number, folder in enumerate(sys.argv[1:]):
+        results = results_in(folder)
+        made = {letter: TABLES[letter](jobs) for letter, jobs in results.items() if not number}
+        if {"A", "B"} <= results.keys():
+            made[f"S{number + 1}"] = shares(results)
+        for mark, text in made.items():
+            print(f"\n{mark} {folder}\n\n{text}")
+            before, begin, rest = page.partition(f"<!-- {mark} -->")
+            _, end, after = rest.partition(f"<!-- /{mark} -->")
+            page = f"{before}{begin}\n\n{text}\n\n{end}{after}" if begin else page
     PAGE.write_text(page, encoding="utf-8")
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -119,8 +118,12 @@ class PendingScores:
 
     def release(self, trace_id: str, span_id: str) -> None:
         """Let a span pass, given by its ids in hex; malformed ids, as in odd files, are ignored."""
-        with suppress(ValueError):
-            self.finish(int(trace_id, 16), int(span_id, 16))
+        try:
+            key = int(trace_id, 16), int(span_id, 16)
+        except ValueError:
+            return
+        if key in self._pending:  # most spans of a run are never announced
+            self.finish(*key)
 
     def finish(self, trace_id: int, span_id: int) -> None:
         """Let a span pass: it gets no more attributes."""

@@ -141,7 +141,8 @@ class Estimates:
 
     def expect(self, rule: str, run: Run) -> None:
         """Start the series of a rule and a run at zero: backends need that to see the first increase."""
-        series = self._of(self._key(rule, run))
+        key = self._key(rule, run)
+        series = self._series.get(key) or self._of(key)
         if _SCORED not in series.begun:
             series.begun[_SCORED] = self._collections or 0
             with self._lock:
@@ -153,7 +154,7 @@ class Estimates:
         sampled, outcome = evaluation.sampled, evaluation.outcome
         weight = 1.0 if sampled.probability == 1.0 else sampled.weight
         if weight is not None and evaluation.revision == 1:
-            series = self._of(key)
+            series = self._series.get(key) or self._of(key)
             with self._lock:
                 if isinstance(outcome, Score):
                     series.add(weight, outcome.value)
@@ -165,8 +166,14 @@ class Estimates:
         return key[1] or None
 
     def _key(self, rule: str, run: Run) -> tuple[str, ...]:
-        agent = self._agents(run.agent_name) if run.agent_name else ""
-        return rule, agent, *(bounded(read(run)) for _, read, bounded in self._by)
+        agent = run.agent_name or ""
+        if agent and agent not in self._agents.known:
+            agent = self._agents(agent)
+        return (
+            (rule, agent, *[bounded(read(run)) for _, read, bounded in self._by])
+            if self._by
+            else (rule, agent)
+        )
 
     def _of(self, key: tuple[str, ...]) -> _Series:
         series = self._series.get(key)

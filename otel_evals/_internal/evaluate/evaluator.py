@@ -49,7 +49,6 @@ from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions
 from otel_evals._internal.sampling.randomness import inclusion_probability
 from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals._internal.util.calls import abandoned_threads
 from otel_evals._internal.util.cancellation import is_cancelled
 
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
@@ -341,11 +340,10 @@ class Evaluator:
         job.started, job.began, job.paused = time.time_ns(), time.monotonic(), None
         span_id = job.target.span_id if job.check is None else job.check.span_id(job.run)
         opened = job.opened = self._attacher.open(
-            job.run, span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
+            job.run, span_id, rule.name, rule.scorer_id, job.started, lane.context.copy()
         )
         if lane.rule.facts.at_once:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
-        opened.context.run(abandoned_threads.set, lane.threads)
         job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
         job.on_done = self._done
         job.task.add_done_callback(job, context=self._context)

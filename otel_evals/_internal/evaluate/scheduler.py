@@ -8,6 +8,7 @@ Used on the engine's thread only.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 import time
@@ -26,7 +27,7 @@ from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.outcome import asked_wait, root_cause
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals._internal.util.calls import AbandonedThreads, hide_task, in_thread
+from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, hide_task, in_thread
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.retry import backoff
 
@@ -156,6 +157,9 @@ class Lane:
         self.abandoned: set[asyncio.Task[Any]] = set()
         """Attempts that continue after their job has ended."""
         self.threads = AbandonedThreads(max(40, rule.concurrency))
+        self.context = contextvars.copy_context()
+        """Copied for each attempt."""
+        self.context.run(abandoned_threads.set, self.threads)
         self.pace = 0.0
         """Seconds that an attempt takes, a moving average."""
         self.watch: asyncio.TimerHandle | None = None
