@@ -39,6 +39,7 @@ MISSES = """\
 | OTel openai-v2 | calls of OpenAI's Responses API | not instrumented: there is no span to read |
 | smolagents | the trace of a run after one that failed | its root never ends: the next share its trace |
 | openai-agents, ADK 1 | the user's words when the model fails | written down after the call only |
+| OpenInference | images above `OPENINFERENCE_BASE64_IMAGE_MAX_LENGTH` | left out above 32,000 characters |
 | openai-agents | the text of a tool's error | masked by the SDK |
 | any | live: model calls that only events tell | files only: their spans are not claimed |
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
@@ -81,6 +82,10 @@ What is particular about some, beside the names of their attributes:
 | any | a prompt that extends that of an earlier call below the same span continues its run |
 | any | results without ids belong to calls with ids, and the reverse, if there are as many of each |
 | any | tools by which a framework's model answers or passes a task on (`final_answer`, ...) are no calls |
+| any | arguments of a tool named after the answer's form (LangChain, Strands) are the answer, and no call |
+| any | images, sounds and files are references: address or size, digest and type; bytes stay in memory |
+| any | a user's `Observation:` after an `Action:` of a model is a result, and no question |
+| any | simultaneous spans of two libraries with the same question and answer are one call |
 | any | the text of an exception is no answer |
 | any | text after a call is the answer, unless the response ended for tools |
 | any | spans next to each other, at the same time and with the same tokens, are one call of a model |

@@ -5,17 +5,17 @@ Register a dialect under the entry-point group `otel_evals_dialect`.
 
 from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.model.operations import CONTENT, PSEUDO_TOOLS
+from otel_evals._internal.model.operations import CONTENT, is_pseudo_tool
 from otel_evals._internal.model.spans import Record
 from otel_evals._internal.util.plain import field_values
 
 __all__ = [
     "CONTENT",
-    "PSEUDO_TOOLS",
     "Dialect",
     "Dialects",
     "Record",
     "field_values",
+    "is_pseudo_tool",
     "load_dialects",
     "recovered",
 ]

@@ -66,7 +66,7 @@ GEN_AI_EVALUATOR_TYPE: Final = "gen_ai.evaluation.evaluator.type"
 GEN_AI_EVALUATION_SCORE_RANGE: Final = "gen_ai.evaluation.score.range"
 """Lowest and highest score. Issue 39 of semantic-conventions-genai has the name and leaves the type open.
 
-Issue 43, a score's confidence interval, has neither yet, and a single evaluation has no interval to record.
+Issue 43, a score's confidence interval, has names in a comment only, and a single evaluation has no interval.
 """
 
 # --- OpenInference: https://github.com/Arize-ai/openinference/tree/main/spec ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -140,10 +141,10 @@ class OperationKind(StrEnum):
     """Claimed by a dialect, but only a wrapper: a step, a turn, a guardrail."""
 
 
-PSEUDO_TOOLS = frozenset(
+_PSEUDO_TOOLS = frozenset(
     (
         "final_answer",  # BeeAI, smolagents
-        "final_result",  # Pydantic AI
+        "final_result",  # Pydantic AI; with several types, followed by the type
         "set_model_response",  # Google ADK
         "StructuredOutput",  # Claude Code
         "json_tool_call",  # LiteLLM
@@ -151,7 +152,19 @@ PSEUDO_TOOLS = frozenset(
         "delegate_task_to_members",
     )
 )
-"""Tools that a framework offers to its models to answer or to pass a task on: using them is no tool call."""
+_CONFIRMED = re.compile(r"Returning structured response: |Successfully validated \S+ structured output$")
+"""Result of a tool named after the form of an answer, in LangChain and in Strands."""
+
+
+def is_pseudo_tool(name: str | None) -> bool:
+    """Return True for a framework's tool to answer or to pass a task on: using it is no tool call."""
+    return name in _PSEUDO_TOOLS or (name is not None and name.startswith("final_result_"))
+
+
+def confirms_answer(result: Any) -> bool:
+    """Return True for the result of a tool whose arguments are the answer."""
+    return type(result) is str and _CONFIRMED.match(result) is not None
+
 
 CONTENT = (
     "input_messages",

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from otel_evals._internal.model import Operation, OperationKind, Part
-from otel_evals._internal.read.question import parts_of, says, says_tools, turn_start, waiting_calls
+from otel_evals._internal.model import Message, Operation, OperationKind, Part
+from otel_evals._internal.read.question import (
+    asks,
+    is_observation,
+    parts_of,
+    says_tools,
+    turn_start,
+    waiting_calls,
+)
 from otel_evals._internal.read.tree import is_during
 
 _TWINS = 2
@@ -103,11 +110,23 @@ def _same_call(asked: Part, given: Part) -> bool:
 
 
 def _repeats(last: Operation, call: Operation) -> bool:
-    """Return True if two simultaneous spans, one without messages, record the same call."""
+    """Return True if simultaneous spans of two libraries record one call.
+
+    One has no messages, or both have the same.
+    """
     one, other = last.span, call.span
     if one.scope_name == other.scope_name or not (is_during(one, other) or is_during(other, one)):
         return False
-    return not all(o.input_messages or o.output_messages for o in (last, call))
+    if not all(o.input_messages or o.output_messages for o in (last, call)):
+        return True
+    return _said(last.input_messages) == _said(call.input_messages) and (
+        _said(last.output_messages) == _said(call.output_messages)
+    )
+
+
+def _said(messages: Sequence[Message]) -> str:
+    """Return the last text, which instrumentations record alike, unlike the roles of other messages."""
+    return messages[-1].text if messages else ""
 
 
 def _extends(last: Operation, call: Operation) -> bool:
@@ -120,8 +139,10 @@ def _extends(last: Operation, call: Operation) -> bool:
     new = now[len(before) :]
     if asks_for_tools(last):
         return bool(new) or not any(p.text or p.data or p.media for message in now for p in message.parts)
-    asked_again = any(message.role == "user" and says(message) for message in new)
-    return bool(before) and not asked_again and bool(parts_of(new, "tool_result"))
+    added = range(len(before), len(now))
+    if not before or any(asks(now, index) for index in added):
+        return False
+    return bool(parts_of(new, "tool_result")) or any(is_observation(now, index) for index in added)
 
 
 def asks_for_tools(call: Operation) -> bool:

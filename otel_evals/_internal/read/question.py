@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
+from otel_evals._internal.model.operations import confirms_answer
 
 _FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
@@ -39,6 +41,18 @@ def says(message: Message) -> bool:
     return bool(message.text or message.media)
 
 
+def asks(messages: Sequence[Message], index: int) -> bool:
+    """Return True for a user's message with content, other than the result of an action."""
+    return messages[index].role == "user" and says(messages[index]) and not is_observation(messages, index)
+
+
+def is_observation(messages: Sequence[Message], index: int) -> bool:
+    """Return True for the result of an action that a model asked for in words, as ReAct's agents do."""
+    if index == 0 or messages[index].role != "user" or not messages[index].text.startswith("Observation:"):
+        return False
+    return messages[index - 1].role == "assistant" and "Action:" in messages[index - 1].text
+
+
 def turn_start(operation: Operation) -> int:
     """Return the index in `input_messages` of this turn's start: the last user message that says something.
 
@@ -49,7 +63,7 @@ def turn_start(operation: Operation) -> int:
     if start is not None and 0 <= start < len(messages):
         return start
     for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user" and says(messages[index]):
+        if asks(messages, index):
             return index
     # A user's message without tool results is a question whose text was not recorded.
     has_question = any(m.role == "user" and not parts_of((m,), "tool_result") for m in messages)
@@ -85,7 +99,7 @@ def given_this_turn(
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
     """Return output messages without the input, which some frameworks repeat there."""
     for index in range(len(outputs) - 1, -1, -1):
-        if outputs[index].role == "user" and says(outputs[index]):
+        if asks(outputs, index):
             return outputs[index + 1 :]
     return outputs
 
@@ -189,6 +203,19 @@ def waiting_calls(message: Message) -> list[Part]:
     return calls[unnamed:]
 
 
+def _structured(operations: Sequence[Operation]) -> Answer | None:
+    """Return the arguments of a tool that a framework calls as the form of its answer."""
+    for operation in operations:
+        messages = (*operation.input_messages, *operation.output_messages)
+        confirmed = [p.tool_call_id for p in parts_of(messages, "tool_result") if confirms_answer(p.data)]
+        for call in parts_of(messages, "tool_call") if confirmed else ():
+            if call.tool_call_id == confirmed[-1] and call.data is not None:
+                text = json.dumps(call.data, ensure_ascii=False, default=str)
+                said = Message(role="assistant", parts=(Part(kind="text", text=text),))
+                return Answer(operation, (said,), text)
+    return None
+
+
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
     """Return the answer in the root's output, or else in the output of the last operation with one.
 
@@ -209,5 +236,5 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
             if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
                 return Answer(operation, operation.output_messages[-1:], text)
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
-            return answer
+            return answer or _structured((root, *ended))
     return answer

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
-from otel_evals._internal.model.operations import PSEUDO_TOOLS
+from otel_evals._internal.model.operations import confirms_answer, is_pseudo_tool
 from otel_evals._internal.read.message_calls import (
     MessageCall,
     MessageCalls,
@@ -27,7 +27,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    mentioned = [t for t in in_messages.calls if t.name not in not_tools and t.name not in PSEUDO_TOOLS]
+    mentioned = [t for t in in_messages.calls if t.name not in not_tools and not is_pseudo_tool(t.name)]
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
     for time, call in _from_spans(operations, above):
         match = _take(mentioned, call)
@@ -35,6 +35,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
             match.time = time
         found.append((match, time, _merge(call, match)))
     found.extend((t, t.time, _alone(t)) for t in mentioned)
+    found = [each for each in found if not confirms_answer(each[2].result)]
     return tuple(_sorted(found, in_messages))
 
 
@@ -49,7 +50,7 @@ def _from_spans(
     calls: dict[str, tuple[int, ToolCall]] = {}
     for operation in operations:
         call = operation.tool_call
-        if operation.kind is not OperationKind.TOOL or call is None or call.name in PSEUDO_TOOLS:
+        if operation.kind is not OperationKind.TOOL or call is None or is_pseudo_tool(call.name):
             continue
         outer = _same_call(operation, call, calls, above, by_id)
         if outer is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from otel_evals.dialects import CONTENT, PSEUDO_TOOLS, Record, recovered
+from otel_evals.dialects import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
@@ -115,7 +115,7 @@ class Convention:
             return None
         reader = self.open(recorded)
         _read_identity(reader, kind)
-        if kind is OperationKind.TOOL and reader.fields["name"] in PSEUDO_TOOLS:
+        if kind is OperationKind.TOOL and is_pseudo_tool(reader.fields["name"]):
             kind = OperationKind.OTHER
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns

@@ -38,6 +38,11 @@ def is_data(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, dict) and is_data(v) for v in value)
 
 
+def are_numbers(items: list[Any]) -> bool:
+    """Return True for a list of numbers and the like, which no convention writes for messages."""
+    return bool(items) and all(type(item) in (int, float, bool) for item in items)
+
+
 def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
     """Yield the values of a mapping that may be messages, each with its probable role."""
     message = item.get("message")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
+from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
@@ -179,6 +179,8 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
         parsed = first_choice(parsed)
     messages = _messages(parsed, side, role)
     text = parsed if type(parsed) is str else value
+    if type(parsed) is list and not cut and are_numbers(parsed):
+        return (text_message(role, value),), False, True
     if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
         return (text_message(role, text),), False, True
     return messages, cut, False

@@ -77,6 +77,7 @@ def unwrapped_result(part: Part) -> Part:
 _BRACKETS = frozenset((("{", "}"), ("[", "]")))
 _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
 """Types of results in Vercel's AI SDK."""
+_OF_BEDROCK = {"content", "status", "toolUseId"}
 _OF_MCP = {"content", "isError", "structuredContent", "_meta"}
 
 
@@ -96,7 +97,7 @@ def result_value(value: Any) -> Any:
             return None if text is None else parse(text)
         if "raw_output" in value and "tool_name" in value:  # LlamaIndex
             return value["raw_output"]
-        if isinstance(value.get("content"), (list, tuple)) and value.keys() <= _OF_MCP:
+        if isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value)):
             return result_value(value["content"])
         return value
     if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
@@ -105,6 +106,17 @@ def result_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and len(value) == 1 and _is_json(value[0]):
         return value[0]["json"]
     return value
+
+
+def is_bedrock(value: dict[str, Any]) -> bool:
+    """Return True for the form of results of Bedrock's and of Strands' tools: a status and typed contents."""
+    if value.get("status") not in ("success", "error") or not value.keys() <= _OF_BEDROCK:
+        return False
+    content = value.get("content")
+    typed = content if isinstance(content, (list, tuple)) else ()
+    return bool(typed) and all(
+        isinstance(item, dict) and item.keys() in ({"text"}, {"json"}) for item in typed
+    )
 
 
 def _is_json(item: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_result_str
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
+from otel_evals_instrumentation._internal.readers.tool_parts import is_bedrock, result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import literal, parse
 
 _CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
@@ -82,4 +82,8 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
 def says_failed(result: Any) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
-    return isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True)
+    if not isinstance(result, dict):
+        return False
+    if result.get("isError") is True or result.get("is_error") is True:
+        return True
+    return result.get("status") == "error" and is_bedrock(result)

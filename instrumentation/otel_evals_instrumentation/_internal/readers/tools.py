@@ -7,8 +7,7 @@ from typing import Any
 from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value
-from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of, says_failed
+from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
@@ -61,20 +60,18 @@ def _exception(reader: SpanReader) -> str | None:
 
 
 def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
-    """Return True for a value under OpenTelemetry's own name, which has no envelope."""
+    """Return True for a value under OpenTelemetry's own name, which has no envelope of the convention."""
     return reader.dialect == "otel_genai" and reader.source_of(noted_as) == key
 
 
 def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
-    if not _is_plain(reader, "tool_results", "gen_ai.tool.call.result"):
-        return result_of(result, wrapped=reader.dialect not in _UNWRAPPED)
-    return result_value(result), says_failed(result)
+    plain = _is_plain(reader, "tool_results", "gen_ai.tool.call.result")
+    return result_of(result, wrapped=not plain and reader.dialect not in _UNWRAPPED)
 
 
 def _arguments(reader: SpanReader, arguments: Any) -> Any:
-    if _is_plain(reader, "tool_arguments", "gen_ai.tool.call.arguments") and isinstance(arguments, dict):
-        return arguments
-    return arguments_of(arguments)
+    plain = _is_plain(reader, "tool_arguments", "gen_ai.tool.call.arguments") and isinstance(arguments, dict)
+    return arguments if plain and arguments.keys() != {"args", "kwargs"} else arguments_of(arguments)
 
 
 def _parameters(reader: SpanReader) -> dict[str, Any] | None:

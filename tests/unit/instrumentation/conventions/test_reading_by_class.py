@@ -34,6 +34,53 @@ def _text(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
+USED = {"gen_ai.usage.input_tokens": 42, "gen_ai.usage.output_tokens": 11}
+ACTION = "Thought: look.\nAction: state"
+INVOKE = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "s"}
+RESULT = "gen_ai.tool.call.result"
+TOOL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "state",
+    "gen_ai.tool.call.arguments": {"lift": 2},
+}
+OI_TOOL = {KIND: "TOOL", "tool.name": "state", "input.value": {"lift": 2}}
+FORMED = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c1", "name": "Report", "args": json.loads(REPORT)}],
+}
+CONFIRMED = {
+    "role": "tool",
+    "content": "Returning structured response: lift=2",
+    "tool_call_id": "c1",
+    "name": "Report",
+}
+
+
+def _answer(text: str) -> dict[str, Any]:
+    return {"gen_ai.output.messages": [_text("assistant", text)]}
+
+
+def _asked_and_said(text: str) -> dict[str, Any]:
+    return {"gen_ai.input.messages": [_text("user", ASKED)], **_answer(text)}
+
+
+def _indexed(*said: str) -> dict[str, str]:
+    """Roles and texts of OpenLLMetry's prompt."""
+    pairs = zip(said[::2], said[1::2], strict=True)
+    keys = (f"gen_ai.prompt.{n}." for n in range(len(said)))
+    told = [(key, *pair) for key, pair in zip(keys, pairs, strict=False)]
+    return {
+        f"{key}{name}": value
+        for key, *pair in told
+        for name, value in zip(("role", "content"), pair, strict=True)
+    }
+
+
+def _said(text: str) -> dict[str, str]:
+    return {"gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": text}
+
+
 JSON_TEXTS = [
     case(
         "Agno: a question and an answer that are JSON",
@@ -128,6 +175,23 @@ JSON_TEXTS = [
         scope="openinference.instrumentation.langchain",
         **TOLD,
     ),
+    case(
+        "OpenInference: an answer that is a list of numbers",
+        span("agent", {KIND: "AGENT", "input.value": ASKED, "output.value": "[2, 3]"}),
+        runs=1,
+        input=ASKED,
+        output="[2, 3]",
+    ),
+    case(
+        "MLflow: the same",
+        span(
+            "agent",
+            {"mlflow.spanType": J("AGENT"), "mlflow.spanInputs": J(ASKED), "mlflow.spanOutputs": "[2]"},
+        ),
+        runs=1,
+        input=ASKED,
+        output="[2]",
+    ),
 ]
 
 NAMES = [
@@ -219,6 +283,38 @@ CONTINUED = [
         ),
         runs=2,
         input=ASKED,
+    ),
+    case(
+        "OpenLLMetry: an observation, which a ReAct agent's user gives, is no question",
+        span("app", {}),
+        span("openai.chat", {"llm.request.type": "chat", **_indexed("user", ASKED), **_said(ACTION)}),
+        span(
+            "openai.chat",
+            {
+                "llm.request.type": "chat",
+                **_indexed("user", ASKED, "assistant", ACTION, "user", "Observation: up"),
+                **_said(SAID),
+            },
+        ),
+        **TOLD,
+    ),
+    case(
+        "OpenTelemetry: the same",
+        span("app", {}),
+        span("chat", {**CHAT, "gen_ai.input.messages": [_text("user", ASKED)], **_answer(ACTION)}),
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.input.messages": [
+                    _text("user", ASKED),
+                    _text("assistant", ACTION),
+                    _text("user", "Observation: up"),
+                ],
+                **_answer(SAID),
+            },
+        ),
+        **TOLD,
     ),
 ]
 
@@ -343,6 +439,24 @@ WRAPPED = [
         tools=[("look", None, "up", "ok")],
         **TOLD,
     ),
+    case(
+        "Strands: a result with its status, under OpenTelemetry's name",
+        AGENT,
+        span("execute_tool state", {**TOOL, RESULT: {"status": "success", "content": [{"text": "up"}]}}),
+        tools=[("state", {"lift": 2}, "up", "ok")],
+    ),
+    case(
+        "Bedrock: a result that says that it failed",
+        AGENT,
+        span("state", {**OI_TOOL, "output.value": {"status": "error", "content": [{"json": {"code": 7}}]}}),
+        tools=[("state", {"lift": 2}, {"code": 7}, "error")],
+    ),
+    case(
+        "LangChain: a message as the result, under OpenTelemetry's name",
+        AGENT,
+        span("execute_tool state", {**TOOL, RESULT: "content='up' name='state' tool_call_id='c1'"}),
+        tools=[("state", {"lift": 2}, "up", "ok")],
+    ),
 ]
 
 FINAL = {KIND: "TOOL", "tool.name": "final_answer", "input.value": {"response": SAID}, "output.value": "sent"}
@@ -410,6 +524,58 @@ PSEUDO = [
         runs=1,
         output=None,
         error="quota exceeded",
+    ),
+    case(
+        "Pydantic AI: the tool of one of several types",
+        span("agent run", {**INVOKE, **_asked_and_said(REPORT)}),
+        span("chat", {**CHAT, "gen_ai.output.messages": [_call("final_result_Report", {"lift": 2}, "c1")]}),
+        runs=1,
+        tools=[],
+    ),
+    case(
+        "LangChain: a tool named after the form of the answer",
+        span("LangGraph", {KIND: "CHAIN", "input.value": J({"messages": [USER]})}),
+        span(
+            "model",
+            {
+                KIND: "LLM",
+                "input.value": J({"messages": [USER]}),
+                "output.value": J({"messages": [FORMED, CONFIRMED]}),
+            },
+        ),
+        scope="openinference.instrumentation.langchain",
+        runs=1,
+        tools=[],
+        output=REPORT,
+    ),
+    case(
+        "Strands: the same",
+        span("invoke_agent s", {**INVOKE, "gen_ai.input.messages": [_text("user", ASKED)]}),
+        span("chat", {**CHAT, "gen_ai.output.messages": [_call("Report", json.loads(REPORT), "c1")]}),
+        span(
+            "execute_tool Report",
+            {
+                **TOOL,
+                "gen_ai.tool.name": "Report",
+                "gen_ai.tool.call.id": "c1",
+                RESULT: "Successfully validated Report structured output",
+            },
+        ),
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.input.messages": [
+                    _text("user", ASKED),
+                    _call("Report", json.loads(REPORT), "c1"),
+                    _result("Successfully validated Report structured output", id="c1"),
+                ],
+                "gen_ai.output.messages": [],
+            },
+        ),
+        runs=1,
+        tools=[],
+        output=REPORT,
     ),
 ]
 
@@ -684,7 +850,44 @@ DOCUMENTS = [
     ),
 ]
 
-EVERY = [*JSON_TEXTS, *NAMES, *CONTINUED, *RESULTS, *WRAPPED, *PSEUDO, *PARTS, *SMALL, *CHUNKS, *DOCUMENTS]
+TWO_LIBRARIES = [
+    case(
+        f"{name}: two libraries tell one streamed call",
+        span("app", {}),
+        span("chat m1", {**CHAT, **USED, **_asked_and_said(SAID)}, start_time=9, end_time=51, scope=one),
+        span("other", attributes, start_time=10, end_time=50, scope=other),
+        usage=(42, 11),
+        **TOLD,
+    )
+    for name, one, other, attributes in (
+        (
+            "OpenInference",
+            "opentelemetry.instrumentation.openai_v2",
+            "openinference.instrumentation.openai",
+            {
+                KIND: "LLM",
+                "llm.token_count.prompt": 42,
+                "llm.token_count.completion": 11,
+                "input.value": J({"messages": [USER]}),
+                "output.value": J({"choices": [{"message": ANSWER}]}),
+            },
+        ),
+        ("OpenLIT", "com.openai.sdk", "openlit", {**CHAT, **USED, **_asked_and_said(SAID)}),
+    )
+]
+EVERY = [
+    *TWO_LIBRARIES,
+    *JSON_TEXTS,
+    *NAMES,
+    *CONTINUED,
+    *RESULTS,
+    *WRAPPED,
+    *PSEUDO,
+    *PARTS,
+    *SMALL,
+    *CHUNKS,
+    *DOCUMENTS,
+]
 
 
 @pytest.mark.parametrize("told", EVERY, ids=lambda told: told.name)
