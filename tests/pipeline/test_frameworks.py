@@ -7,6 +7,7 @@ import gc
 import json
 import threading
 import warnings
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 
 from otel_evals import Rule, Run
 from otel_evals.context import tool_results
-from otel_evals.judges import LiteLLMJudge
-from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accuracy
+from otel_evals.judges import LiteLLMJudge, OpenAICompatibleJudge
+from otel_evals.scorers import classifier, grounded_in_tools, hallucination, tool_call_accuracy
 from tests.support.stub_openai import CallTool, StubOpenAI
 from tests.support.traffic import Live
 
@@ -125,6 +126,29 @@ def test_pydantic_ai_threads(model: StubOpenAI) -> None:
         for thread in threads:
             thread.join()
         check_scores(live, 4)
+
+
+@pytest.mark.filterwarnings("ignore:Instrumentation format versions")
+@pytest.mark.parametrize("version", [2, 5])
+def test_pydantic_ai_with_an_image(version: int) -> None:
+    """The judge sees the image that the agent was asked about, and its link where only that was recorded."""
+    from pydantic_ai import BinaryContent, ImageUrl
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
+    picture, link = b"\x89PNG\r\n\x1a\n" + bytes(50), "https://cdn.example/lift.png"
+    with StubOpenAI({"label": "right", "reason": "r"}) as judge, StubOpenAI("Its door is off.") as model:
+        asked = OpenAICompatibleJudge("stub", api_base=judge.url, media=("image", "link"))
+        with Live(Rule(classifier(asked, question="Right?", classes={"right": 1, "wrong": 0}))) as live:
+            agent = pydantic_agent(live, model)
+            agent.instrument = InstrumentationSettings(tracer_provider=live.provider, version=version)
+            agent.run_sync([QUESTION, BinaryContent(picture, media_type="image/png"), ImageUrl(link)])
+            assert live.flush(20_000)
+            (scored,) = live.scored.wait_for(1, timeout=20)
+    assert scored.run.input == QUESTION
+    own, linked = scored.run.input_messages[-1].media
+    assert (own.mime_type, own.size, linked.uri) == ("image/png", len(picture), link)
+    shown = [p["image_url"]["url"] for p in judge.requests[0]["messages"][-1]["content"] if "image_url" in p]
+    assert shown == [f"data:image/png;base64,{b64encode(picture).decode()}", link]
 
 
 @pytest.fixture
