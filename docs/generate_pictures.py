@@ -21,7 +21,7 @@ from tests.support.browser import browser_page  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 COMMAND = [sys.executable, "-c", "from otel_evals._internal.cli import main; main()"]
-WIDE, PHONE = 1100, 390
+WIDE, PHONE = 1280, 390
 SCORER = "/scorer?scorer=grounded_in_tools&agent=support"
 CARD = """
 <style>
@@ -71,15 +71,15 @@ def take_all(page: Page, address: str) -> None:
     page.goto(f"{address}/runs?scorer=grounded_in_tools&agent=support&order=worst")
     worst = page.locator("tbody tr a[href^='/runs/']").first.get_attribute("href")
     for name, place, height in (
-        ("scorers", "/", 900),
-        ("scorer", SCORER, 1400),
-        ("runs", "/runs?scorer=grounded_in_tools&agent=support&order=worst", 640),
-        ("run", str(worst), 1500),
-        ("alarms", "/alarms", 560),
+        ("scorers", "/", 1150),
+        ("scorer", SCORER, 1500),
+        ("runs", "/runs", 640),
+        ("run", str(worst), 960),
+        ("alarms", "/alarms", 500),
         ("labels", "/labels", 560),
     ):
         take(page, f"monitor-{name}", address + place, (WIDE, height))
-    take(page, "monitor-scorer-dark", address + SCORER, (WIDE, 1400), scheme="dark")
+    take(page, "monitor-scorer-dark", address + SCORER, (WIDE, 900), scheme="dark")
     take(page, "monitor-phone", address + "/", (PHONE, 800))
 
 
@@ -88,6 +88,7 @@ def take(page: Page, name: str, address: str, size: tuple[int, int], *, scheme: 
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.goto(address)
+    page.locator("#live.on").wait_for()
     page.screenshot(path=PICTURES / f"{name}.png")
 
 

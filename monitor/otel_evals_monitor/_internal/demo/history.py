@@ -18,7 +18,7 @@ from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
 
 _HOURS, _ROLLOUT, _RUNS, _QUIET_RUNS = 48.0, 34.0, 1_600, 60
-_FAILING, _FAULTY, _QUIET_FAULTY, _PASSED_OVER = 0.25, 0.04, 0.15, 0.85
+_FAILING, _FAULTY, _QUIET_FAULTY, _PASSED_OVER = 0.35, 0.04, 0.15, 0.9
 _BUSY, _DROPPED = (36.0, 36.7), 0.3
 _CUSTOMERS, _COMPLAINTS = 300, 0.15
 _DROPPED_SCORER = "tool_call_accuracy"
@@ -29,7 +29,7 @@ _QUIET_TOOLS = ("search_products", "find_store", "loyalty_balance")
 def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
     """Replace a store by a history that ends at `now` (Unix time), and return its number of runs.
 
-    A tool fails in one of four runs of the agent `support`. Version 1 says so; version 2, after 34 hours,
+    A tool fails in one of three runs of the agent `support`. Version 1 says so; version 2, after 34 hours,
     invents an answer instead. The agent `concierge` has few runs. The runs are repeated from `scores`, the
     file of the demo's jsonl destination.
     """
