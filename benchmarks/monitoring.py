@@ -2,11 +2,12 @@
 
     python benchmarks/monitoring.py [SECTION ...] [--scale 0.1] [--write]
 
-Simulates traffic with known means, samples it, and asks `otel_evals.statistics` what it makes of the sample.
-Prints a table for each section; `--scale` multiplies the numbers of repetitions, and `--write` puts the
-tables into docs/statistics.md, where it has a place for them. The section `airline` reads airline.jsonl from
-the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected` hold what another simulation
-of the same methods gave when they were chosen. `tests/unit/statistics/test_simulations.py` runs a short form.
+Simulates traffic with known means, samples it, and asks `otel_evals.statistics` what it makes of the
+sample. Prints a table for each section; `--scale` multiplies the numbers of repetitions, and `--write` puts
+the tables of the full numbers into docs/statistics.md, where it has a place for them. The section `airline`
+reads airline.jsonl from the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected`
+hold what another simulation of the same methods gave when they were chosen.
+`tests/unit/statistics/test_simulations.py` runs a short form.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of repetitions")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
     options = parser.parse_args()
+    if options.write and options.scale != 1.0:
+        parser.error("--write needs --scale 1: the page states the full numbers of repetitions")
     for name in options.sections or SECTIONS:
         print(f"\n## {SECTIONS[name].__doc__}", flush=True)
         if not options.write:

@@ -226,7 +226,7 @@ def wandering_delay(fall: float, runs: int, series: int) -> tuple[float, float]:
 def wanderings(scale: float) -> None:
     """Means that wander, and the price of heeding it."""
     table("memory, hours", "spread", "runs per hour", "false, ignored", "false, heeded")
-    for memory, spread, runs in itertools.product((1, 6, 24), (0.03, 0.05), (10, 50)):
+    for memory, spread, runs in itertools.product((1, 6, 12, 24), (0.03, 0.05), (10, 50)):
         ignored, heeded = wandering_false(memory, spread, runs, int(200 * scale) + 2)
         row(memory, spread, 6 * runs, f"{ignored:.1f}%", f"{heeded:.1f}%")
     table("fall", "runs per hour", "delay, ignored", "delay, heeded")

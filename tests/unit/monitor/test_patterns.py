@@ -191,6 +191,7 @@ def test_nine_of_the_ten_worst_runs_are_one_line(store: ResultsStore) -> None:
     (line,) = (line for line in done.stdout.splitlines() if "of the 10 worst" in line)
     assert "9 of the 10 worst runs are the same failure: order … does not exist" in line
     assert done.stdout.count("trace ") == 2
+    assert "    1 failing runs are in no pattern or in smaller ones" in done.stdout
 
 
 def test_a_judge_names_patterns_and_those_it_cannot_name_keep_theirs(store: ResultsStore) -> None:

@@ -105,6 +105,9 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
         share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
         since = f"first seen {when(each.first_seen)}"
         yield f"    {share}, {each.trend}, {each.runs} runs, {since}: {_line(each.name, 160)}"
+    others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
+    if others > 0:
+        yield f"    {others} failing runs are in no pattern or in smaller ones"
     shown = failures.shared(row.worst)
     if shown:
         yield "  worst runs:"
