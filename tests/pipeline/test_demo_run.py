@@ -69,6 +69,20 @@ def test_the_scorers_find_the_planted_faults_and_raise_few_false_alarms(seed: in
     assert str(tmp_path) in "".join(printed.split("\n"))
 
 
+def test_a_guard_sends_the_fallback_instead_of_planted_faults(tmp_path: Path) -> None:
+    printed = run_demo(tmp_path, "--runs", "200", "--guard", "--seed", "5")
+    effects = [
+        (evaluation["effect"], truth["sent"] != truth["answer"], truth["fault"])
+        for run, truth in records(tmp_path)
+        for evaluation in run["evaluations"]
+        if evaluation["scorer"] == "grounded_in_tools"
+    ]
+    assert {(effect, replaced) for effect, replaced, _ in effects} == {("allowed", False), ("blocked", True)}
+    assert [fault for effect, _, fault in effects if effect == "blocked" and fault is None] == []
+    assert sum(effect == "blocked" for effect, *_ in effects) > 30
+    assert "Blocked answers" in printed
+
+
 def test_a_judge_is_asked_about_a_share_of_the_runs_and_shown_their_tool_results(tmp_path: Path) -> None:
     with StubOpenAI(lenient_judge) as judge:
         printed = run_demo(

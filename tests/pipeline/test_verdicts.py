@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
@@ -275,6 +276,45 @@ def test_rules_may_sample_less_than_is_checked() -> None:
     assert [e.effect for e in app.evaluations()] == ["blocked"]
     rule = otel_evals.stats().rules["grounded_in_tools"]
     assert (rule.scored, rule.not_sampled) == (1, {"sampled_out": 2})
+
+
+def test_explain_names_the_check_instead_of_the_sampler() -> None:
+    app = App(Rule(GROUNDED, sample=sampling.never()), answered())
+    traces: list[int] = []
+
+    def checked() -> str:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+        otel_evals.check_sync(GROUNDED, RIGHT, deadline=5)
+        return RIGHT
+
+    app.support(checked)
+    app.evaluations()
+    told = str(otel_evals.explain(traces[0]))
+    assert "sampled by check (probability 1" in told
+    assert "never()" not in told
+
+
+def test_a_stuck_engine_does_not_hold_the_caller() -> None:
+    gate = threading.Event()
+
+    @scorer(id="stuck", version="1", inline=True)
+    def judge(run: Run) -> float:
+        gate.wait(10)
+        return 1.0
+
+    app = App(judge)
+    verdict = app.support(lambda: otel_evals.check_sync(judge, RIGHT, deadline=0.02))
+    assert not gate.is_set()
+    assert verdict.reason == "deadline"
+    gate.set()
+    assert [e.verdict for e in app.evaluations()] == ["undecided"]
+
+
+def test_without_asyncio_an_awaited_check_is_undecided() -> None:
+    App(GROUNDED)
+    with pytest.raises(StopIteration) as done:
+        otel_evals.check(GROUNDED, RIGHT).send(None)
+    assert done.value.value.reason == "no_event_loop"
 
 
 def test_a_second_check_is_a_later_revision() -> None:

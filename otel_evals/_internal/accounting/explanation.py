@@ -165,7 +165,7 @@ def explain_logged(
         ExplainedDecision(
             rule=each.rule,
             span_id=each.span_id,
-            sampler=samplers.get(each.rule, ""),
+            sampler="check" if each.chance and each.chance.why == "check" else samplers.get(each.rule, ""),
             status="running" if (each.rule, each.span_id) in running else each.status,
             reason=each.reason,
             value=each.value,

@@ -150,6 +150,7 @@ class CaptureSpans(SpanProcessor):
     def reset(self) -> None:
         """Forget all open spans: in a forked child they belong to the parent process."""
         self._open.clear()
+        self.open_spans.guarded.clear()
 
     def _is_foreign(self, span: ReadableSpan, context: SpanContext) -> bool:
         """Return True if an untrusted sender wrote the span's tracestate, however long ago."""

@@ -13,8 +13,10 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Chance, Earlier
 from otel_evals._internal.sampling.decide import RunDecisions
 
-CERTAIN: Final = Chance(1.0)
+CERTAIN: Final = Chance(1.0, why="check")
 """The chance of a check: it is made of every run for which the application calls it."""
+
+_MOST = 10_000
 
 
 class UnderWay:
@@ -42,12 +44,16 @@ class UnderWay:
         return target
 
     def left_since(self, until: float) -> list[Target]:
-        """Remove and return the targets whose last check was before a time of `time.monotonic`."""
+        """Remove and return targets last checked before a time of `time.monotonic`, or too many."""
         left = []
-        while self.targets and (next(iter(self.targets.values())).under_way or 0.0) <= until:
+        while self.targets and (len(self.targets) > _MOST or self._oldest <= until):
             left.append(self.targets.popitem(last=False)[1])
             left[-1].under_way = None
         return left
+
+    @property
+    def _oldest(self) -> float:
+        return next(iter(self.targets.values())).under_way or 0.0
 
 
 def decided_by_checks(target: Target, rules: Mapping[str, Rule]) -> RunDecisions:

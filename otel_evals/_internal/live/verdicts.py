@@ -123,7 +123,11 @@ class Checks:
         self, answer: str | None, options: CheckOptions | None = None, *, partial: bool = False
     ) -> Verdict:
         """Return the verdict before the deadline; if the answer is `partial`, more of it follows."""
-        until, loop, done = time.monotonic() + self._deadline, asyncio.get_running_loop(), asyncio.Event()
+        until, done = time.monotonic() + self._deadline, asyncio.Event()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._policy.undecided("no_event_loop", "asyncio does not run here: use check_sync")
         begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), options, partial=partial)
         try:
             if begun.verdict is None:

@@ -31,6 +31,10 @@ def demo(
             help="Backend that receives spans and scores: NAME or NAME=URL; see `destinations list`."
         ),
     ] = None,
+    guard: Annotated[
+        bool,
+        typer.Option("--guard", help="Send customers a fallback instead of answers with unsupported facts."),
+    ] = False,
     monitor: Annotated[
         bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
     ] = False,
@@ -42,7 +46,7 @@ def demo(
         from otel_evals_monitor._internal.demo.main import demo as run_demo
         from otel_evals_monitor._internal.demo.main import show_history
 
-        scores = run_demo(runs, seed, out, judge, api_base, to or ())
+        scores = run_demo(runs, seed, out, judge, api_base, to or (), guard=guard)
         show_history(out, scores, seed, serve_page=monitor, port=port, browser=browser)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -68,17 +68,30 @@ def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rul
         yield Rule(answer_relevancy(model), sample=some, timeout=180)
 
 
-def demo(runs: int, seed: int, out: Path, judge: str | None, api_base: str | None, to: Sequence[str]) -> Path:
+FALLBACK = "I would like to check this with a colleague first. We will write to you today."
+
+
+def demo(
+    runs: int,
+    seed: int,
+    out: Path,
+    judge: str | None,
+    api_base: str | None,
+    to: Sequence[str],
+    *,
+    guard: bool = False,
+) -> Path:
     """Score live traffic, print the scores next to the planted faults, and return the file with the scores.
 
-    `to` has the backends that receive scores, NAME or NAME=URL; the first one receives spans too.
+    With `guard`, customers receive a fallback instead of answers with unsupported facts. `to` has the
+    backends that receive scores, NAME or NAME=URL; the first one receives spans too.
     """
     from pydantic_ai import Agent
 
     from otel_evals.sdk.commands import backend_of_demo, send_spans_to
     from otel_evals_monitor._internal.demo.report import Watch, print_links, print_report
     from otel_evals_monitor._internal.demo.shop import Shop
-    from otel_evals_monitor._internal.demo.traffic import Truth, converse, plan
+    from otel_evals_monitor._internal.demo.traffic import Ask, Truth, converse, plan
 
     out.mkdir(parents=True, exist_ok=True)
     scores, truth = out / "scores.jsonl", out / "truth.jsonl"
@@ -95,10 +108,14 @@ def demo(runs: int, seed: int, out: Path, judge: str | None, api_base: str | Non
     pipeline = otel_evals.configure(rules=list(rules(judge, api_base)), destinations=destinations)
     Agent.instrument_all()
 
+    # This call keeps answers with facts that no tool returned from customers.
+    grounded = otel_evals.guard(grounded_in_tools(), fallback=FALLBACK, deadline=2)
+    guarded: Callable[[Ask], Ask] = grounded if guard else lambda ask: ask
+
     shop = Shop(seed, orders=runs + 200)
     truths: list[Truth] = []
     with Watch(runs, seen, truths):
-        asyncio.run(converse(plan(shop, runs, seed), shop, truths.append))
+        asyncio.run(converse(plan(shop, runs, seed), shop, truths.append, guarded=guarded))
         pipeline.force_flush(timeout_millis=600_000)
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()

@@ -99,7 +99,11 @@ def print_report(
     for name, its in judged.items():
         if (worst := _worst(its)).row_count:
             console.print(f"\n[bold]Worst by {name}", worst, sep="\n")
-    console.print(_comparison(judged, {truth.trace_id: truth for truth in truths}))
+    truth_of = {truth.trace_id: truth for truth in truths}
+    console.print(_comparison(judged, truth_of))
+    checked = {name: its for name, its in judged.items() if any(e.verdict for _, e in its)}
+    if checked:
+        console.print(_comparison(checked, truth_of, "Blocked answers", _is_blocked))
     console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
     for name, sent in pipeline.destination_stats().items():
         if sent.exported < len(runs):
@@ -178,30 +182,50 @@ def _worst(judged: _Judged) -> Table:
     return table
 
 
-def _comparison(judged: Mapping[str, _Judged], truth_of: Mapping[str, Truth]) -> Table:
-    """Return the table of alarms by planted fault, among sampled runs."""
-    table = Table(title="\nAlarms, compared with the truth", title_justify="left", title_style="bold")
+def _is_blocked(evaluation: Evaluation) -> bool:
+    return evaluation.effect == "blocked"
+
+
+def _comparison(
+    judged: Mapping[str, _Judged],
+    truth_of: Mapping[str, Truth],
+    what: str = "Alarms",
+    found: Callable[[Evaluation], bool] = alarms,
+) -> Table:
+    """Return the table of alarms, or blocked answers, by planted fault, among sampled runs."""
+    table = Table(title=f"\n{what}, compared with the truth", title_justify="left", title_style="bold")
     table.add_column("scorer")
     table.add_column("planted fault")
-    for name in ("runs", "alarms", "share"):
+    for name in ("runs", what.split()[0].lower(), "share"):
         table.add_column(name, justify="right")
     for name, its in judged.items():
         meant = MEANT_FOR.get(name, ())
         for fault in meant:
-            table.add_row(name if fault is meant[0] else "", fault.value, *_alarms_on(its, truth_of, [fault]))
+            table.add_row(
+                name if fault is meant[0] else "", fault.value, *_found_in(its, truth_of, [fault], found)
+            )
         if len(meant) > 1:
-            table.add_row("", "all of these", *_alarms_on(its, truth_of, meant), style="bold")
-        clean = _alarms_on(its, truth_of, [None])
-        table.add_row("", "none: false alarms", *clean, style="bold", end_section=True)
+            table.add_row("", "all of these", *_found_in(its, truth_of, meant, found), style="bold")
+        clean = _found_in(its, truth_of, [None], found)
+        table.add_row(
+            "",
+            f"none: false {'alarms' if found is alarms else 'blocks'}",
+            *clean,
+            style="bold",
+            end_section=True,
+        )
     return table
 
 
-def _alarms_on(
-    judged: _Judged, truth_of: Mapping[str, Truth], faults: Sequence[Fault | None]
+def _found_in(
+    judged: _Judged,
+    truth_of: Mapping[str, Truth],
+    faults: Sequence[Fault | None],
+    is_found: Callable[[Evaluation], bool],
 ) -> tuple[str, str, str]:
     known = [(truth_of[run.trace_id], e) for run, e in judged if run.trace_id in truth_of]
     here = [e for truth, e in known if truth.fault in faults]
-    found = sum(map(alarms, here))
+    found = sum(map(is_found, here))
     return str(len(here)), str(found), f"{found / len(here):.1%}" if here else "-"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic_ai.messages import ModelMessage
@@ -33,6 +33,8 @@ _UNFIT = {
     "cancel_order": "SELECT order_id FROM orders WHERE status = 'delivered'",
 }
 _CAN_BE_GLOSSED = ("track_shipment", "refund_status", "cancel_order")
+Ask = Callable[[], Awaitable[str]]
+"""Asks the agent one question, and returns its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Truth:
     trace_id: str
     question: str
     answer: str
+    """What the agent said."""
+    sent: str
+    """What the customer received: the answer, or the fallback of the guard."""
     tool: str
     """The tool that the question needs."""
     fault: Fault | None
@@ -83,10 +88,11 @@ async def converse(
     record: Callable[[Truth], None],
     at_once: int = 24,
     think: float = 0.02,
+    guarded: Callable[[Ask], Ask] = lambda ask: ask,
 ) -> None:
     """Run conversations with the agent, `at_once` at a time, and pass the truth of each run to `record`.
 
-    The model takes about `think` seconds for an answer.
+    The model takes about `think` seconds for an answer; `guarded` decorates the function that asks it.
     """
     free = asyncio.Semaphore(at_once)
 
@@ -96,12 +102,21 @@ async def converse(
             for number, turn in enumerate(conversation.turns):
                 model = ScriptedModel(f"{conversation.seed}/{number}", turn.fault, think)
                 scripted = FunctionModel(model.respond, model_name="scripted-support")
-                answer = await support.run(turn.question, deps=shop, model=scripted, message_history=history)
-                history = answer.all_messages()
+                said = ""
+
+                async def ask(turn: Turn = turn, scripted: FunctionModel = scripted) -> str:
+                    nonlocal history, said
+                    result = await support.run(
+                        turn.question, deps=shop, model=scripted, message_history=history
+                    )
+                    history, said = result.all_messages(), result.output
+                    return said
+
+                sent = await guarded(ask)()
                 # A fault counts only if the model really made the mistake.
                 fault = turn.fault if model.slip else None
                 ids = {"trace_id": model.trace_id, "question": turn.question, "tool": turn.tool}
-                record(Truth(**ids, answer=answer.output, fault=fault, slip=model.slip))
+                record(Truth(**ids, answer=said, sent=sent, fault=fault, slip=model.slip))
 
     async with asyncio.TaskGroup() as group:
         for conversation in conversations:
