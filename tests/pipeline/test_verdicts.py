@@ -327,7 +327,7 @@ def test_a_second_check_is_a_later_revision() -> None:
 
     app.support(twice)
     (evaluation,) = app.evaluations()
-    assert (evaluation.revision, evaluation.effect) == (2, "allowed")
+    assert (evaluation.revision, evaluation.verdict, evaluation.effect) == (2, "pass", "rewritten")
     rule = otel_evals.stats().rules["grounded_in_tools"]
     assert (rule.sampled, rule.resumed, rule.scored) == (1, 1, 2)
 

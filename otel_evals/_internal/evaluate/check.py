@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple
@@ -139,13 +139,19 @@ class Check:
         self.left = self.verdict is None
         self.expire("cancelled", "the caller was cancelled")
 
-    def note(self, evaluation: Evaluation, revision: int) -> Evaluation:
-        """Return an evaluation with the verdict, and the steps of earlier parts."""
+    def note(self, evaluation: Evaluation, revision: int, earlier: Iterable[Evaluation]) -> Evaluation:
+        """Return an evaluation with the verdict, and the steps of earlier parts.
+
+        An answer that passes instead of one that was rewritten has the effect `rewritten`.
+        """
         assert self.verdict is not None
         outcome = evaluation.outcome
         if self.steps and not isinstance(outcome, Dropped):
             outcome = replace(outcome, steps=(*self.steps, *outcome.steps))
         effect = None if self.left else self.verdict.effect
+        same = [each for each in earlier if each.evaluation_id == evaluation.evaluation_id]
+        if effect == "allowed" and any(each.effect == "rewritten" for each in same):
+            effect = "rewritten"
         return replace(
             evaluation, outcome=outcome, revision=revision, verdict=self.verdict.status, effect=effect
         )

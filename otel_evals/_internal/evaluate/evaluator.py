@@ -409,7 +409,7 @@ class Evaluator:
             if job.check is not None:
                 if self._lets_pass(job.check, job, evaluation.outcome):
                     return
-                evaluation = job.check.note(evaluation, job.revision)
+                evaluation = job.check.note(evaluation, job.revision, target.evaluations)
             self._ledger.ended(rule.name, evaluation, job.error)
             self._attacher.attach(job.run, evaluation, job.opened)
             if job.check is None:
