@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -258,6 +259,8 @@ def test_the_reasons_for_finding_nothing() -> None:
     rules = otel_evals.stats().rules
     assert rules["grounded_in_tools"].dropped == {"no_run": 2, "not_captured": 1, "other_version": 1}
     assert rules["numbered"].scored == 1, "a scorer without a rule counts as if it had one"
+    app.pipeline.shutdown()
+    assert app.support(lambda: otel_evals.check_sync(GROUNDED, RIGHT, deadline=5)).reason == "shutdown"
 
 
 def test_an_unsampled_trace_is_not_judged() -> None:
@@ -418,6 +421,39 @@ def test_with_a_store_the_check_is_delivered_with_the_rest(tmp_path: Any) -> Non
         "grounded_in_tools": "allowed",
         "answered": None,
     }
+
+
+def test_under_overload_the_newest_check_comes_first() -> None:
+    gate = threading.Event()
+    order: list[str | None] = []
+
+    @scorer(id="ordered", version="1")
+    def judge(run: Run) -> float:
+        order.append(run.agent_name)
+        gate.wait(10)
+        return 1.0
+
+    app = App(Rule(judge, concurrency=1))
+    with ThreadPoolExecutor(3) as pool:
+        for number, name in enumerate(("first", "second", "third"), 1):
+            pool.submit(app.support, lambda: otel_evals.check_sync(judge, RIGHT, deadline=20), name)
+            while app.pipeline.stats().rules["ordered"].pending < number:
+                time.sleep(0.002)
+        gate.set()
+    assert order == ["first", "third", "second"]
+
+
+def test_of_overlapping_runs_the_answer_names_the_one_to_judge() -> None:
+    app = App(GROUNDED)
+    both = threading.Barrier(2)
+    with app.tracer.start_as_current_span("POST /chat"), ThreadPoolExecutor(2) as pool:
+        for answer in (RIGHT, WRONG):
+            here = contextvars.copy_context()
+            pool.submit(here.run, app.support, lambda answer=answer: (both.wait(10), answer)[1])
+        pool.shutdown()
+        assert otel_evals.check_sync(GROUNDED, "It is there.", deadline=5).reason == "no_run"
+        assert otel_evals.check_sync(GROUNDED, WRONG, deadline=5).status == "fail"
+        assert otel_evals.check_sync(GROUNDED, RIGHT, deadline=5).status == "pass"
 
 
 # --- guard ---
