@@ -12,6 +12,7 @@ from otel_evals._internal.accounting.ledger import LoggedTrace
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import randomness, share, threshold
+from otel_evals._internal.sampling.decide import CHECKED
 from otel_evals._internal.sampling.randomness import conversation_number
 
 TraceStatus = Literal[
@@ -165,7 +166,7 @@ def explain_logged(
         ExplainedDecision(
             rule=each.rule,
             span_id=each.span_id,
-            sampler="check" if each.chance and each.chance.why == "check" else samplers.get(each.rule, ""),
+            sampler="check" if each.chance is CHECKED else samplers.get(each.rule, ""),
             status="running" if (each.rule, each.span_id) in running else each.status,
             reason=each.reason,
             value=each.value,

@@ -25,7 +25,7 @@ from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.evaluate.scheduler import Lane, Scheduler
-from otel_evals._internal.evaluate.under_way import CERTAIN, UnderWay, decided_by_checks
+from otel_evals._internal.evaluate.under_way import UnderWay, decided_by_checks
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import (
     Dropped,
@@ -45,7 +45,7 @@ from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
-from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
+from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions, chance_of
 from otel_evals._internal.sampling.randomness import inclusion_probability
 from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer
@@ -131,7 +131,7 @@ class Evaluator:
             return self.refuse(check, "other_version", "a rule has this scorer's id and another version")
         rule = check.rule = known or self._add(check.rule)
         target = self._under_way.target_of(run)
-        sampled = Sampled(inclusion_probability(CERTAIN, run), "check")
+        sampled = Sampled(inclusion_probability(CHECKED, run), "check")
         known_as = evaluation_id(run, rule.evaluates_as, rule.facts.version)
         name = f"check {id(check)}"
         job = Job(rule, run, sampled, target, known_as, check=check, awaited_as=name)
@@ -258,9 +258,9 @@ class Evaluator:
         name, checks = job.rule.name, job.target.checks
         job.revision = checks[name] = checks.get(name, 0) + 1
         if job.revision == 1:
-            self._ledger.decided(job.run, [Decision(job.rule, "sampled", chance=CERTAIN, asked=False)])
+            self._ledger.decided(job.run, [Decision(job.rule, "sampled", chance=CHECKED, asked=False)])
         else:
-            self._ledger.resumed(job.run, name, CERTAIN)
+            self._ledger.resumed(job.run, name, CHECKED)
 
     def _lets_pass(self, check: Check, job: Job, outcome: Outcome) -> bool:
         """Give a check's verdict; returns True if it lets a part of an answer pass, which is not counted."""

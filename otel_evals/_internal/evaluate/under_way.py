@@ -5,16 +5,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final
 
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.job import Target
 from otel_evals._internal.model import Run
-from otel_evals._internal.sampling.algebra import Chance, Earlier
-from otel_evals._internal.sampling.decide import RunDecisions
-
-CERTAIN: Final = Chance(1.0, why="check")
-"""The chance of a check: it is made of every run for which the application calls it."""
+from otel_evals._internal.sampling.algebra import Earlier
+from otel_evals._internal.sampling.decide import CHECKED, RunDecisions
 
 _MOST = 10_000
 
@@ -62,7 +58,7 @@ def decided_by_checks(target: Target, rules: Mapping[str, Rule]) -> RunDecisions
     outcomes = {evaluation.rule: evaluation.outcome for evaluation in target.evaluations}
     for name in target.checks:
         scorer_id = rules[name].scorer_id
-        decisions.sampled[scorer_id] = CERTAIN
+        decisions.sampled[scorer_id] = CHECKED
         if name in outcomes:
-            decisions.outcomes[scorer_id] = Earlier(CERTAIN, outcomes[name])
+            decisions.outcomes[scorer_id] = Earlier(CHECKED, outcomes[name])
     return decisions

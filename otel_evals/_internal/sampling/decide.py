@@ -7,7 +7,7 @@ scorer ends, which timeouts, attempts and the bounded queue limit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -18,6 +18,8 @@ from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
 from otel_evals._internal.util.plain import type_name
 
+CHECKED: Final = Chance(1.0)
+"""The chance of a check: it evaluates every run for which the application calls it."""
 _MAX_REMEMBERED = 1_000
 
 
