@@ -1,11 +1,12 @@
 """Which step made an agent fail? Signals in code, and judges, against the steps that people marked.
 
-    python benchmarks/failures.py FOLDER [--model MODEL] [--api-base URL] [--max-chars N] [--write]
+    python benchmarks/failures.py FOLDER [--model MODEL] [--option NAME=VALUE] [--limit N] [--write]
 
 FOLDER holds checkouts of microsoft/AgentRx and ag2ai/Agents_Failure_Attribution (Who&When), each under its
 own name. With `--model`, the scorers `failure_step` and, for runs with tool calls, `trajectory_judge` fill
-the last columns; evidence longer than `--max-chars` is explored. A signal is right if the first step it
-points at is the marked one; a run that a judge does not score counts as wrong.
+the last columns. `--option` sets options of the judge (`api_base=URL`, `explore=20000`); by default, it
+explores runs that do not fit into a prompt. A signal is right if the first step it points at is the marked
+one; a run that a judge does not score counts as wrong.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from typing import Any
 
 import airline_study
 import anyio
+import yaml
 from labelled import put, rate, retail
 
-from otel_evals.judges import Judge, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.model import Message, Operation, OperationKind, Part, Run, Score, SpanRecord, ToolCall
 from otel_evals.scorers import Scorer, failure_step, grounded_in_tools, trajectory_judge
 
 FAILED_OUTPUT = re.compile(r"exitcode: [1-9]|Traceback \(most recent call last\)|\b\w*Error:")
 SIGNALS = ("unsupported fact", "failed call", "repeated call", "last step")
 JUDGES = ("`failure_step`", "`trajectory_judge`")
+MOST_CHARS = 1_000_000
+"""No evidence is longer: what does not fit is explored in any case."""
 CATEGORIES = {
     "instruction adherence failure": "instruction_not_followed",
     "instruction/plan adherence failure": "instruction_not_followed",
@@ -209,7 +212,7 @@ def in_log(messages: Sequence[dict[str, Any]]) -> Pointed:
     return {"failed call": failed - 1 if failed else None, "last step": len(messages) - 1}
 
 
-async def judge_all(cases: Sequence[Failure], judge: Judge, at_once: int) -> None:
+async def judge_all(cases: Sequence[Failure], judge: Any, at_once: int) -> None:
     turns = anyio.Semaphore(at_once)
     ended = Counter[str]()
 
@@ -284,20 +287,13 @@ def row(
     return f"| {name} | {len(hits)} | {chance:.1%} | {' | '.join(cells)} |{' |' if empty else ''}"
 
 
-def judge_of(options: argparse.Namespace) -> Judge:
-    kind = OpenAICompatibleJudge if options.api_base else LiteLLMJudge
-    limit = options.max_chars
-    return kind(options.model, api_base=options.api_base, max_prompt_chars=limit, explore=limit, timeout=300)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model")
-    parser.add_argument("--api-base")
-    parser.add_argument("--max-chars", type=int, default=120_000)
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--limit", type=int, help="failures of each set")
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--write", action="store_true", help="put the table into docs/grounded_study.md")
@@ -309,7 +305,13 @@ def main() -> None:
         if options.limit is None or taken[case.name] <= options.limit:
             cases.append(case)
     if options.model:
-        anyio.run(judge_all, cases, judge_of(options), options.at_once)
+        given = dict(option.split("=", 1) for option in options.option)
+        judge = {
+            "model": options.model,
+            "explore": MOST_CHARS,
+            **{k: yaml.safe_load(v) for k, v in given.items()},
+        }
+        anyio.run(judge_all, cases, judge, options.at_once)
     made = table(cases, options.model)
     print(made)
     if options.write:

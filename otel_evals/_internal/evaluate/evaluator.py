@@ -14,6 +14,8 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
@@ -39,6 +41,7 @@ from otel_evals._internal.model import (
     Score,
     ScoredRun,
     ScorerFailure,
+    StepRecord,
 )
 from otel_evals._internal.model.derived import DERIVATION
 from otel_evals._internal.read.identity import evaluation_id
@@ -47,8 +50,8 @@ from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions, chance_of
 from otel_evals._internal.sampling.randomness import inclusion_probability
-from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scoring.outcome import failure_of, root_cause, steps_of_error, to_outcome
+from otel_evals._internal.scoring.scorer import Scorer, StepFailure
 from otel_evals._internal.util.cancellation import is_cancelled
 
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
@@ -359,7 +362,7 @@ class Evaluator:
         except BaseException as error:  # not even SystemExit may end the engine
             if task is not _current_task(task):
                 raise  # the loop is gone, and this coroutine is closed
-            result = asyncio.CancelledError("the scorer cancelled itself") if is_cancelled(error) else error
+            result = _ended_early(steps_of_error(error)) if is_cancelled(error) else error
         if job.task is task:
             job.task = None
             self._context.run(self._attempted, lane, job, result)
@@ -371,7 +374,7 @@ class Evaluator:
         if job.task is task:
             job.task = None
             lane = self.scheduler.lanes[job.rule.name]
-            self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
+            self._attempted(lane, job, _ended_early(()))
 
     def _attempted(self, lane: Lane, job: Job, result: Result) -> None:
         """End the job with the outcome of an attempt, or schedule another attempt."""
@@ -379,7 +382,7 @@ class Evaluator:
         if not isinstance(result, BaseException):
             outcome = to_outcome(result, attempts=job.attempts)
         elif job.timed_out:
-            outcome = lane.timeout(job)
+            outcome = replace(lane.timeout(job), steps=steps_of_error(result))
         elif (seconds := lane.seconds_until_retry(job, result)) is not None:
             return self._retry_later(lane, job, seconds)
         else:
@@ -553,6 +556,13 @@ def _score_at_once(scorer: Scorer, run: Run) -> Result:
         return scorer.score_at_once(run)
     except BaseException as error:
         return error
+
+
+def _ended_early(steps: tuple[StepRecord, ...]) -> StepFailure:
+    """Return the failure of a scorer that was cancelled after these steps."""
+    failure = StepFailure("the scorer cancelled itself", steps=steps)
+    failure.__cause__ = asyncio.CancelledError("the scorer cancelled itself")
+    return failure
 
 
 def _current_task(task: asyncio.Task[None] | None) -> asyncio.Task[Any] | None:

@@ -250,6 +250,7 @@ class _StepExecution:
         except BaseException as error:
             self.done += (*record.looks, record.failed(error))
             if must_propagate(error):
+                error.steps = tuple(self.done)  # type: ignore[attr-defined]  # as StepFailure has, for their cost
                 raise
             raise StepFailure(f"{name}: {describe_error(error)}", steps=tuple(self.done)) from error
         self.done += (*record.looks, record.record(value))

@@ -18,8 +18,9 @@ from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
+from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals.model import Dropped, NotScored, Run, Score, ScorerFailure
-from otel_evals.scorers import FunctionScorer, Scorer, scorer
+from otel_evals.scorers import FunctionScorer, PromptStep, Scorer, ScoreReply, scorer, step_scorer
 from tests.support.jobs import Evaluating
 
 Judge = Callable[[Run], Awaitable[Any]]
@@ -329,6 +330,28 @@ def test_a_scorer_that_hangs_times_out_and_its_slot_is_free() -> None:
         assert isinstance(timed_out, ScorerFailure)
         assert (timed_out.error_type, timed_out.message) == ("timeout", "no score within 0.02 s")
         assert scored == Score(value=1.0)
+
+    asyncio.run(body())
+
+
+def test_the_calls_before_a_timeout_are_recorded_with_their_cost() -> None:
+    class Slow(ScriptedJudge):
+        async def ask(self, request: JudgeRequest) -> JudgeReply:
+            if len(self.requests) == 2:
+                await asyncio.Event().wait()
+            return await super().ask(request)
+
+    async def body() -> None:
+        slow = Slow({"explore": {"action": "list"}}, cost=0.5)
+        slow.explore = True  # type: ignore[attr-defined]  # judges may have it
+        question = PromptStep(prompt="$said", schema=ScoreReply, data=lambda _: {"said": "so"})
+        desk = Desk(step_scorer("asks", judge=slow).generate_score(question), timeout=0.5)
+        await desk.evaluator.prepare()
+        desk.offer()
+        (outcome,) = await desk.outcomes()
+        assert isinstance(outcome, ScorerFailure)
+        assert outcome.error_type == "timeout"
+        assert [step.cost for step in outcome.steps if step.model] == [0.5, 0.5]
 
     asyncio.run(body())
 
