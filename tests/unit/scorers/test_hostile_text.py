@@ -8,7 +8,6 @@ as long as it takes, may take more than 20 ms.
 from __future__ import annotations
 
 import gc
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +25,7 @@ from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Run, Usage
 from otel_evals.scorers import FunctionScorer, Scorer, checks
 from otel_evals.testing import run_of
+from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers
 from tests.support.pauses import LongestCall, Pause
 
 MAX_CALL = 0.02
@@ -137,13 +137,6 @@ CODE_SCORERS: dict[str, Callable[[], Scorer]] = {
     "no_tool_errors": checks.no_tool_errors,
 }
 
-JUDGE_OPTIONS: dict[str, dict[str, Any]] = {
-    "classifier": {"question": "Is it so?", "classes": {"yes": 1.0, "no": 0.0}},
-    "multi_turn_judge": {"criterion": "It is so."},
-    "noise_sensitivity": {"baseline_response": "so", "noisy_query": "so?"},
-    "rubric": {"criteria": lambda run: [run.input]},
-    "trajectory_judge": {"expected_steps": ["a"]},
-}
 WITH_CONTEXT = ("hallucination", "context_recall", "context_precision", "context_relevance")
 
 
@@ -162,12 +155,6 @@ def outcome(scorer: Scorer, run: Run) -> Any:
             return error
 
     return anyio.run(main)
-
-
-def judge_scorers() -> list[str]:
-    """By their first parameter."""
-    made = {name: list(inspect.signature(getattr(built_in, name)).parameters) for name in built_in.__all__}
-    return sorted(name for name, parameters in made.items() if parameters[:1] == ["model"])
 
 
 def _is_scorer(name: str) -> bool:
