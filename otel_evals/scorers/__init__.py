@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
     from otel_evals._internal.scorers.valid_json import valid_json
     from otel_evals._internal.scorers.within_budget import within_budget
+    from otel_evals._internal.scoring.examples import with_examples
     from otel_evals._internal.scoring.panel import Panel, panel, votes
     from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
     from otel_evals._internal.scoring.scorer import (
@@ -111,12 +112,14 @@ __all__ = [
     "unrecovered_tool_errors",
     "valid_json",
     "votes",
+    "with_examples",
     "within_budget",
 ]
 
 _ELSEWHERE = {
     "context": "Params Results",
     "scorers.tool_errors": "tool_error_rate unrecovered_tool_errors",
+    "scoring.examples": "with_examples",
     "scoring.panel": "Panel panel votes",
     "scoring.prompt": "PromptStep ScoreReply",
     "scoring.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",

@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from otel_evals._internal.cli.proposals import proposals, show_proposals
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import visible
@@ -72,16 +73,20 @@ def calibrate(
     option: Options = None,
     threshold: Annotated[float, typer.Option(help="Lowest label and score that count as positive.")] = 0.5,
     show: Annotated[int, typer.Option(min=0, help="Number of disagreements to show.")] = 5,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Number of examples to try in the judge's instructions.")
+    ] = 0,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a scorer with human labels: agreement, cost, and the largest disagreements."""
+    """Compare a scorer with human labels, and propose a threshold and examples if they help."""
     with exit_on(command="judge calibrate"):
         built = _scorer(scorer, model, api_base, option)
-        examples = read_labels(labels.read_text("utf-8").splitlines())
-        with bar("judging", len(examples)) as done:
-            judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
+        read = read_labels(labels.read_text("utf-8").splitlines())
+        with bar("judging", len(read)) as done:
+            judged = anyio.run(lambda: judge_all(built, read, at_once=at_once, done=done))
         report = _calibration(judged, threshold)
+        report["proposals"] = proposals(built, judged, threshold, examples, at_once)
         if as_json:
             print(json_text(report, indent=2))
         else:
@@ -187,6 +192,7 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
     print(f"{counts} (positive: at or above the threshold; true: same as the label)")
     cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
+    show_proposals(report["proposals"])
     for item in report["disagreements"][:show]:
         print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
         print(f"  {visible((item['output'] or '')[:200])}")

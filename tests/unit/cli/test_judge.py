@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.offline.agreement import agreement
 from otel_evals.errors import ConfigError
+from otel_evals.model import Run
+from otel_evals.scorers import scorer
 from otel_evals.testing import read_labels
 from tests.support.stub_openai import StubOpenAI
 
@@ -76,6 +78,73 @@ def test_calibrate_reports_agreement_and_disagreements(tmp_path: Path) -> None:
     assert "odd: label 0, score 1" in text
     assert "\x1b" not in text, "what a terminal would obey is shown"
     assert "right \\u{1b}[2Jtoo" in text
+
+
+HUNDREDTHS = "python:tests.unit.cli.test_judge:hundredths"
+
+
+def graded(tmp_path: Path, label: Any) -> Path:
+    """Sixty answers with hundredths as their text."""
+    lines = [{"output": str(n), "label": label(n), "context": ["material"]} for n in range(0, 120, 2)]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return path
+
+
+@scorer
+def hundredths(run: Run) -> float:
+    return int(run.output or 0) / 120
+
+
+def test_a_threshold_is_proposed_by_one_half_and_tested_on_the_other(tmp_path: Path) -> None:
+    args = [
+        str(graded(tmp_path, lambda n: n >= 24)),
+        "--scorer",
+        "python:tests.unit.cli.test_judge:hundredths",
+    ]
+    proposal = json.loads(invoke("calibrate", *args, "--json").stdout)["proposals"]["threshold"]
+    assert 20 <= proposal["held_out"] <= 40
+    assert 0.1 < proposal["threshold"] <= 0.25
+    assert proposal["kappa_before"] < 0.5 < proposal["kappa_after"]
+    assert proposal["helped"]
+    assert proposal["gain_interval"][0] > 0
+    assert ": helps; kappa of" in invoke("calibrate", *args).stdout
+
+
+def test_a_threshold_that_does_not_help_says_so(tmp_path: Path) -> None:
+    """Labels that have nothing to do with the scores: the best threshold of one half is chance."""
+    args = [
+        str(graded(tmp_path, lambda n: n % 4 == 0)),
+        "--scorer",
+        "python:tests.unit.cli.test_judge:hundredths",
+    ]
+    assert "did not help: keep the scorer as it is" in invoke("calibrate", *args).stdout
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_examples_are_chosen_by_one_half_and_tested_on_the_other(tmp_path: Path, learns: bool) -> None:
+    """With a judge that errs unless it is shown that people said so."""
+
+    def judge(body: dict[str, Any]) -> Any:
+        system, prompt = (message["content"] for message in body["messages"])
+        if "Claims" in json.dumps(body["response_format"]):
+            return {"claims": [prompt.split('name="output">')[1].split("<")[0].strip()]}
+        taught = learns and "People judged" in system
+        number = int(prompt.split('1. "')[1].split('"')[0])
+        wrong = number % 4 == 0 if taught else number % 3 == 0
+        return {"verdicts": [{"statement": "c", "verdict": "yes" if wrong else "no"}]}
+
+    path = graded(tmp_path, lambda n: n % 4 == 0)
+    with StubOpenAI(judge) as stub:
+        args = [str(path), "--scorer", "hallucination", "--model", "openai-compatible/stub"]
+        args += ["--api-base", stub.url, "--option", "explain=false", "--examples", "4", "--json"]
+        proposal = json.loads(invoke("calibrate", *args).stdout)["proposals"]["examples"]
+        taught = [r for r in stub.requests if "People judged" in r["messages"][0]["content"]]
+    assert len(proposal["examples"]) == 4
+    assert proposal["helped"] is learns
+    shown = taught[0]["messages"][0]["content"].split("People judged")[1]
+    assert shown.count('"label": 1') == shown.count('"label": 0') == 2
+    assert len(taught) == 2 * proposal["held_out"], "only the held-out half is judged again"
 
 
 def test_wrong_input_is_named(tmp_path: Path) -> None:
