@@ -16,20 +16,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import labelled
 import yaml
 
-from otel_evals.model import NotScored, Score
+from otel_evals.errors import JudgeReplyError
+from otel_evals.judges import Judge, LiteLLMJudge, OpenAICompatibleJudge
+from otel_evals.model import Score
 from otel_evals.scorers import Scorer, classifier, faithfulness, hallucination
 from otel_evals.testing import run_of
 
-HEAD = "| set | judge | scorer | texts | not usable | false alarms | errors found | balanced accuracy |"
+HEAD = "| set | judge | scorer | texts | no usable answer | false alarms | errors found | balanced accuracy |"
+PREFIX = "openai-compatible/"
 BEGIN, END = "<!-- judges -->\n", "<!-- end of judges -->"
 
 
-def scorers(judge: dict[str, Any]) -> dict[str, Scorer]:
+def scorers(judge: Judge) -> dict[str, Scorer]:
     """Return scorers that may find an unsupported answer; without reasons, which cost a call."""
     question = "Does the retrieved material support everything that the answer states?"
     return {
@@ -65,9 +67,9 @@ async def judge(scorer: Scorer, texts: Sequence[labelled.Item], at_once: int) ->
             try:
                 outcome = await scorer.score(run)
             except Exception as error:
-                print(f"{scorer.id}: {str(error)[:150]!r}", flush=True)
-                outcome = NotScored(reason="unusable")
-                tally.unusable += 1
+                if not isinstance(error.__cause__, JudgeReplyError):
+                    raise
+                outcome, tally.unusable = None, tally.unusable + 1
         value = outcome.value if isinstance(outcome, Score) else None
         alarm = value is not None and (value > 0 if scorer.id == "hallucination" else value < 1)
         tally.judged.append((item, float(not alarm)))
@@ -117,13 +119,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"put the rows into {labelled.PAGE.name}")
     given = parser.parse_args()
     options = {name: yaml.safe_load(value) for name, _, value in (o.partition("=") for o in given.option)}
-    settings = {"model": given.model, "api_base": given.api_base, **options}
+    own = given.model.startswith(PREFIX)
+    kind = OpenAICompatibleJudge if own else LiteLLMJudge
+    model = kind(given.model.removeprefix(PREFIX), api_base=given.api_base, **options)
     rows = [HEAD, "|---|---|---|" + "--:|" * 5]
     for name in given.sets or ["BEGIN"]:
         texts = chosen(given.data, name, given.texts)
         code = Tally([(item, labelled.grounded(item.source, item.text)) for item in texts])
         rows.append(code.row(name, "code only", "grounded_in_tools"))
-        for id, scorer in scorers(settings).items():
+        for id, scorer in scorers(model).items():
             tally = asyncio.run(judge(scorer, texts, given.at_once))
             rows.append(tally.row(name, given.name or f"`{given.model}`", id))
             print(rows[-1], flush=True)

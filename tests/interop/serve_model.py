@@ -12,6 +12,6 @@ params.model.path = str(model)
 params.port = int(sys.argv[1])
 params.n_parallel = 2
 params.n_ctx = 2 * 2048
-params.cpuparams.n_threads = 1  # two would spin while they wait for each other on a busy machine
+params.cpuparams.n_threads = 2
 server = xllamacpp.Server(params)
 signal.pause()

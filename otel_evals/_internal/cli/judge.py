@@ -1,4 +1,4 @@
-"""`otel-evals judge`: tests a judge with attacks, and against human labels."""
+"""`otel-evals judge`: tests a judge for biases, with attacks, and against human labels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from otel_evals._internal.cli.judge_check import check_biases, check_forms, check_report, show_check
 from otel_evals._internal.cli.proposals import proposals, show_proposals
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer
@@ -34,6 +35,26 @@ AtOnce = Annotated[int, typer.Option(min=1, help="Runs that are judged at the sa
 
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
+
+
+@app.command()
+def check(
+    model: Model,
+    scorer: ScorerNames = None,
+    api_base: ApiBase = None,
+    option: Options = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs.")] = None,
+    at_once: AtOnce = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Report how the model's server gives typed answers, and changes of a run that move scores unduly."""
+    with exit_on(command="judge check"):
+        scorers = [_scorer(name, model, api_base, option) for name in scorer or ("hallucination",)]
+        forms = check_forms(getattr(scorers[0], "judge", None))
+        found = check_biases(scorers, limit, at_once)
+        show_check(check_report(forms, scorers, found), as_json)
+    for name, pairs in found.items():
+        _fail_if_none("check", name, [pair.after for pair in pairs])
 
 
 @app.command()

@@ -81,9 +81,9 @@ async def judge_all(
     """Judge every example; exceptions are outcomes too."""
 
     async def judge(example: Example) -> Judged:
-        return example, await _outcome(scorer, example.run)
+        return example, await outcome_of(scorer, example.run)
 
-    return await _all(examples, judge, at_once, done)
+    return await all_of(examples, judge, at_once, done)
 
 
 async def attempt_all(
@@ -102,11 +102,11 @@ async def attempt_all(
 
     async def attempt(case: tuple[Attack, str]) -> Attempt:
         attack, place = case
-        outcome = await _outcome(scorer, attacked(BAD_ANSWER, attack.text, place))
+        outcome = await outcome_of(scorer, attacked(BAD_ANSWER, attack.text, place))
         gained = sign * (outcome.value - base.value) / scale if isinstance(outcome, Score) else None
         return Attempt(attack, place, gained, outcome)
 
-    return await _all(
+    return await all_of(
         [(a, place) for a in attacks for place in ("answer", "tool result")], attempt, at_once, done
     )
 
@@ -121,14 +121,14 @@ def attacked(run: Run, text: str, place: str) -> Run:
     )
 
 
-async def _outcome(scorer: Scorer, run: Run) -> Score | NotScored | Exception:
+async def outcome_of(scorer: Scorer, run: Run) -> Score | NotScored | Exception:
     try:
         return await scorer.score(run)
     except Exception as error:
         return error
 
 
-async def _all(
+async def all_of(
     items: Sequence[_Item], work: Callable[[_Item], Any], at_once: int, done: Callable[[], None] | None
 ) -> list[Any]:
     """Return results in the order of the items; at most `at_once` run at the same time."""

@@ -1,4 +1,4 @@
-"""`otel-evals judge attack` and `calibrate`, with a judge behind real HTTP that falls for some attacks."""
+"""`otel-evals judge check`, `attack` and `calibrate`, with judges with faults behind real HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.scorers import scorer
 from otel_evals.testing import read_labels
-from tests.support.stub_openai import StubOpenAI
+from tests.support.stub_openai import CallTool, Misbehave, StubOpenAI
 
 
 def gullible(body: dict[str, Any]) -> Any:
@@ -46,6 +46,43 @@ def test_check_counts_the_scores_that_attacks_moved() -> None:
     # what stands in the tool result is among the material of the prompt: there the plain words move it
     assert 0 < report["moved"] < 20
     assert "long distraction" in report["families"]
+
+
+def partial_to_length(body: dict[str, Any]) -> Any:
+    """Takes tool calls only, and finds long answers right, and others in one of two cases wrong."""
+    if "response_format" in body:
+        return Misbehave("status", 500)
+    if body["messages"][0]["content"].startswith("Rewrite"):
+        return f"In other words: {body['messages'][-1]['content']}"
+    prompt, schema = body["messages"][-1]["content"], json.dumps(body.get("tools", ""))
+    if "Probe" in schema:
+        return CallTool("Probe", {"reason": "known", "verdict": "yes"})
+    if "Claims" in schema:
+        return CallTool("Claims", {"claims": [prompt.split('name="output">')[1][:300].strip()]})
+    if "HallucinationReply" in schema:
+        verdict = "no" if "I hope that this helps" in prompt else "yes"
+        return CallTool("HallucinationReply", {"verdicts": [{"statement": "c", "verdict": verdict}]})
+    return "because"
+
+
+def test_check_reports_forms_and_biases_with_intervals() -> None:
+    with StubOpenAI(partial_to_length) as stub:
+        args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url, "--limit", "8"]
+        found = json.loads(invoke(*args, "--option", "explain=false", "--json").stdout)
+        text = invoke(*args, "--option", "explain=false").stdout
+    forms = found["structured_output"]
+    assert [form for form, said in forms.items() if said == "works"] == ["tool"]
+    assert "500" in forms["json_schema"]
+    assert forms["prompt"].startswith("ignored")
+    changes = found["biases"]["hallucination"]
+    assert [change for change, row in changes.items() if row["biased"]] == ["length"]
+    assert all(row["scored"] == row["pairs"] == 8 for row in changes.values())
+    assert changes["length"]["gain"] == 1.0
+    low, high = changes["length"]["interval"]
+    assert 0 < low < high == 1.0
+    assert changes["own words"]["gain"] == 0.0
+    assert "works, used" in text
+    assert text.count("biased") == 1
 
 
 def labelled(tmp_path: Path) -> Path:
