@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from otel_evals import scorers
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeError, JudgeReplyError, JudgeUnavailableError
-from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
+from otel_evals.judges import Exploration, JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.model import Score
 from otel_evals.testing import run_of
 from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers
@@ -95,6 +95,16 @@ def test_a_timeout_leaves_the_server_usable(make: Make, llama_cpp: str) -> None:
     with pytest.raises(JudgeUnavailableError):
         ask(make(api_base=llama_cpp, timeout=0.05), JudgeRequest(instructions="", prompt="Count to 1000."))
     assert ask(make(api_base=llama_cpp)).attempts == 1
+
+
+def test_a_small_model_explores_in_json(make: Make, llama_cpp: str) -> None:
+    limits = Exploration(calls=2, seconds=200)
+    judge = make(api_base=llama_cpp, max_tokens=80, explore=limits, on_cut="score")
+    outcome = anyio.run(outcome_of, scorers.toxicity(judge, explain=False))
+    looks = [step for step in outcome.steps if ".explore " in step.name]
+    assert looks, [step.name for step in outcome.steps]
+    assert all(look.model for look in looks if look.error is None)
+    assert isinstance(outcome, Score) or isinstance(outcome.__cause__, JudgeReplyError), outcome
 
 
 @pytest.mark.timeout(900)
