@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.accounting.picks import MinuteOfPicks
@@ -23,6 +25,9 @@ from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.page.access import Access
+from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.page.live import pulse_of
 from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
@@ -204,3 +209,36 @@ def test_the_third_schema_is_upgraded_and_has_a_review_queue_there_too(url: str)
     add_label(store.database, queues["Sent to review"][0].evaluation_id, verdict="fail", failure_type="late")
     assert failure_types(store.database) == ["late"]
     store.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/runs?text=day+1&agent=support",
+        "/runs?scorer=grounded&agent=support&order=worst&label=low&status=scored",
+        "/scorer?scorer=grounded&agent=support&window=2d&version=2&tenant=eu",
+        "/scorer?scorer=grounded&agent=support&window=all&text=It+SHIPS+on+day+20&label=low",
+    ],
+)
+def test_both_databases_give_the_same_pages(url: str, tmp_path: Path, path: str) -> None:
+    given = [
+        *records(200, probability=0.5),
+        *records(200, seed=2, version="2", mean=lambda _: 0.5, tenant="eu"),
+    ]
+    for each in given:
+        evaluation = each["evaluations"][0]
+        evaluation["label"] = "low" if evaluation["value"] < 1.0 else "high"
+    given += [record(i, None, status="failed", reason="timeout", time=START + i) for i in range(5)]
+    pages = []
+    for place in (url, str(tmp_path / "results.db")):
+        store = ResultsStore(place)
+        store.write(given)
+        page = Page(store.database, access=Access(None, "localhost"))
+        answer = TestClient(page.app, base_url="http://localhost").get(path)
+        assert answer.status_code == 200, answer.text
+        pages.append(re.sub(r'value="[\w-]{32}"', "", answer.text.replace(store.database.name, "")))
+        assert pulse_of(store.database)["last"]
+        store.close()
+    assert pages[0] == pages[1]
+    assert "No runs" not in pages[0]
