@@ -74,10 +74,17 @@ class KafkaOptions:
     """The consumer group; its members share the partitions."""
     topics: KafkaTopics = Field(default_factory=KafkaTopics)
     """Topics to read."""
-    dead_letters: str = "otel_evals_dead_letters"
+    dead_letters: Annotated[str, Field(min_length=1)] = "otel_evals_dead_letters"
     """Topic for messages that are not OTLP, with the reason in the header `otel_evals.reason`."""
     properties: dict[str, str] = Field(default_factory=dict)
     """Other properties of librdkafka, such as `security.protocol`."""
+
+    def __post_init__(self) -> None:
+        topics = [each for each in (self.topics.traces, self.topics.logs, self.dead_letters) if each]
+        if len(topics) == 1:
+            raise ConfigError("topics", "must name a topic of traces or of logs")
+        if len(set(topics)) < len(topics):
+            raise ConfigError("topics", f"must differ, and from `dead_letters`, got {', '.join(topics)}")
 
 
 @raises_config_errors

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
@@ -83,23 +83,32 @@ def raises_config_errors(model: type[_Model]) -> type[_Model]:
         except pydantic.ValidationError as error:
             problems = Problems()
             for each in error.errors():
-                problems.found.append(_config_error(each, model.__dataclass_fields__))  # type: ignore[attr-defined]
+                problems.found.append(_config_error(each, model))
             problems.raise_any()
 
     model.__init__ = init  # type: ignore[method-assign]  # wraps the generated constructor
     return model
 
 
-def _config_error(error: Any, known: Iterable[str]) -> ConfigError:
+def _config_error(error: Any, model: Any) -> ConfigError:
     loc = ("scorer", *error["loc"][1:]) if error["loc"][:1] == (0,) else error["loc"]  # the one positional
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return ConfigError(path, "unknown option" + suggestion(path, known))
+        return ConfigError(path, "unknown option" + suggestion(str(loc[-1]), _options_at(model, loc[:-1])))
     ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
         return ConfigError(_joined(path, ours.field) if ours.field != path else path, ours.problem)
     said = str(ours) if isinstance(ours, ValueError) else error["msg"]
     return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {error['input']!r:.100}")
+
+
+def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:
+    """Return the options of the section at a path below a model; none if it has no model of its own."""
+    for name in path:
+        field = getattr(model, "__pydantic_fields__", {}).get(name)
+        types = () if field is None else (field.annotation, *get_args(field.annotation))
+        model = next((each for each in types if hasattr(each, "__pydantic_fields__")), None)
+    return getattr(model, "__dataclass_fields__", ())
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:

@@ -57,3 +57,25 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     _, other = certificates(tmp_path, "other")
     with pytest.raises(ConfigError, match="MISMATCH"):
         check(config(tls={"certificate": str(certificate), "key": str(other)}))
+
+
+KAFKA = {"brokers": ["127.0.0.1:9092"]}
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"kafak": KAFKA}, r"gateway\.kafak: unknown option; did you mean 'kafka'\?"),
+        (
+            {"kafka": {**KAFKA, "topcs": {}}},
+            r"gateway\.kafka\.topcs: unknown option; did you mean 'topics'\?",
+        ),
+        ({"kafka": {**KAFKA, "topics": {"trace": "a"}}}, r"topics\.trace: .*did you mean 'traces'\?"),
+        ({"kafka": {**KAFKA, "properties": {"no.such": "1"}, "group": ""}}, r"gateway\.kafka\.group"),
+        ({"kafka": {**KAFKA, "topics": {"traces": None}}}, r"gateway\.kafka\.topics: must name a topic"),
+        ({"kafka": {**KAFKA, "dead_letters": "otlp_spans"}}, r"gateway\.kafka\.topics: must differ"),
+    ],
+)
+def test_options_of_nested_sections_are_checked_with_their_own_names(section: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        check(config(**section))

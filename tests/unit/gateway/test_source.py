@@ -201,11 +201,11 @@ def test_it_is_not_ready_without_its_brokers() -> None:
         assert gateway.service._healthz()[0] == 200
 
 
-def test_properties_that_librdkafka_does_not_know_are_an_error_of_the_configuration(brokers: str) -> None:
-    with pytest.raises(ConfigError, match=r"no\.such\.property"):
+@pytest.mark.parametrize("properties", [{"no.such.property": "1"}, {"stats_cb": "1"}, {"group.id": ""}])
+def test_properties_that_cannot_be_used_are_an_error_of_the_configuration(properties: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(properties))):
         GatewayThread(
-            Rule(answered()),
-            gateway={"kafka": {"brokers": [brokers], "properties": {"no.such.property": "1"}}},
+            Rule(answered()), gateway={"kafka": {"brokers": ["127.0.0.1:1"], "properties": properties}}
         ).start()
 
 

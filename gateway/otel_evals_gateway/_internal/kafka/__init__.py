@@ -25,9 +25,7 @@ _METRICS = (
 
 
 def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
-    """Return a source, not started; ConfigError without a topic or the extra."""
-    if not (options.topics.traces or options.topics.logs):
-        raise ConfigError("gateway.kafka.topics", "must name a topic of traces or of logs")
+    """Return a source, not started; ConfigError without the extra."""
     try:
         from otel_evals_gateway._internal.kafka.source import KafkaSource
     except ModuleNotFoundError as error:
@@ -39,6 +37,8 @@ def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
         source = KafkaSource(options, tap)
     except KafkaException as error:
         raise ConfigError("gateway.kafka.properties", error.args[0].str()) from error
+    except TypeError as error:  # of properties that are functions
+        raise ConfigError("gateway.kafka.properties", str(error)) from error
     _observe(source, tap.scoring.meter)
     return source
 
