@@ -42,7 +42,7 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
         answer = find_answer(operation, inside)
         if question is None or (answer is None and all(o.error is None for o in inside)):
             return False
-        asked.append(tuple(message.text for message in question.messages))
+        asked.append(tuple(message.text or str(message.media) for message in question.messages))
         if any(earlier in text for earlier in answers for text in asked[-1]):
             return False
         if answer is not None and len(answer.text) >= _DISTINCTIVE:

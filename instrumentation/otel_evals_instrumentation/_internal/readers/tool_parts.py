@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from otel_evals.model import Part
+from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
@@ -77,6 +78,7 @@ def unwrapped_result(part: Part) -> Part:
 _BRACKETS = frozenset((("{", "}"), ("[", "]")))
 _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
 """Types of results in Vercel's AI SDK."""
+_MEDIA = frozenset(words("image image_url input_image audio input_audio computer_screenshot"))
 _OF_BEDROCK = {"content", "status", "toolUseId"}
 _OF_MCP = {"content", "isError", "structuredContent", "_meta"}
 
@@ -99,13 +101,29 @@ def result_value(value: Any) -> Any:
             return value["raw_output"]
         if isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value)):
             return result_value(value["content"])
-        return value
+        return _reference(value) if _is_media(value) else value
     if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
         text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
         return None if text is None else parse(text)
     if isinstance(value, (list, tuple)) and len(value) == 1 and _is_json(value[0]):
         return value[0]["json"]
+    if isinstance(value, (list, tuple)) and any(map(_is_media, value)):
+        return [_reference(item) if _is_media(item) else item for item in value]
     return value
+
+
+def _is_media(item: Any) -> bool:
+    """Return True for an image or a sound in a result, such as a screenshot."""
+    return isinstance(item, dict) and item.get("type") in _MEDIA
+
+
+def _reference(item: dict[str, Any]) -> dict[str, Any]:
+    """Replace recorded bytes by their size and digest; results are read by judges and kept in records."""
+    media = read_media(item).media
+    if media is None or media.size is None:
+        return item
+    fields = {name: value for name, value in asdict(media).items() if value is not None and name != "base64"}
+    return {"type": item["type"], **fields}
 
 
 def is_bedrock(value: dict[str, Any]) -> bool:

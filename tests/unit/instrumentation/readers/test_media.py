@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import Availability, Media, Run
 from otel_evals_instrumentation._internal.readers import media as reader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_part
-from tests.support.trace_builder import TraceBuilder, run_of, span
+from tests.support.trace_builder import DIALECTS, TraceBuilder, run_of, span
 
 BYTES = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 TEXT = b64encode(BYTES).decode()
@@ -233,3 +234,46 @@ def test_calls_with_images_in_one_conversation_are_one_run() -> None:
         given = {"gen_ai.input.messages": json.dumps(messages), "gen_ai.output.messages": json.dumps([said])}
         trace.add("chat m1", {**CHAT, **given})
     assert (trace.run.input_messages[0].media, trace.run.output) == ((LINKED,), SAID)
+
+
+SHOT = {"type": "image", "data": TEXT, "mimeType": "image/png"}
+REFERENCE = {
+    "type": "image",
+    "kind": "image",
+    "mime_type": "image/png",
+    "size": PNG.size,
+    "digest": PNG.digest,
+}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "read"),
+    [
+        (
+            {"content": [{"type": "text", "text": "done"}, SHOT]},
+            [{"type": "text", "text": "done"}, REFERENCE],
+        ),
+        ([SHOT], [REFERENCE]),
+        (
+            {"type": "computer_screenshot", "image_url": URI},
+            {**REFERENCE, "type": "computer_screenshot"},
+        ),
+        ([{"type": "image", "url": LINK}], [{"type": "image", "url": LINK}]),
+        ([{"type": "image", "title": "of a lift"}], [{"type": "image", "title": "of a lift"}]),
+    ],
+)
+def test_bytes_in_a_tool_s_result_are_a_reference(recorded: Any, read: Any) -> None:
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    asked = {"gen_ai.operation.name": "invoke_agent"}
+    run = run_of(span(1, asked), span(2, {**tool, "gen_ai.tool.call.result": json.dumps(recorded)}))
+    assert run.tool_calls[0].result == read
+
+
+def test_agents_that_are_asked_about_different_images_are_different_runs() -> None:
+    trace = TraceBuilder("my.app").add("app", {})
+    for number in (1, 2):
+        image = {"type": "uri", "modality": "image", "uri": f"https://cdn.example/{number}.png"}
+        said = {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [image]}])}
+        answer = {"gen_ai.output.messages": json.dumps([ANSWER])}
+        trace.add("invoke_agent a", {"gen_ai.operation.name": "invoke_agent", **said, **answer})
+    assert len(find_runs(trace.spans, DIALECTS)) == 2
