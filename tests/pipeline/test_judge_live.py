@@ -126,5 +126,5 @@ def test_garbage_from_the_judge_is_a_failure_that_says_what_came() -> None:
     assert isinstance(outcome, ScorerFailure)
     assert outcome.error_type == "JudgeReplyError"
     assert "I would rather not." in outcome.message
-    assert outcome.steps[0].attempts == 3
+    assert outcome.steps[0].attempts == 6, "once in each of five forms, and a repair"
     assert json.dumps([step.result for step in outcome.steps])

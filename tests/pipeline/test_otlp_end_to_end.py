@@ -15,7 +15,7 @@ APPLICATION = """
 import json, sys
 from opentelemetry import trace
 from tests.support.traffic import agent_run
-agent_run(trace.get_tracer("app"), result={"eta": "2026-11-24"})
+agent_run(trace.get_tracer("app"), answer="It arrives on 2031-03-07.", result={"eta": "2026-11-24"})
 """
 
 ONE_CALL = """
@@ -32,7 +32,7 @@ def check_what_arrived(receiver: OtlpReceiver) -> None:
     assert root.resource["service.name"] == "shop"
     assert root.attributes["otel_evals.score.grounded_in_tools"] == 0.0
     assert root.attributes["otel_evals.score.grounded_in_tools.label"] == "ungrounded"
-    assert "2026-11-25" in root.attributes["otel_evals.score.grounded_in_tools.explanation"]
+    assert "2031-03-07" in root.attributes["otel_evals.score.grounded_in_tools.explanation"]
 
     (event,) = [e for e in receiver.wait_for_logs(1) if e.event_name == "gen_ai.evaluation.result"]
     assert (event.trace_id, event.span_id) == (root.trace_id, root.span_id)

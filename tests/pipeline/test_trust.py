@@ -339,7 +339,7 @@ def by_web_form() -> dict[Decision, bool]:
         page = client.get(f"/runs/{judged['trace_id']}").text
         labelled = list(labels_on(store.database, judged["trace_id"]))
         assert "0.5" in page
-        assert "<script" not in page
+        assert "<script>" not in page
         store.close()
     unchanged: dict[Decision, bool] = dict.fromkeys(DECISIONS, False)
     return {**unchanged, "overwrite": sent == 303 and bool(labelled), "render": "EVIL" in page}
