@@ -138,15 +138,3 @@ def resident(pid: int) -> float:
     """Memory of a process, in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def test_more_traces_than_may_be_open_are_refused_and_not_evicted() -> None:
-    """They come faster than they are complete: what was accepted is scored."""
-    requests = [(spans[0].context.trace_id, body(spans)) for spans in (recorded() for _ in range(60))]
-    section = {"quiet": 1.0, "idle": 2.0}
-    with GatewayThread(Rule(answered()), gateway=section, max_open_traces=30) as gateway:
-        answers = {f"{trace:032x}": gateway.post("/v1/traces", data)[0] for trace, data in requests}
-        accepted = {trace for trace, status in answers.items() if status == 200}
-        assert set(answers.values()) == {200, 429}
-        assert {e.trace_id for e in gateway.evaluations(len(accepted))} == accepted
-        assert gateway.service.scoring.engine.steps.losses() == {}

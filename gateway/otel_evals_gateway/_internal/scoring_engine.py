@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
 _FULL = 0.9
-"""Fill level of the open traces from which no request is taken."""
+"""Fill level of the open traces from which no request is taken while complete ones wait."""
 _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
@@ -94,11 +94,7 @@ class ScoringEngine:
         self.config = config
         self._scales.update(_scales(config))
 
-    def accepts(self, count: int) -> bool:
-        """Return True if the items of one request fit, and no trace has to be evicted for them."""
-        return self._has_room(count) and self.gathered < _FULL
-
-    def _has_room(self, count: int) -> bool:
+    def has_room(self, count: int) -> bool:
         """Return True if the items of one request fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
@@ -112,7 +108,7 @@ class ScoringEngine:
         self.putting += 1
         try:
             deadline = time.monotonic() + seconds
-            while not self._has_room(len(items)):
+            while not self.has_room(len(items)):
                 if time.monotonic() >= deadline:
                     return False
                 await asyncio.sleep(_ROOM_SECONDS)

@@ -36,7 +36,7 @@ class Tap:
         """Take a decoded request; return the answer to its sender."""
         selection = await self.look_through(request)
         if selection.items:
-            if not self.scoring.accepts(len(selection.items)):
+            if not self.scoring.has_room(len(selection.items)):
                 return BUSY
             if not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
