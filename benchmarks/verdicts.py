@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2_000)
     calls = parser.parse_args().calls
     otel_evals.configure(
-        rules=[GROUNDED, slow],
+        rules=[GROUNDED, otel_evals.Rule(slow, sample=otel_evals.sampling.never())],
         destinations=[InMemoryDestination()],
         tracer_provider=PROVIDER,
         evaluation_events=False,
