@@ -45,7 +45,7 @@ def test_check_counts_the_scores_that_attacks_moved() -> None:
     assert report["cost"] is None
     # what stands in the tool result is among the material of the prompt: there the plain words move it
     assert 0 < report["moved"] < 20
-    assert "long distraction" in report["families"]
+    assert sum(report["families"].values()) == report["moved"]
 
 
 def partial_to_length(body: dict[str, Any]) -> Any:
