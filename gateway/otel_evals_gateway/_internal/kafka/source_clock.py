@@ -1,6 +1,6 @@
 """The time up to which each assigned partition has been read, by the timestamps of its messages.
 
-A trace is complete once it was quiet by the clock of its partition. The clocks stop while messages wait to be
+A trace is complete once it was quiet by its partition's clock. The clocks stop while messages wait to be
 read and while the brokers cannot be reached, so that a backlog or an outage does not cut traces up.
 """
 

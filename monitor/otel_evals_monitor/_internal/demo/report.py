@@ -208,7 +208,7 @@ def _comparison(
             table.add_row("", "all of these", *_found_in(its, truth_of, meant, found), style="bold")
         clean = _found_in(its, truth_of, [None], found)
         table.add_row(
-            "",
+            "" if meant else name,
             f"none: false {'alarms' if found is alarms else 'blocks'}",
             *clean,
             style="bold",
