@@ -65,8 +65,14 @@ class PendingDeliveries:
 
     @property
     def room(self) -> int:
-        """Number of further scored runs for which neither the queue nor the parked runs overflow."""
-        return max(0, self._queue_size - len(self._open)) if self._bytes < self._max_bytes else 0
+        """Number of further scored runs for which neither the queue nor the parked runs overflow.
+
+        In bytes, they count as twice the mean of those here, because their sizes are not known yet.
+        """
+        slots, left = self._queue_size - len(self._open), self._max_bytes - self._bytes
+        if self._bytes:
+            slots = min(slots, left * len(self._open) // (2 * self._bytes))
+        return max(0, slots)
 
     @property
     def oldest(self) -> int | None:
