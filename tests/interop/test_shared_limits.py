@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.context import SpawnContext
@@ -20,7 +23,7 @@ from otel_evals._internal.judges.judge import Call
 from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 from otel_evals.model import Usage
-from otel_evals.sampling import parse
+from otel_evals.sampling import is_sampled, parse
 from tests.support.redis_server import RunningRedis, find_redis
 from tests.support.runs import a_run
 
@@ -160,6 +163,62 @@ def test_a_rate_of_runs_holds_over_processes_and_outages(server: RunningRedis) -
     time.sleep(1.1)
     back = minutes(3, 200_000)
     assert all(15 <= total <= 36 for total in back), back
+
+
+def test_strata_hold_over_a_group_that_loses_a_member_and_its_server(server: RunningRedis) -> None:
+    """Each stratum has its limit over all members, rare ones are sampled whole, and weights stay unbiased."""
+    now, rng = [time.time() // 60 * 60 + 1000 * 60], random.Random(7)
+    words = f"stratified('agent_name', 30, store='{server.url}', name='group')"
+    members = [
+        sampling.stratified("agent_name", 30, store=server.url, name="group", clock=lambda: now[0])
+        for _ in range(3)
+    ]
+    assert str(members[0]) == str(parse(words)) == words.replace(":secret@", "")
+    for member in members:
+        exchanged_by_test_only(member)
+    runs, weight, variance = Counter[str](), Counter[str](), Counter[str]()
+
+    def minutes(count: int) -> list[Counter[str]]:
+        found = []
+        for _ in range(count):
+            expected = Counter[str]()
+            for _ in range(60):
+                now[0] += 1
+                for agent in ["busy"] * 12 + ["middle"] * 2 + ["rare"] * (now[0] % 6 == 0):
+                    trace_id = rng.getrandbits(128)
+                    run = replace(a_run(), trace_id=f"{trace_id:032x}", agent_name=agent)
+                    chance = rng.choice(members).chance(run).probability
+                    expected[agent] += chance
+                    runs[agent] += 1
+                    if is_sampled(chance, trace_id):
+                        weight[agent] += 1 / chance
+                        variance[agent] += (1 - chance) / chance**2
+                for member in members:
+                    exchange(member)
+            found.append(expected)
+        return found
+
+    minutes(1)
+    whole = minutes(2)
+    del members[2]
+    less = minutes(2)
+    server.kill()
+    away = minutes(2)
+    server.start()
+    time.sleep(1.1)
+    back = minutes(2)
+    for minute in whole + less + away + back:
+        assert minute["rare"] == 10
+        for agent in ("busy", "middle"):
+            assert 15 <= minute[agent] <= 38, (agent, minute)
+    for agent, count in runs.items():
+        assert abs(weight[agent] - count) <= 4 * math.sqrt(variance[agent]), agent
+    assert math.sqrt(variance["busy"]) < runs["busy"] / 5
+
+
+def exchanged_by_test_only(sampler: Any) -> None:
+    """Keep its thread from starting, so the result is the same on every machine."""
+    sampler._only._counts._thread = threading.current_thread()
 
 
 def exchange(sampler: Any) -> None:

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from otel_evals._internal.model import Run
-from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals._internal.sampling.conditions import find_attribute
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import randomness_source
-from otel_evals._internal.sampling.shared_counts import SharedCounts
+from otel_evals._internal.sampling.shared_counts import SharedCounts, name_of
 from otel_evals.errors import ConfigError
 
 _SECONDS = {"minute": 60.0, "hour": 3600.0}
@@ -50,6 +50,9 @@ class _RateControl:
         self._seconds = window / _SLICES
         self._slices: deque[list[float]] = deque()  # [slice number, arrived, sampled]
         self._arrived = self._sampled = 0.0
+
+    def forget(self) -> None:
+        """Forget what other controls of the same limit could still see."""
 
     def probability(self, now: float) -> float:
         number = int(now / self._seconds)
@@ -92,24 +95,29 @@ class _RateControl:
 class _SharedRateControl(_RateControl):
     """Counts the runs in other processes too, as of the last exchange with them."""
 
-    __slots__ = ("_counts", "_others")
+    __slots__ = ("_counts", "_others", "_stratum")
 
-    def __init__(self, limit: float, window: float, counts: SharedCounts) -> None:
+    def __init__(self, limit: float, window: float, counts: SharedCounts, stratum: str = "") -> None:
         super().__init__(limit, window)
-        self._counts = counts
-        self._others = counts.others
+        self._counts, self._stratum = counts, stratum
+        self._others: object = None
 
     def probability(self, now: float) -> float:
         if self._others is not self._counts.others:
             self._others = self._counts.others
-            self._slices = deque([number, *both] for number, both in self._counts.totals().items())
+            self._slices = deque(
+                [number, *both] for number, both in self._counts.totals(self._stratum).items()
+            )
             self._arrived = sum(counts[1] for counts in self._slices)
             self._sampled = sum(counts[2] for counts in self._slices)
         return super().probability(now)
 
     def count(self, now: float, sampled: bool) -> None:
-        self._counts.count(int(now / self._seconds), sampled)
+        self._counts.count(self._stratum, int(now / self._seconds), sampled)
         super().count(now, sampled)
+
+    def forget(self) -> None:
+        self._counts.forget(self._stratum)
 
 
 class _Limited(NamedSampler):
@@ -131,9 +139,11 @@ class _Limited(NamedSampler):
 
 
 class _Stratified(_Limited):
-    def __init__(self, by: str | Callable[[Run], Any], limit: tuple[float, float], *limited: Any) -> None:
-        super().__init__(_RateControl(*limit), *limited)
-        self._by, self._limit = by, limit
+    def __init__(
+        self, by: str | Callable[[Run], Any], make: Callable[[str], _RateControl], *more: Any
+    ) -> None:
+        super().__init__(make(""), *more)
+        self._by, self._make = by, make
         self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
     def _control(self, run: Run) -> _RateControl:
@@ -145,9 +155,9 @@ class _Stratified(_Limited):
             stratum = str(find_attribute(run, self._by))
         control = self._controls.get(stratum)
         if control is None:
-            control = self._controls[stratum] = _RateControl(*self._limit)
+            control = self._controls[stratum] = self._make(stratum)
             if len(self._controls) > _MAX_STRATA:
-                self._controls.popitem(last=False)
+                self._controls.popitem(last=False)[1].forget()
         else:
             self._controls.move_to_end(stratum)
         return control
@@ -179,16 +189,13 @@ def per_minute(
     """
     words = f"per_minute({limit!r})"
     number = _at_least_one(limit, words)
-    if store is None and name is None:
-        words = f"per_minute({limit:.10g})"
-        return _Limited(_RateControl(number, 60.0), words, clock or time.monotonic)
-    if not is_address(store, "sample") or not isinstance(name, str) or not name:
-        fix = "`store` and `name` go together: per_minute(10, store='redis://HOST:PORT/0', name='support')"
-        raise ConfigError("sample", f"{words}: {fix}")
-    server, now = redis_server(str(store)), clock or time.time
-    words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
-    counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, now)
-    return _Limited(_SharedRateControl(number, 60.0, counts), words, now)
+    server = _server(store, name, words)
+    words = f"per_minute({limit:.10g}"
+    if server is None:
+        return _Limited(_RateControl(number, 60.0), words + ")", clock or time.monotonic)
+    now = clock or time.time
+    counts = SharedCounts(server, str(name), _SLICES, 60.0 / _SLICES, now)
+    return _Limited(_SharedRateControl(number, 60.0, counts), words + _shared(server, name), now)
 
 
 def stratified(
@@ -196,7 +203,9 @@ def stratified(
     floor: float,
     per: Literal["minute", "hour"] = "minute",
     *,
-    clock: Callable[[], float] = time.monotonic,
+    store: str | None = None,
+    name: str | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> Sampler:
     """Sample about this many runs of each stratum, so that rare agents, tenants or routes are scored too.
 
@@ -209,21 +218,45 @@ def stratified(
         floor: runs per stratum and minute or hour, at least 1; a stratum with fewer is sampled whole. A burst
             exceeds it as with `per_minute`.
         per: `minute` or `hour`.
-        clock: returns seconds, monotonic.
+        store: a server through which processes share the limits, as with `per_minute`.
+        name: of the limits, by which processes share them; required with a store.
+        clock: returns seconds; monotonic, and with a store since the epoch.
 
     Raises:
         ConfigError: an argument is not as described.
     """
-    name = by if isinstance(by, str) else getattr(by, "__name__", type(by).__name__)
-    shown = repr(by) if isinstance(by, str) else name
+    shown = repr(by) if isinstance(by, str) else getattr(by, "__name__", type(by).__name__)
     words = f"stratified({shown}, {floor!r})"
     if not by or not (isinstance(by, str) or callable(by)):
         raise ConfigError("sample", f"{words}: `by` must be a run's field, an attribute's name or a function")
     if per not in _SECONDS:
         raise ConfigError("sample", f"{words}: `per` must be 'minute' or 'hour', not {per!r}")
     limit = _at_least_one(floor, words)
-    words = f"stratified({shown}, {limit:.10g}" + (")" if per == "minute" else f", {per!r})")
-    return _Stratified(by, (limit, _SECONDS[per]), words, clock)
+    server, seconds = _server(store, name, words), _SECONDS[per]
+    words = f"stratified({shown}, {limit:.10g}" + ("" if per == "minute" else f", {per!r}")
+    if server is None:
+        return _Stratified(by, lambda _: _RateControl(limit, seconds), words + ")", clock or time.monotonic)
+    now = clock or time.time
+    counts = SharedCounts(server, f"{name}:{shown}", _SLICES, seconds / _SLICES, now)
+
+    def make(stratum: str) -> _RateControl:
+        return _SharedRateControl(limit, seconds, counts, name_of(stratum))
+
+    return _Stratified(by, make, words + _shared(server, name), now)
+
+
+def _server(store: str | None, name: str | None, words: str) -> RedisServer | None:
+    """Return the server of a limit that processes share; None without one."""
+    if store is None and name is None:
+        return None
+    if not is_address(store, "sample") or not isinstance(name, str) or not name:
+        call = f"{words.removesuffix(')')}, store='redis://HOST:PORT/0', name='support')"
+        raise ConfigError("sample", f"{words}: `store` and `name` go together: {call}")
+    return redis_server(str(store))
+
+
+def _shared(server: RedisServer, name: str | None) -> str:
+    return f", store={server.name!r}, name={name!r})"
 
 
 def _at_least_one(value: Any, words: str) -> float:
