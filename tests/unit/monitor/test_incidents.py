@@ -89,8 +89,7 @@ def test_nobody_is_notified_of_a_muted_alarm_but_of_the_end_of_a_known_one(
 ) -> None:
     receiver = Receiver()
     check = AlarmCheck(low.database, LOW, [receiver])
-    if not muted_first:
-        check.run()
+    (AlarmCheck(low.database, LOW) if muted_first else check).run()
     mute(low.database, "floor grounded support", time.time() + 3600)
     check.run()
     assert len(receiver.got) == (0 if muted_first else 1)
@@ -116,3 +115,28 @@ def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
     assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]
     assert client.post("/alarms", data=form | {"action": "acknowledge"}).status_code == 400, "it has ended"
     assert client.post("/alarms", data=form | {"csrf": "forged"}).status_code == 403
+
+
+def test_commands_mute_and_acknowledge_with_a_note_too(low: ResultsStore) -> None:
+    page = Page(low.database, access=Access(None, "localhost"), settings=LOW)
+    client = TestClient(page.app, base_url="http://localhost")
+
+    def command(*words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, list(words))
+        assert done.exit_code == code, done.output
+        return done.output
+
+    once = ["monitor", low.database.name, "--once", "--floor", "grounded=0.9"]
+    change = (low.database.name, "floor grounded support", "--note", "Rolled\x1b back.")
+    command("results", "mute", *change, code=2)  # no current alarm yet
+    command(*once, code=1)
+    command("results", "mute", *change, "--for", "2h")
+    quiet = command(*once)
+    assert "no alarm" in quiet
+    assert "UTC: floor grounded support: Rolled  back." in quiet
+    assert json.loads(command(*once, "--json"))["muted"]["floor grounded support"]["note"] == change[-1]
+    assert "Rolled\x1b back." in client.get("/").text
+    command("results", "mute", *change[:2], "--end")
+    command(*once, code=1)
+    command("results", "acknowledge", *change)
+    assert [each.note for each in alarms_of(low.database)] == [change[-1]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -86,25 +88,36 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
     Raises:
         ConfigError: the monitor has no lasting alarm.
     """
-    alarms = schema.alarms.c
     with database.writing() as connection:
-        query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
-        found = connection.execute(query).first()
-        if found is None:
-            raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
-        alarm = json.loads(found.details)
+        id, alarm = _current(connection, monitor)
         if note.strip():
             noted = json.dumps(alarm | {NOTE: note.strip()[:_LONGEST]})
-            connection.execute(update(schema.alarms).where(alarms.id == found.id).values(details=noted))
+            connection.execute(update(schema.alarms).where(schema.alarms.c.id == id).values(details=noted))
         _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):
             _set_reference(connection, (alarm["scorer_id"], alarm["agent_name"]), int(now), None)
 
 
 def mute(database: Database, monitor: str, until: float, note: str = "") -> None:
-    """Notify nobody of a monitor's alarms until a time; a time in the past ends it."""
+    """Notify nobody of a monitor's alarms until a time; a time in the past ends it.
+
+    Raises:
+        ConfigError: the monitor has no lasting alarm to mute.
+    """
     with database.writing() as connection:
+        if until > time.time():
+            _current(connection, monitor)
         _set(connection, _MUTED + monitor, json.dumps([int(until), note.strip()[:_LONGEST]]))
+
+
+def _current(connection: Connection, monitor: str) -> tuple[int, dict[str, Any]]:
+    """Return the id and details of the lasting alarm of a monitor."""
+    alarms = schema.alarms.c
+    query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
+    found = connection.execute(query).first()
+    if found is None:
+        raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
+    return found.id, json.loads(found.details)
 
 
 def pin_reference(database: Database, scorer_id: str, agent_name: str, since: int, until: int) -> None:

@@ -76,14 +76,18 @@ def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Rece
     from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
     from otel_evals_monitor._internal.alarms.judgements import judgements
+    from otel_evals_monitor._internal.report.zones import Zone
 
     problems = AlarmCheck(database, settings, receivers).run()
     with database.reading() as connection:
         now, muted = time.time(), judgements(connection).muted
-    quiet = {name for name, mute in muted.items() if mute.until > now}
-    lasting = [each.alarm for each in lasting_alarms(database) if each.alarm.monitor not in quiet]
+    every = [each.alarm for each in lasting_alarms(database)]
+    quiet = {name: mute for name, mute in muted.items() if mute.until > now}
+    quiet = {each.monitor: quiet[each.monitor] for each in every if each.monitor in quiet}
+    lasting = [each for each in every if each.monitor not in quiet]
     if as_json:
-        shown = {"alarms": [asdict(alarm) for alarm in lasting], "problems": problems}
+        mutes = {name: asdict(mute) for name, mute in quiet.items()}
+        shown = {"alarms": [asdict(alarm) for alarm in lasting], "muted": mutes, "problems": problems}
         print(json.dumps(shown, indent=2))
     else:
         for alarm in lasting:
@@ -92,16 +96,18 @@ def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Rece
             known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
             for each in (line, alarm.evidence_text, alarm.next_step, worst, known):
                 if each:
-                    print(
-                        "".join(
-                            c if c.isprintable() else " " for c in f"{'' if each is line else '  '}{each}"
-                        )
-                    )
+                    _print(each if each is line else f"  {each}")
         if not lasting:
             print("no alarm")
+        for name, mute in quiet.items():
+            _print(f"muted until {Zone().full(mute.until)}: {name}{mute.note and f': {mute.note}'}")
     for problem in problems:
         echo(f"otel-evals monitor: notification failed: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0
+
+
+def _print(line: str) -> None:
+    print("".join(c if c.isprintable() else " " for c in line))
 
 
 def _floors(given: Sequence[str]) -> Mapping[str, float]:

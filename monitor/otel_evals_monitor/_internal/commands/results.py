@@ -18,6 +18,9 @@ from otel_evals_monitor._internal.commands.shared_options import Store
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database
 
+Monitor = Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")]
+Note = Annotated[str, typer.Option(help="Why, for the page and the record of the alarm.")]
+
 results = typer.Typer(help="Fill, trim and clear results.", no_args_is_help=True)
 
 
@@ -123,10 +126,7 @@ def trim(
 
 
 @results.command()
-def acknowledge(
-    store: Store,
-    monitor: Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")],
-) -> None:
+def acknowledge(store: Store, monitor: Monitor, note: Note = "") -> None:
     """End a known alarm, and measure falls against the time from now.
 
     The alarm returns if it begins again.
@@ -136,8 +136,28 @@ def acknowledge(
         from otel_evals_monitor._internal.store.database import Database
 
         with closing(Database(store, create=False)) as database:
-            keep(database, monitor, time.time())
+            keep(database, monitor, time.time(), note)
         echo(f"{monitor}: acknowledged")
+
+
+@results.command()
+def mute(
+    store: Store,
+    monitor: Monitor,
+    length: Annotated[str, typer.Option("--for", help="How long: 1h, 7d.")] = "1d",
+    note: Note = "",
+    end: Annotated[bool, typer.Option("--end", help="End the mute.")] = False,
+) -> None:
+    """Send no notifications of a current alarm for some time, and keep it out of `monitor --once`."""
+    with exit_on(OSError, command="results mute", extra="results"):
+        from otel_evals.sdk.commands import seconds_of
+        from otel_evals_monitor._internal.alarms.judgements import mute as keep
+        from otel_evals_monitor._internal.store.database import Database
+
+        seconds = 0 if end else seconds_of(length, "--for")
+        with closing(Database(store, create=False)) as database:
+            keep(database, monitor, time.time() + seconds, note)
+        echo(f"{monitor}: no longer muted" if end else f"{monitor}: muted for {length}")
 
 
 @results.command()
