@@ -60,6 +60,10 @@ class ExplainedDecision:
     """Seconds that the scorer took."""
     conversation_id: str | None = None
     """The judged conversation, for rules of scope `conversation`."""
+    effect: str | None = None
+    """What the application did with a checked answer: `allowed`, `blocked` or `rewritten`."""
+    evidence_cut: bool = False
+    """True if a judge saw only a part of the evidence."""
     until: float | None = None
     """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
 
@@ -173,6 +177,8 @@ def explain_logged(
             attempts=each.attempts,
             duration=each.duration,
             conversation_id=each.conversation_id,
+            effect=each.effect,
+            evidence_cut=each.evidence_cut,
             until=each.until if each.status == "awaiting_idle" else None,
             **numbers(each.chance, "" if each.conversation_id else logged.trace_state),
         )
@@ -249,7 +255,9 @@ def _sentence(decision: ExplainedDecision, random_share: float) -> str:
     tries = "" if decision.attempts <= 1 else f", {decision.attempts} attempts"
     end = f"{decision.value:.6g}" if decision.value is not None else meaning(decision.reason)
     took = f" after {decision.duration:.3f} s{tries}" if decision.duration else ""
-    return f"sampled {by}; {decision.status.replace('_', ' ')}: {end}{took}."
+    effect = f"; the answer was {decision.effect}" if decision.effect else ""
+    cut = "; the judge saw only a part of the evidence" if decision.evidence_cut else ""
+    return f"sampled {by}; {decision.status.replace('_', ' ')}: {end}{took}{effect}{cut}."
 
 
 def _numbers(decision: ExplainedDecision, random_share: float) -> str:

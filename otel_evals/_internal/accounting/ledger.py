@@ -59,6 +59,9 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     duration: float = 0.0
     conversation_id: str | None = None
     """Set where a conversation is the target; the traces of its runs share one object."""
+    effect: str | None = None
+    """What the application did with a checked answer."""
+    evidence_cut: bool = False
     until: float = 0.0
     """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
 
@@ -341,6 +344,8 @@ class TraceLog:
             known.value = outcome.value if isinstance(outcome, Score) else None
             known.status, known.reason = status, reason
             known.attempts, known.duration = evaluation.attempts, evaluation.duration
+            known.effect = evaluation.effect
+            known.evidence_cut = isinstance(outcome, Score) and outcome.evidence_cut
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
         """Log how a delivery ended: `exported`, or the reason why not."""

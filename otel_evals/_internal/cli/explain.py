@@ -102,6 +102,8 @@ def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
         attempts=evaluation["attempts"],
         duration=evaluation["duration"] or 0.0,
         conversation_id=evaluation.get("conversation_id"),
+        effect=evaluation.get("effect"),
+        evidence_cut=evaluation.get("evidence_cut") is True,
     )
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from otel_evals import load_config, sampling
 from otel_evals._internal.cli.app import app
 from otel_evals.destinations import JsonlDestination
+from tests.support.result_records import record
 from tests.support.traffic import Live
 
 CONFIG = """
@@ -47,6 +48,15 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
             for t in traces
         }
     return path, records, told
+
+
+def test_what_became_of_a_checked_answer_is_told(tmp_path: Path) -> None:
+    run, scores = record(1, 0.0), tmp_path / "scores.jsonl"
+    run["evaluations"][0] |= {"span_id": run["span_id"], "effect": "blocked", "evidence_cut": True}
+    run["evaluations"][0]["duration"] = 0.0
+    scores.write_text(json.dumps(run))
+    told = explain(run["trace_id"], "--scores", scores)
+    assert "scored: 0; the answer was blocked; the judge saw only a part of the evidence." in told
 
 
 @pytest.mark.slow

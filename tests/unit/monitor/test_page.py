@@ -220,6 +220,27 @@ def test_a_table_has_no_style_that_the_policy_forbids() -> None:
     assert "style" not in as_html("|a|\n|:-:|\n|b|\n")
 
 
+def test_a_blocked_answer_and_cut_evidence_are_marked(store: ResultsStore, client: TestClient) -> None:
+    run = record(1, 0.0)
+    run["evaluations"][0] |= {"effect": "blocked", "evidence_cut": True}
+    store.write([run, record(2, 0.0), record(3, 0.0) | {"evaluations": [_odd(record(3, 0.0))]}])
+    for path in ("/runs", "/runs?scorer=grounded&agent=support"):
+        page = words(client.get(path).text)
+        assert (page.count("0.000 blocked evidence cut"), page.count(" blocked ")) == (1, 1)
+    page = words(client.get(f"/runs/{run['trace_id']}").text)
+    assert "The application blocked this answer." in page
+    assert "The judge saw only a part of the evidence" in page
+    (row,) = reported(store, "--worst", "9")
+    effects = {each["trace_id"]: (each["effect"], each["evidence_cut"]) for each in row["worst"]}
+    assert effects.pop(run["trace_id"]) == ("blocked", True)
+    assert set(effects.values()) == {(None, False)}
+
+
+def _odd(run: dict[str, Any]) -> dict[str, Any]:
+    evaluation: dict[str, Any] = run["evaluations"][0] | {"effect": ["blocked"], "evidence_cut": "no"}
+    return evaluation
+
+
 def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: TestClient) -> None:
     both = record(1, 1.0)
     both["evaluations"] += record(1, 0.0, scorer="polite")["evaluations"]

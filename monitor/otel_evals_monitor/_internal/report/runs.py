@@ -36,6 +36,10 @@ class RunOfSlice:
     agent_version: str
     input: str | None
     output: str | None
+    effect: str | None
+    """What the application did with a checked answer: `allowed`, `blocked` or `rewritten`."""
+    evidence_cut: bool
+    """True if the judge saw a part of the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ def recent_runs(
 
 
 def _scores(connection: Connection, keys: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
-    names = ("evaluation_id", "run_key", "status", "value", "x", "label", "reason")
+    names = ("evaluation_id", "run_key", "status", "value", "x", "label", "reason", "effect", "evidence_cut")
     columns = [schema.evaluations.c[name] for name in names]
     columns += [schema.slices.c[name] for name in ("scorer_id", "direction", "scale")]
     query = select(*columns).select_from(schema.sliced)
@@ -176,13 +180,14 @@ def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[A
 
 def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str) -> RunOfSlice:
     content = content_of(run["content"])
-    of_row = ("evaluation_id", "status", "reason", "value", "label", "explanation")
+    of_row = ("evaluation_id", "status", "reason", "value", "label", "explanation", "effect")
     of_run = ("trace_id", "span_id", "agent_name", "agent_version")
     return RunOfSlice(
         **{name: row[name] for name in of_row},
         **{name: run[name] for name in of_run},
         time=row["time"] // _NANO,
         scorer_id=scorer_id,
+        evidence_cut=bool(row["evidence_cut"]),
         input=_text(content.get("input")),
         output=_text(content.get("output")),
     )

@@ -20,6 +20,7 @@ from otel_evals_monitor._internal.store import schema
 
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 STATUSES = ("scored", "not_scored", "failed", "dropped")
+_EFFECTS = ("allowed", "blocked", "rewritten")
 _LONGEST_TEXT = 8_000
 LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
@@ -191,6 +192,8 @@ def _evaluation(
         "duration": _number(evaluation.get("duration")),
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "review": _text(evaluation, "review") or None,
+        "effect": effect if (effect := evaluation.get("effect")) in _EFFECTS else None,
+        "evidence_cut": evaluation.get("evidence_cut") is True,
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
 

@@ -94,6 +94,8 @@ evaluations = Table(
     *_columns(Integer, "cluster"),  # group of its conversation or user
     Column("details", Text),  # JSON: the scorer's steps, if content is kept
     Column("review", Text),  # the rule's condition if the score sends the run to review
+    Column("effect", Text),  # what the application did with a checked answer
+    Column("evidence_cut", Boolean),
     Index("evaluations_by_run", "run_key"),
     Index("evaluations_by_time", "slice_id", "time"),
     Index(
@@ -218,14 +220,25 @@ def _third(connection: Connection) -> None:
 
 def _fourth(connection: Connection) -> None:
     """Add the review queue, and verdicts and failure types of labels."""
-    for table, *columns in (("evaluations", "review"), ("labels", "verdict", "failure_type")):
-        known = {column["name"] for column in inspect(connection).get_columns(table)}
-        for name in columns:
-            if name not in known:
-                connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {name} TEXT"))
+    _add(connection, labels, "verdict", "failure_type")
+    _add(connection, evaluations, "review")
     for index in evaluations.indexes:
         index.create(connection, checkfirst=True)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third, _fourth)
+def _fifth(connection: Connection) -> None:
+    """Add the effects of checks, and the mark of cut evidence; unknown for earlier scores."""
+    _add(connection, evaluations, "effect", "evidence_cut")
+
+
+def _add(connection: Connection, table: Table, *names: str) -> None:
+    """Add the columns that a store does not have."""
+    known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    for name in names:
+        if name not in known:
+            kind = table.c[name].type.compile(connection.dialect)
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third, _fourth, _fifth)
 """Migrations to each version of the schema; `settings.schema` stores how many have run."""
