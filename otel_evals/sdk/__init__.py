@@ -2,3 +2,7 @@
 
 Applications do not need this package. Names in it may change in any minor release.
 """
+
+from otel_evals._internal.util.inside import Inside
+
+__all__ = ["Inside"]

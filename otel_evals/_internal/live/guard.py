@@ -14,10 +14,10 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 
 from otel_evals._internal.capture.processors import GUARD
-from otel_evals._internal.evaluate.check import OnError
+from otel_evals._internal.evaluate.check import OnError, OnFail
 from otel_evals._internal.live import configure
 from otel_evals._internal.live.stream import Stream, each_later, each_now
-from otel_evals._internal.live.verdicts import CheckOptions, Checks
+from otel_evals._internal.live.verdicts import Checks, GuardedCall
 from otel_evals._internal.model import Verdict
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import is_async
@@ -49,7 +49,8 @@ def guard(
     Raises:
         ConfigError: an option is wrong.
     """
-    checks = Checks(scorer, deadline, threshold, "rewrite" if callable(fallback) else "block", on_error)
+    on_fail: OnFail = "rewrite" if callable(fallback) else "block"
+    checks = Checks(scorer, deadline=deadline, threshold=threshold, on_fail=on_fail, on_error=on_error)
 
     def decorate(function: _F) -> _F:
         made: Any = functools.wraps(function)(_guarded(function, checks, fallback))
@@ -156,14 +157,14 @@ class _Call:
             self._pipeline.spans.open_spans.guarded.difference_update(self._traces)
 
     @property
-    def options(self) -> CheckOptions:
-        return CheckOptions(self._traces, self._began)
+    def options(self) -> GuardedCall:
+        return GuardedCall(self._traces, self._began)
 
-    def of_stream(self) -> CheckOptions:
+    def of_stream(self) -> GuardedCall:
         """Return the options of the checks of a generator, which runs in a context of its own."""
         inside = contextvars.copy_context()
         inside.run(context_api.attach, self._context())
-        return CheckOptions(self._traces, self._began, inside, [])
+        return GuardedCall(self._traces, self._began, inside, [])
 
     @contextmanager
     def current(self) -> Iterator[None]:

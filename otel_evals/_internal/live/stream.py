@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextvars
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
+
+from otel_evals._internal.util.inside import Inside
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*\s+(?=\S)|[。！？]+(?=\S)|\n+(?=\S)")  # noqa: RUF001
 _LONGEST_END = 16
@@ -54,25 +55,3 @@ def each_now(source: Any, inside: Any) -> Generator[Any, None, None]:
             yield item
     finally:
         inside.run(source.close)
-
-
-class Inside:
-    """Awaits with every step in the given context."""
-
-    def __init__(self, context: contextvars.Context, awaitable: Awaitable[Any]) -> None:
-        self._context = context
-        self._awaitable = awaitable
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._awaitable.__await__()
-        step: Callable[[Any], Any] = steps.send
-        value: Any = None
-        while True:
-            try:
-                waiting = self._context.run(step, value)
-            except StopIteration as done:
-                return done.value
-            try:
-                step, value = steps.send, (yield waiting)
-            except BaseException as error:
-                step, value = steps.throw, error

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from opentelemetry import trace
 
@@ -27,15 +27,16 @@ from otel_evals.errors import ConfigError
 _logger = logging.getLogger(__name__)
 
 
-async def check(
-    scorer: Scorer,
-    answer: str | None = None,
-    *,
-    deadline: float = 1.0,
-    threshold: float | None = None,
-    on_fail: OnFail = "block",
-    on_error: OnError = "allow",
-) -> Verdict:
+class CheckOptions(TypedDict, total=False):
+    """Types of the options of `check`, for editors and type checkers."""
+
+    deadline: float
+    threshold: float | None
+    on_fail: OnFail
+    on_error: OnError
+
+
+async def check(scorer: Scorer, answer: str | None = None, **options: Unpack[CheckOptions]) -> Verdict:
     """Judge an answer before it leaves, by the run under way: its ended spans and those still open.
 
     The scorer runs with the limits of its rule, and the rule does not judge the run again. A score that
@@ -45,45 +46,32 @@ async def check(
     Args:
         scorer: judges the run.
         answer: replaces the run's recorded answer.
-        deadline: seconds until the verdict.
-        threshold: the lowest score that passes, or the highest if lower is better; by default the best score.
-        on_fail: what you do with an answer that does not pass, for the record.
-        on_error: allow or block an answer about which the verdict is undecided.
+        **options: `deadline`, seconds until the verdict (1.0); `threshold`, the lowest score that passes, or
+            the highest if lower is better (the best score); `on_fail`, what you do with an answer that does
+            not pass, for the record (`block`, else `rewrite` or `allow`); `on_error`, `allow` or `block` an
+            answer about which the verdict is undecided (`allow`).
 
     Raises:
         ConfigError: an option is wrong.
     """
-    checks = Checks(scorer, deadline, threshold, on_fail, on_error)
-    return await checks.verdict(answer)
+    return await Checks(scorer, **options).verdict(answer)
 
 
-def check_sync(
-    scorer: Scorer,
-    answer: str | None = None,
-    *,
-    deadline: float = 1.0,
-    threshold: float | None = None,
-    on_fail: OnFail = "block",
-    on_error: OnError = "allow",
-) -> Verdict:
+def check_sync(scorer: Scorer, answer: str | None = None, **options: Unpack[CheckOptions]) -> Verdict:
     """Judge an answer as `check` does, for code that does not run in an event loop; the thread waits.
 
     Args:
         scorer: as for `check`.
         answer: as for `check`.
-        deadline: as for `check`.
-        threshold: as for `check`.
-        on_fail: as for `check`.
-        on_error: as for `check`.
+        **options: as for `check`.
 
     Raises:
         ConfigError: an option is wrong.
     """
-    checks = Checks(scorer, deadline, threshold, on_fail, on_error)
-    return checks.verdict_sync(answer)
+    return Checks(scorer, **options).verdict_sync(answer)
 
 
-class CheckOptions(NamedTuple):
+class GuardedCall(NamedTuple):
     """What a guarded call adds to its checks."""
 
     traces: Sequence[int] = ()
@@ -106,10 +94,11 @@ class Checks:
     def __init__(
         self,
         scorer: Scorer,
-        deadline: float,
-        threshold: float | None,
-        on_fail: OnFail,
-        on_error: OnError,
+        *,
+        deadline: float = 1.0,
+        threshold: float | None = None,
+        on_fail: OnFail = "block",
+        on_error: OnError = "allow",
     ) -> None:
         if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not deadline > 0:
             raise ConfigError("deadline", f"must be a number of seconds above 0, not {deadline!r:.100}")
@@ -120,7 +109,7 @@ class Checks:
         self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)
 
     async def verdict(
-        self, answer: str | None, options: CheckOptions | None = None, *, partial: bool = False
+        self, answer: str | None, guarded: GuardedCall | None = None, *, partial: bool = False
     ) -> Verdict:
         """Return the verdict before the deadline; if the answer is `partial`, more of it follows."""
         until, done = time.monotonic() + self._deadline, asyncio.Event()
@@ -128,7 +117,7 @@ class Checks:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self._policy.undecided("no_event_loop", "asyncio does not run here: use check_sync")
-        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), options, partial=partial)
+        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), guarded, partial=partial)
         try:
             if begun.verdict is None:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -141,11 +130,11 @@ class Checks:
         return self._ended(begun)
 
     def verdict_sync(
-        self, answer: str | None, options: CheckOptions | None = None, *, partial: bool = False
+        self, answer: str | None, guarded: GuardedCall | None = None, *, partial: bool = False
     ) -> Verdict:
         """Return the verdict as `verdict` does; the thread waits."""
         until, done = time.monotonic() + self._deadline, threading.Event()
-        begun = self._begun(answer, done.set, options, partial=partial)
+        begun = self._begun(answer, done.set, guarded, partial=partial)
         try:
             if begun.verdict is None:
                 done.wait(max(0.0, until - time.monotonic()))
@@ -158,16 +147,16 @@ class Checks:
         return begun.verdict or begun.expire("deadline", f"no score within {self._deadline:g} s")
 
     def _begun(
-        self, answer: str | None, wake: Callable[[], object], options: CheckOptions | None, *, partial: bool
+        self, answer: str | None, wake: Callable[[], object], guarded: GuardedCall | None, *, partial: bool
     ) -> Check:
         """Begin a check; one that cannot begin has its verdict. Never raises."""
-        options = options or CheckOptions()
-        place = Place((), (), options.since)
+        guarded = guarded or GuardedCall()
+        place = Place((), (), guarded.since)
         begun = Check(self._rule, self._policy, place, answer, wake, partial=partial)
-        begun.steps = [] if options.steps is None else options.steps
+        begun.steps = [] if guarded.steps is None else guarded.steps
         try:
-            run = options.inside.run if options.inside is not None else _call
-            run(self._begin, begun, options.traces)
+            run = guarded.inside.run if guarded.inside is not None else _call
+            run(self._begin, begun, guarded.traces)
         except Exception as error:
             log_error(_logger, "an answer could not be checked", error=error)
             begun.expire("error", "the check failed; the log has the error")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
+from otel_evals.sdk import Inside
 from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan
 
 Opener = Callable[[tuple[Any, ...], dict[str, Any]], OpenSpan]
@@ -83,7 +84,7 @@ def _hand_over(span: OpenSpan, later: Any) -> Any:
 async def _finish(started: _Started) -> Any:
     span, inside, coroutine = started
     with span:
-        result = await _Inside(inside, coroutine)
+        result = await Inside(inside, coroutine)
         span.take_output(result)
         return result
 
@@ -117,38 +118,16 @@ def _async_steps(start: Callable[..., _Started]) -> Callable[..., AsyncGenerator
             step, value = generator.asend, None
             while True:
                 try:
-                    item = await _Inside(inside, step(value))
+                    item = await Inside(inside, step(value))
                 except StopAsyncIteration:
                     return
                 span.add_chunk(item)
                 try:
                     step, value = generator.asend, (yield item)
                 except GeneratorExit:
-                    await _Inside(inside, generator.aclose())
+                    await Inside(inside, generator.aclose())
                     raise
                 except BaseException as error:
                     step, value = generator.athrow, error
 
     return generate
-
-
-class _Inside:
-    """Awaits with every step in the given context."""
-
-    def __init__(self, context: Context, awaitable: Awaitable[Any]) -> None:
-        self._context = context
-        self._awaitable = awaitable
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        run, steps = self._context.run, self._awaitable.__await__()
-        step: Callable[[Any], Any] = steps.send
-        value: Any = None
-        while True:
-            try:
-                waiting = run(step, value)
-            except StopIteration as done:
-                return done.value
-            try:
-                step, value = steps.send, (yield waiting)
-            except BaseException as error:
-                step, value = steps.throw, error
