@@ -7,7 +7,7 @@ whatever order they were chained. The outcome keeps each step's result, prompt a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast, get_args, overload
 
@@ -133,7 +133,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
     def _fingerprint(self) -> str:
         steps = [self.steps.get(name) for name in _ORDER]
         judges = [
-            None if judge is None else (judge.model, window_of(judge))
+            None if judge is None else (judge.model, window_of(judge), *_media_of(judge))
             for judge in (getattr(owner, "judge", None) for owner in (self, *steps))
         ]
         steps = [replace(step, judge=None) if isinstance(step, PromptStep) else step for step in steps]
@@ -193,6 +193,14 @@ def step_scorer(
         fixed_version=version is not None,
         options=options or {},
     )
+
+
+def _media_of(judge: Judge) -> Iterator[list[str]]:
+    """Return the kinds of media that a judge is configured to be shown, if there are any."""
+    inner: Any = getattr(judge, "judge", judge)  # of a CachedJudge
+    kinds = getattr(inner, "media", None) or getattr(inner, "takes", ())
+    if kinds:
+        yield sorted(kinds)
 
 
 class _StepNotScored(Exception):  # noqa: N818  # the way out of the middle of a pipeline, not an error

@@ -139,3 +139,11 @@ def test_a_fact_that_may_be_in_an_image_is_not_called_invented() -> None:
     run = replace(asking(IMAGE), output="Lift 4711 is broken.", tool_calls=(tool("state", {"lift": 12}),))
     found: Any = anyio.run(grounded_in_tools().score, run)
     assert found.reason == "media_not_shown"
+
+
+def test_another_kind_of_media_is_another_version(make: Callable[..., Any]) -> None:
+    kinds: list[tuple[str, ...]] = [(), ("image",), ("image", "audio")]
+    versions = [rightness(make(media=shown)).version for shown in kinds]
+    assert len({*versions}) == 3
+    assert rightness(make(media=("audio", "image"))).version == versions[2]
+    assert rightness(CachedJudge(make(media=("image",)))).version == versions[1]
