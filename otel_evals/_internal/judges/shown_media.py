@@ -42,6 +42,12 @@ def media_needed(run: Run, slots: Collection[str]) -> list[Media]:
     return [media for message in said for media in message.media]
 
 
+def media_of_tools(run: Run, shown: Sequence[str]) -> list[Media]:
+    """Return the media of tool results that these texts of a prompt refer to, each once."""
+    found = {media.digest: media for call in run.tool_calls for media in call.media if media.digest}
+    return [media for digest, media in found.items() if any(digest in text for text in shown)]
+
+
 def not_shown(needed: Sequence[Media], judge: Judge) -> NotScored | None:
     """Return NotScored if the judge is not shown all of these."""
     kinds: Collection[str] = getattr(judge, "takes", ())

@@ -47,9 +47,9 @@ async def check(scorer: Scorer, answer: str | None = None, **options: Unpack[Che
         scorer: judges the run.
         answer: replaces the run's recorded answer.
         **options: `deadline`, seconds until the verdict (1.0); `threshold`, the lowest score that passes, or
-            the highest if lower is better (the best score); `on_fail`, what you do with an answer that does
-            not pass, for the record (`block`, else `rewrite` or `allow`); `on_error`, `allow` or `block` an
-            answer about which the verdict is undecided (`allow`).
+            the highest if lower is better (the best score); `on_fail`, the effect to record for an answer
+            that fails (`block`, `rewrite` or `allow`; by default `block`); `on_error`, the decision about
+            an answer without a verdict (`allow` or `block`; by default `allow`).
 
     Raises:
         ConfigError: an option is wrong.

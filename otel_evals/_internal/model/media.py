@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec.structs import asdict
 
 from otel_evals._internal.model.spans import Record
 
@@ -59,3 +62,16 @@ class Media(Record, frozen=True, kw_only=True):
         name = self.name and f"named {self.name!r}"
         place = self.uri or (self.file_id and f"file {self.file_id}")
         return ", ".join(filter(None, (self.kind, self.mime_type, size, self.digest, name, place)))
+
+    def in_result(self, part_type: str) -> MediaInResult:
+        """Return the reference as a JSON value for the result of a tool, which leaves the bytes out."""
+        kept = {n: value for n, value in asdict(self).items() if value is not None and n != "base64"}
+        return MediaInResult({"type": part_type, **kept}, self)
+
+
+class MediaInResult(dict[str, Any]):
+    """A reference in a tool's result. Its items are what judges and records read."""
+
+    def __init__(self, items: Mapping[str, Any], media: Media) -> None:
+        super().__init__(items)
+        self.media = media

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from otel_evals._internal.model.derived import derives
-from otel_evals._internal.model.media import Media
+from otel_evals._internal.model.media import Media, MediaInResult
 from otel_evals._internal.model.spans import Record, SpanRecord, nothing
 
 
@@ -92,6 +92,12 @@ class ToolCall(Record, frozen=True, kw_only=True):
     span_id: str | None = None
     source: Literal["span", "messages", "both"] = "span"
     duration: float | None = None
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """Images and sounds in the result, if their bytes were recorded."""
+        items = self.result if isinstance(self.result, list | tuple) else (self.result,)
+        return tuple([item.media for item in items if isinstance(item, MediaInResult)])
 
 
 class Document(Record, frozen=True, kw_only=True):

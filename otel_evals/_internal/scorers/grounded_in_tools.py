@@ -173,7 +173,8 @@ def _no_evidence(run: Run) -> NotScored | None:
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
     """Return the reason if evidence was cut off or not recorded."""
     state = _availability(run)
-    if any(message.media for message in (*run.history, *run.input_messages)):
+    said = any(message.media for message in (*run.history, *run.input_messages))
+    if said or any(call.media for call in run.tool_calls):
         return NotScored(reason="media_not_shown", explanation="a missing fact may be in an image or a sound")
     if Availability.TRUNCATED in state or evidence.truncated:
         return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import Fence, Slot, retry_request, shorten
+from otel_evals._internal.judges.fence import Slot, items_of, retry_request, shorten
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.judges.shown_media import media_needed, not_shown
+from otel_evals._internal.judges.shown_media import media_needed, media_of_tools, not_shown
 from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.scoring.evidence import Evidence
@@ -173,6 +173,11 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or judge)
+        media = self._media(params.run, slots)
+        if (hidden := not_shown(media, judge)) is not None:
+            if params.step != "generate_reason":  # the score is known, a reason may rest on less
+                return hidden
+            media = ()
         evidence = Evidence(slots, params, judge)
         fence = evidence.fence
         instructions = self.instructions if self.instructions is not None else instructions
@@ -192,8 +197,10 @@ class PromptStep(Generic[_R]):
         request = await evidence.question(question, record)
         if isinstance(request, NotScored):
             return request
-        media, listed = self._media(params.run, judge, fence)
-        request = replace(request, prompt=f"{request.prompt}{listed}", media=media)
+        if media:
+            listed = fence.wrap("media", [each.describe() for each in media])
+            note = "The material has images or sounds, which follow in this order:"
+            request = replace(request, prompt=f"{request.prompt}\n\n{note}\n{listed}", media=media)
         for again in (True, False):
             record.asked(request, judge.model)
             reply = await judge.ask(request)
@@ -210,13 +217,10 @@ class PromptStep(Generic[_R]):
         needed = media_needed(run, Template(self.prompt).get_identifiers())
         return not_shown(needed, cast("Judge", self.judge or judge))
 
-    def _media(self, run: Run, judge: Judge, fence: Fence) -> tuple[tuple[Media, ...], str]:
-        """Return the media to show, and the list of them in the prompt."""
-        needed = tuple(media_needed(run, Template(self.prompt).get_identifiers()))
-        if not needed or not_shown(needed, judge):
-            return (), ""
-        listed = fence.wrap("media", [media.describe() for media in needed])
-        return needed, f"\n\nThe material has images or sounds, which follow in this order:\n{listed}"
+    def _media(self, run: Run, slots: Mapping[str, Slot]) -> tuple[Media, ...]:
+        """Return the media that the question is about."""
+        shown = [text for slot in slots.values() for text in items_of(slot)]
+        return (*media_needed(run, slots), *media_of_tools(run, shown))
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()

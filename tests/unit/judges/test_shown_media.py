@@ -25,6 +25,11 @@ PAGE = b64encode(b"<script>alert(1)</script>").decode()
 IMAGE = Media(kind="image", mime_type="image/png", size=48, digest="sha256:abc", base64=PNG)
 SOUND = Media(kind="audio", mime_type="audio/mpeg", base64=PAGE)
 LINK = Media(kind="image", uri="https://cdn.example/lift.png")
+SUPPORTED = {
+    "preprocess": {"claims": ["c"]},
+    "analyze": {"verdicts": [{"statement": "c", "verdict": "no", "reason": "r"}]},
+    "generate_reason": "r",
+}
 ANSWERS = {"analyze": {"label": "right", "reason": "r"}}
 
 
@@ -130,15 +135,41 @@ def test_equal_words_about_another_image_are_another_question() -> None:
     assert len(judge.requests) == 2
 
 
+def looking(*media: Media) -> Run:
+    """A run whose tool returned a screenshot, and twice the same."""
+    shots = [each.in_result("image") for each in media]
+    return a_run("The lift is broken.", tools=[tool("look", [*shots, "seen"]), tool("look", shots)])
+
+
+def test_images_in_tool_results_are_shown_with_the_results() -> None:
+    judge = ScriptedJudge(SUPPORTED, takes=("image",))
+    assert isinstance(anyio.run(hallucination(judge).score, looking(IMAGE)), Score)
+    claims, verdicts = judge.requests[:2]
+    assert (claims.media, verdicts.media) == ((), (IMAGE,)), "claims are listed without the results"
+    assert PNG not in verdicts.prompt
+    assert '1. "image, image/png, 48 bytes, sha256:abc"' in verdicts.prompt
+
+
+@pytest.mark.parametrize("image", [IMAGE, replace(IMAGE, base64=None)])
+def test_tool_results_with_images_that_a_judge_is_not_shown_are_not_judged(image: Media) -> None:
+    takes = () if image is IMAGE else ("image",)
+    judge = ScriptedJudge(SUPPORTED, takes=takes)
+    found: Any = anyio.run(hallucination(judge).score, looking(image))
+    assert (found.reason, len(judge.requests)) == ("media_not_shown", 1)
+    own = ScriptedJudge(SUPPORTED)
+    assert isinstance(anyio.run(hallucination(own, get_context=static("c")).score, looking(image)), Score)
+
+
 def test_an_unknown_kind_is_a_wrong_configuration() -> None:
     with pytest.raises(ConfigError, match="media"):
         OpenAICompatibleJudge("stub", media=("images",))  # type: ignore[arg-type]
 
 
 def test_a_fact_that_may_be_in_an_image_is_not_called_invented() -> None:
-    run = replace(asking(IMAGE), output="Lift 4711 is broken.", tool_calls=(tool("state", {"lift": 12}),))
-    found: Any = anyio.run(grounded_in_tools().score, run)
-    assert found.reason == "media_not_shown"
+    state = tool("state", {"lift": 12})
+    for run in (replace(asking(IMAGE), tool_calls=(state,)), looking(IMAGE)):
+        found: Any = anyio.run(grounded_in_tools().score, replace(run, output="Lift 4711 is broken."))
+        assert found.reason == "media_not_shown"
 
 
 def test_another_kind_of_media_is_another_version(make: Callable[..., Any]) -> None:

@@ -107,7 +107,7 @@ def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[s
     name = item.get("name")
     return Part(
         kind="tool_result",
-        data=result_value(data) if isinstance(data, str) else data,
+        data=result_value(data),
         tool_call_id=call_id if isinstance(call_id, str) else None,
         name=name if isinstance(name, str) else None,
         failed=item.get("status") == "error" or item.get("is_error") is True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.media import read_media
@@ -120,10 +120,7 @@ def _is_media(item: Any) -> bool:
 def _reference(item: dict[str, Any]) -> dict[str, Any]:
     """Replace recorded bytes by their size and digest; results are read by judges and kept in records."""
     media = read_media(item).media
-    if media is None or media.size is None:
-        return item
-    fields = {name: value for name, value in asdict(media).items() if value is not None and name != "base64"}
-    return {"type": item["type"], **fields}
+    return item if media is None or media.size is None else media.in_result(item["type"])
 
 
 def is_bedrock(value: dict[str, Any]) -> bool:

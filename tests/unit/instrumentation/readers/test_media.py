@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from base64 import b64encode, urlsafe_b64encode
 from typing import Any
 
@@ -266,7 +267,23 @@ def test_bytes_in_a_tool_s_result_are_a_reference(recorded: Any, read: Any) -> N
     tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
     asked = {"gen_ai.operation.name": "invoke_agent"}
     run = run_of(span(1, asked), span(2, {**tool, "gen_ai.tool.call.result": json.dumps(recorded)}))
-    assert run.tool_calls[0].result == read
+    (call,) = run.tool_calls
+    assert call.result == read
+    assert call.media == ((PNG,) if TEXT in json.dumps(recorded) else ())
+    assert pickle.loads(pickle.dumps(run)).tool_calls[0].media == call.media
+
+
+def test_bytes_in_a_tool_s_message_are_a_reference() -> None:
+    shot = {"type": "image_url", "image_url": {"url": URI}}
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "done"}, shot]},
+    ]
+    (call,) = run_of(span(1, {**CHAT, "gen_ai.input.messages": json.dumps(said)})).tool_calls
+    assert call.media == (PNG,)
+    assert TEXT not in json.dumps(call.result)
 
 
 def test_agents_that_are_asked_about_different_images_are_different_runs() -> None:
