@@ -138,3 +138,18 @@ def resident(pid: int) -> float:
     """Memory of a process, in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def test_accepted_runs_are_scored_however_many_traces_are_open() -> None:
+    """Traces come faster than they are complete: orphans are evicted, and complete runs are never."""
+    requests = [(spans[0].context.trace_id, body(spans)) for spans in (recorded() for _ in range(60))]
+    section = {"quiet": 600.0, "idle": 600.0}
+    with GatewayThread(Rule(answered()), gateway=section, max_open_traces=30) as gateway:
+        assert [gateway.post("/v1/traces", tiny_traces(40))[0] for _ in range(5)] == [200] * 5
+        answers = {f"{trace:032x}": gateway.post("/v1/traces", data)[0] for trace, data in requests}
+        losses = gateway.service.scoring.engine.steps.losses
+        eventually(lambda: losses() == {"runs (too_many_traces)": 197})
+        assert gateway.post("/v1/traces", tiny_traces(40))[0] == 429
+    accepted = {trace for trace, status in answers.items() if status == 200}
+    assert len(accepted) == 27, "nine tenths of the open traces"
+    assert {each.trace_id for each in gateway.scored.evaluations} == accepted

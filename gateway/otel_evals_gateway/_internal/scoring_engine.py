@@ -33,13 +33,13 @@ from otel_evals.sdk.pipeline import (
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
 from otel_evals_gateway._internal.recent_scores import RecentScores
-from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
+from otel_evals_gateway._internal.trace_gatherer import RootsTaken, TraceGatherer
 
 _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
 _FULL = 0.9
-"""Fill level of the open traces from which no request is taken while complete ones wait."""
+"""Fill level of the open traces from which no request is taken; see `has_room`."""
 _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
@@ -58,6 +58,7 @@ class ScoringEngine:
         self._scales = _scales(config)
         self.putting = 0
         """Requests in transfer to the engine, which does not know all of their traces as open yet."""
+        self._roots_put = 0
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
         self.recent = RecentScores()
@@ -98,13 +99,26 @@ class ScoringEngine:
         """Return True if the items of one request fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
-        and nothing else is accepted until there is room again.
+        and nothing else is accepted until there is room again. Traces without their root refuse nobody, for
+        the root may never come: they are evicted.
         """
         fits = self.engine.thread.room >= min(count, _MUST_FIT)
-        return fits and not (self.gatherer.waits_for_room and self.gathered >= _FULL)
+        waits = self.gatherer.waits_for_room and self.gathered >= _FULL
+        return fits and not waits and self._rooted < _FULL
 
-    async def put(self, items: Sequence[IntakeItem], seconds: float) -> bool:
-        """Put the items of one request, all or none; False if there was no room within this time."""
+    @property
+    def _rooted(self) -> float:
+        """Fill level of the open traces by those with their root, and by those on their way to the engine."""
+        traces, size = self.gatherer.rooted
+        traces += self._roots_put - self.gatherer.roots_taken
+        size += self.engine.thread.backlog.bytes
+        return max(traces / self.config.max_open_traces, size / self.config.max_bytes)
+
+    async def put(self, items: Sequence[IntakeItem], seconds: float, *, roots: int = 0) -> bool:
+        """Put the items of one request, all or none; False if there was no room within this time.
+
+        `roots` is the number of root spans among them.
+        """
         self.putting += 1
         try:
             deadline = time.monotonic() + seconds
@@ -112,7 +126,8 @@ class ScoringEngine:
                 if time.monotonic() >= deadline:
                     return False
                 await asyncio.sleep(_ROOM_SECONDS)
-            self.engine.thread.put_all(items)
+            self._roots_put += roots
+            self.engine.thread.put_all([*items, RootsTaken(roots)])  # type: ignore[list-item]
             return True
         finally:
             self.putting -= 1

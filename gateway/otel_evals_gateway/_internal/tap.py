@@ -16,7 +16,8 @@ from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 BUSY = ExportAnswer(429, "there is no room for more spans", retry_after=1.0)
-_PUT_SECONDS = 30.0
+_PUT_SECONDS = 5.0
+_PUT_AGAIN_SECONDS = 30.0
 _LARGE = 256 * 1024
 """Bytes from which a thread looks through a request, so others need not wait."""
 
@@ -55,15 +56,16 @@ class Tap:
             return self.selector.spans(request.message)
         return self.selector.logs(request.message)
 
-    async def judge(self, signal: str, selection: Selection) -> None:
+    async def judge(self, signal: str, selection: Selection, *, again: bool = False) -> None:
         """Give the items to the engine, all or none; count them as lost if it has no room for long."""
-        if not await self.scoring.put(selection.items, _PUT_SECONDS):
+        seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
+        if not await self.scoring.put(selection.items, seconds, roots=selection.roots):
             self.traffic.count(signal, "lost", len(selection.items))
 
     async def take_again(self, request: ExportRequest) -> Selection:
         """Judge a request that an earlier process acknowledged."""
         selection = self.select(request)
-        await self.judge(request.signal, selection)
+        await self.judge(request.signal, selection, again=True)
         return selection
 
 

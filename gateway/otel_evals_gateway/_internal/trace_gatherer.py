@@ -11,10 +11,8 @@ Engine's thread only.
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -36,6 +34,7 @@ from otel_evals.sdk.pipeline import (
     size_of_span,
 )
 from otel_evals_gateway._internal.closed_spans import ClosedSpans
+from otel_evals_gateway._internal.open_traces import OpenTraces, UnclaimedTraces
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 100_000
@@ -59,6 +58,12 @@ class SourceItems(NamedTuple):
     at: float = 0.0
     finished: bool = False
     """True for items of runs that were judged before, which are only remembered."""
+
+
+class RootsTaken(NamedTuple):
+    """Follows the items of a request, with the number of root spans among them."""
+
+    number: int
 
 
 class SourceClocks(NamedTuple):
@@ -98,15 +103,16 @@ class TraceGatherer:
         self._quiet = min(quiet, idle)
         self._idle = idle
         self._opens_run = opens_run
-        self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
-        self._unclaimed = _UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
+        self._traces = OpenTraces(limits)
+        self._unclaimed = UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
         self._due: list[tuple[float, str]] = []
         self._closed = ClosedSpans(remember, limits.max_bytes // _BYTES_PER_CLOSED)
         self._lost = LostSpans(_REMEMBERED)
         self._source = SourceItems()
         self._clocks: Mapping[Hashable, float] = {}
-        self._bytes = 0
         self._latest = 0.0
+        self.roots_taken = 0
+        """Root spans of the requests that were taken, by `RootsTaken`."""
         self.keeps_open = False  # True if a journal keeps open traces when the process ends
         self.waits_for_room = False
         """True while complete traces stay open for lack of room to judge them."""
@@ -121,7 +127,12 @@ class TraceGatherer:
     @property
     def size(self) -> tuple[int, int]:
         """Open traces with claimed spans, and their bytes. Any thread may read it."""
-        return len(self._traces), self._bytes
+        return len(self._traces), self._traces.bytes
+
+    @property
+    def rooted(self) -> tuple[int, int]:
+        """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
+        return self._traces.rooted
 
     @property
     def closed_spans(self) -> dict[str, int]:
@@ -151,6 +162,8 @@ class TraceGatherer:
                     self._add_log(item, at, gathered)
                 elif isinstance(item, SourceClocks):
                     self._clocks = item.times
+                elif isinstance(item, RootsTaken):
+                    self.roots_taken += item.number
                 else:
                     self._add_span(item, at, gathered)
             except Exception:
@@ -196,7 +209,7 @@ class TraceGatherer:
     def end(self, items: Iterable[IntakeItem]) -> list[Loss]:
         """Forget all traces; return the runs lost with them and with the remaining items."""
         if self.keeps_open:
-            self._traces.clear()
+            self._traces = OpenTraces(self._limits)
             return []
         lost = self.add(items, self._latest).losses
         ended = [trace_id for trace_id, trace in self._traces.items() if not trace.sources]
@@ -206,8 +219,7 @@ class TraceGatherer:
         """Forget open traces without a loss: another process gathers them, or this one again."""
         for trace_id in traces:
             self._unclaimed.take(trace_id)
-            if (trace := self._traces.pop(trace_id, None)) is not None:
-                self._bytes -= trace.size
+            self._traces.take(trace_id)
 
     # --- what arrives ---
 
@@ -257,13 +269,13 @@ class TraceGatherer:
         trace.arrived[record.span_id] = now
         self._active(trace, now)
         trace.size += size
-        self._bytes += size
+        self._traces.grown(trace, size)
 
     def _add_link(self, item: UnclaimedSpan, now: float) -> None:
         trace = self._any(item.trace_id, now)
         if item.parent_span_id is not None and self._closed.get(item.trace_id, item.parent_span_id):
             self._remember(item.trace_id, item.span_id, arrived=True)
-        self._grown(item.trace_id, trace.add_link(item.span_id, item.parent_span_id, _LINKS_PER_TRACE))
+        self._grown(item.trace_id, trace, trace.add_link(item.span_id, item.parent_span_id, _LINKS_PER_TRACE))
         self._active(trace, now)
         if item.parent_span_id is None:
             self._root_arrived(item.trace_id, trace)
@@ -279,7 +291,7 @@ class TraceGatherer:
         if size is None:
             gathered.losses.append(Loss("log", "log_limit", trace_id))
         else:
-            self._grown(trace_id, size)
+            self._grown(trace_id, trace, size)
             self._evict_excess(trace_id, gathered)
 
     def _active(self, trace: OpenTrace, now: float) -> None:
@@ -292,9 +304,9 @@ class TraceGatherer:
         if source not in trace.sources:
             trace.sources += (source,)
 
-    def _grown(self, trace_id: str, size: int) -> None:
+    def _grown(self, trace_id: str, trace: OpenTrace, size: int) -> None:
         if trace_id in self._traces:
-            self._bytes += size
+            self._traces.grown(trace, size)
         else:
             self._unclaimed.grown(size)
 
@@ -305,17 +317,21 @@ class TraceGatherer:
         """Return a trace that gets a claimed span."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._traces[trace_id] = self._unclaimed.take(trace_id) or OpenTrace(now, now)
-            self._bytes += trace.size
+            trace = self._unclaimed.take(trace_id) or OpenTrace(now, now)
+            self._traces.put(trace_id, trace)
             self._active(trace, now)
             self._call_at(self._complete_at(trace), trace_id)
         else:
-            self._traces.move_to_end(trace_id)
+            self._traces.touch(trace_id)
         return trace
 
     def _root_arrived(self, trace_id: str, trace: OpenTrace) -> None:
-        first, trace.rooted = not trace.rooted, True
-        if first and trace_id in self._traces:
+        if trace.rooted:
+            return
+        is_open = self._traces.take(trace_id) is not None
+        trace.rooted = True
+        if is_open:
+            self._traces.put(trace_id, trace)
             self._call_at(self._complete_at(trace), trace_id)
 
     def _complete_at(self, trace: OpenTrace) -> float:
@@ -330,7 +346,6 @@ class TraceGatherer:
 
     def _close(self, trace_id: str) -> SpanGroup:
         trace = self._traces.pop(trace_id)
-        self._bytes -= trace.size
         return self._group(trace_id, trace, trace.spans)
 
     def _group(self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
@@ -358,21 +373,17 @@ class TraceGatherer:
                 groups.append(self._group(trace_id, trace, inside))
                 for span_id in inside:
                     del trace.spans[span_id]
-        self._bytes -= trace.size
+        self._traces.pop(trace_id)
         trace.size = trace.measure()
-        if trace.spans:
-            self._bytes += trace.size
-        else:
-            self._unclaimed.put(trace_id, self._traces.pop(trace_id))
+        (self._traces if trace.spans else self._unclaimed).put(trace_id, trace)
         return groups
 
     def _evict_excess(self, newest: str, gathered: Gathered) -> None:
-        while excess := self._limits.excess(self._traces, self._bytes, newest):
+        while excess := self._traces.excess(newest):
             gathered.losses += self._evict(*excess)
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
         trace = self._traces.pop(trace_id)
-        self._bytes -= trace.size
         roots = {trace.top(span_id) for span_id in trace.spans}
         for span_id in trace.spans:
             self._remember(trace_id, span_id, arrived=True)
@@ -381,51 +392,3 @@ class TraceGatherer:
 
     def _remember(self, trace_id: str, span_id: str, *, arrived: bool) -> None:
         self._closed.add(trace_id, span_id, arrived, self._latest)
-
-
-class _UnclaimedTraces:
-    """Traces without a claimed span so far, with their links and log records: such a span may still arrive.
-
-    Up to `most` traces and `max_bytes`; the least recently active is forgotten first.
-    """
-
-    def __init__(self, most: int, max_bytes: int) -> None:
-        self._most = most
-        self._max_bytes = max_bytes
-        self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, trace_id: str, now: float) -> OpenTrace:
-        """Return a trace, created if it is new; it counts as active."""
-        trace = self._traces.get(trace_id)
-        if trace is None:
-            trace = self._traces[trace_id] = OpenTrace(now, now)
-        self._traces.move_to_end(trace_id)
-        self._forget()
-        return trace
-
-    def take(self, trace_id: str) -> OpenTrace | None:
-        """Remove and return a trace; None if it is unknown."""
-        trace = self._traces.pop(trace_id, None)
-        if trace is not None:
-            self._bytes -= trace.size
-        return trace
-
-    def put(self, trace_id: str, trace: OpenTrace) -> None:
-        self._traces[trace_id] = trace
-        self._bytes += trace.size
-        self._forget()
-
-    def grown(self, size: int) -> None:
-        """Count the growth of the trace that `get` returned last."""
-        self._bytes += size
-        self._forget()
-
-    def active_since(self, when: float) -> Iterator[str]:
-        """Return the ids of the traces that were active since then."""
-        latest = itertools.takewhile(lambda pair: pair[1].last_seen >= when, reversed(self._traces.items()))
-        return (trace_id for trace_id, _ in latest)
-
-    def _forget(self) -> None:
-        while len(self._traces) > self._most or (self._bytes > self._max_bytes and self._traces):
-            self._bytes -= self._traces.popitem(last=False)[1].size

@@ -22,6 +22,7 @@ from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
+from otel_evals_gateway._internal.trace_gatherer import RootsTaken
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 
@@ -34,7 +35,7 @@ class Taken:
 
     def take(self, items: Sequence[Any]) -> None:
         self.go_on.wait(30.0)
-        self.count += len(items)
+        self.count += sum(not isinstance(item, RootsTaken) for item in items)
 
     def tick(self) -> float:
         return time.monotonic() + 1.0
@@ -64,7 +65,8 @@ def request(count: int) -> ExportRequest:
     message = ExportTraceServiceRequest()
     scoped = message.resource_spans.add().scope_spans.add()
     for number in range(1, count + 1):
-        span = scoped.spans.add(trace_id=b"t" * 16, span_id=number.to_bytes(8), name="chat m")
+        ids = {"trace_id": b"t" * 16, "span_id": number.to_bytes(8), "parent_span_id": b"p" * 8}
+        span = scoped.spans.add(**ids, name="chat m")
         span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
     return decode(ExportRequest("traces", message.SerializeToString()), 10**8)
 

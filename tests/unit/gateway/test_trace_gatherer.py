@@ -242,12 +242,26 @@ def test_a_trace_that_goes_on_for_hours_is_kept_and_its_ended_agents_are_judged(
 
 def test_bounds_evict_the_oldest_and_count_them() -> None:
     traces = gatherer(max_traces=2)
-    gathered = [traces.add([span(n, trace=f"{n:032x}")], 0.0) for n in (1, 2, 3)]
+    gathered = [traces.add([span(n, 9, trace=f"{n:032x}")], 0.0) for n in (1, 2, 3)]
     assert [loss.reason for each in gathered for loss in each.losses] == ["too_many_traces"]
     assert traces.waiting(f"{1:032x}") == 0
     large = gatherer(max_bytes=900)
-    large.add([span(1, trace=f"{1:032x}")], 0.0)
-    assert [x.reason for x in large.add([span(2, trace=f"{2:032x}")], 0.0).losses] == ["too_many_bytes"]
+    large.add([span(1, 9, trace=f"{1:032x}")], 0.0)
+    assert [x.reason for x in large.add([span(2, 9, trace=f"{2:032x}")], 0.0).losses] == ["too_many_bytes"]
+
+
+def test_a_trace_with_its_root_is_never_evicted_and_others_make_room() -> None:
+    traces = gatherer(max_traces=4)
+    order = [span(1, trace=f"{1:032x}"), *(span(n, 99, trace=f"{n:032x}") for n in range(2, 30))]
+    order += [span(n, n + 100, trace=f"{n:032x}") for n in range(30, 40)]
+    order += [span(n + 100, trace=f"{n:032x}") for n in range(37, 40)]  # the roots of the newest
+    gathered = traces.add(order, 0.0)
+    reasons = [loss.reason for loss in gathered.losses]
+    assert reasons == ["too_many_traces"] * 35
+    assert (traces.size[0], traces.rooted[0]) == (4, 4)
+    traces.add([span(50, 99, trace=f"{50:032x}")], 1.0)
+    traces.add([span(51, 99, trace=f"{51:032x}"), span(99, trace=f"{51:032x}")], 1.0)
+    assert (traces.size[0], traces.rooted[0]) == (5, 5), "the one whose root came stays, the other does not"
 
 
 def test_a_trace_of_too_many_spans_keeps_its_root() -> None:
@@ -360,10 +374,12 @@ def test_what_comes_of_an_evicted_trace_is_late() -> None:
     """Its run is lost, once: what is left of it would be judged as if it were the whole."""
     some = gatherer(max_traces=1)
     some.add([span(1, parent=9)], 0.0)
-    assert [loss.reason for loss in some.add([span(2, trace=f"{2:032x}")], 1.0).losses] == ["too_many_traces"]
+    assert [loss.reason for loss in some.add([span(2, 9, trace=f"{2:032x}")], 1.0).losses] == [
+        "too_many_traces"
+    ]
     late = some.add([span(9)], 2.0).losses
     assert [(loss.what, loss.reason, loss.count) for loss in late] == [("span", "span_late", 1)]
-    assert [s.span_id for group in some.close_due(inf) for s in group.spans] == [f"{2:016x}"]
+    assert [s.span_id for group in some.close_due(31.0) for s in group.spans] == [f"{2:016x}"]
 
 
 def test_very_many_complete_traces_are_closed_in_parts() -> None:

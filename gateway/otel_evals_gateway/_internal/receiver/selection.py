@@ -48,14 +48,17 @@ class Selection:
     """Well-formed ones that are not scored: `sampled_out`, `evaluation_span`, `marked`. `mark_not_signed`
     counts spans that are scored in spite of their mark."""
     claimed: dict[Place, RecordedSpan] = field(default_factory=dict)
+    roots: int = 0
+    """Spans without a parent among the items."""
 
     @property
     def traces(self) -> set[str]:
         return {trace_of(item) for item in self.items}
 
-    def add(self, item: IntakeItem, place: Place) -> None:
+    def add(self, item: IntakeItem, place: Place, *, root: bool = False) -> None:
         self.items.append(item)
         self.places.append(place)
+        self.roots += root
 
     def is_top(self, span: SpanRecord) -> bool:
         """Return True if no span above this one can come in another request of its sender."""
@@ -118,12 +121,12 @@ class Selector:
                             resource = attributes_of(block.resource)
                         state = self._state(trace_id, span.trace_state)
                         item = RecordedSpan(span_record(span, resource, scope, state), 0)
-                        selection.add(item, (r, s, i))
+                        selection.add(item, (r, s, i), root=not span.parent_span_id)
                         selection.claimed[r, s, i] = item
                     else:
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
-                        selection.add(link, (r, s, i))
+                        selection.add(link, (r, s, i), root=not parent)
         return selection
 
     def logs(self, message: Any) -> Selection:
