@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -107,7 +108,7 @@ def is_signature(value: object) -> bool:
 
 def proof_of(trace_id: str, span_id: str) -> str:
     """Return the proof that this very span was marked by a process with the key; ids in hex."""
-    return _digest(f"otel_evals span {trace_id} {span_id}").hex()[:32]
+    return _signed(f"{trace_id} {span_id}")
 
 
 def is_proof(value: object, trace_id: str, span_id: str) -> bool:
@@ -116,18 +117,29 @@ def is_proof(value: object, trace_id: str, span_id: str) -> bool:
     return hmac.compare_digest(proof_of(trace_id, span_id).encode(), given)
 
 
-def keyed_number(kind: str, name: str) -> int:
-    """Return 128 bits for a name that nobody can predict without the key."""
-    return int.from_bytes(_digest(f"otel_evals {kind} {name}")[:16])
+def keyed_number(kind: bytes, name: bytes) -> int:
+    """Return 128 bits for a name that nobody can predict without the key; `kind` has at most 16 bytes."""
+    keyed = _keyed(kind).copy()
+    keyed.update(name)
+    return int.from_bytes(keyed.digest())
 
 
 @lru_cache(maxsize=8)
 def _signature_of(hour: int) -> str:
-    return _digest(f"otel_evals {hour}").hex()[:32]
+    return _signed(f"{hour}")
 
 
-def _digest(text: str) -> bytes:
-    return hmac.digest(_key(), text.encode("utf-8", "surrogatepass"), "sha256")
+def _signed(text: str) -> str:
+    return f"{keyed_number(b'signature', text.encode('utf-8', 'surrogatepass')):032x}"
+
+
+@lru_cache(maxsize=8)
+def _keyed(kind: bytes) -> blake2b:
+    """Return keyed BLAKE2b (RFC 7693) for one kind of names.
+
+    It takes a quarter of the time of HMAC with SHA-256, and the root of each unsampled trace pays for it.
+    """
+    return blake2b(key=_key(), person=kind, digest_size=16)
 
 
 @lru_cache(maxsize=1)
@@ -137,9 +149,9 @@ def _key() -> bytes:
     The kernel's boot id is random and visible to local processes only, including containers. On other systems
     each process, with its forks, has a key of its own.
     """
-    given = os.environ.get(TRUST_KEY, "").strip()
+    given = os.fsencode(os.environ.get(TRUST_KEY, "").strip())
     if given:
-        return given.encode()
+        return given if len(given) <= blake2b.MAX_KEY_SIZE else blake2b(given).digest()
     try:
         return _BOOT_ID.read_bytes()
     except OSError:

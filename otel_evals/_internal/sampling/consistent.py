@@ -12,6 +12,8 @@ from functools import lru_cache
 from otel_evals._internal.trust import keyed_number
 
 _RANGE = 1 << 56
+_ANY_ID = (1 << 128) - 1
+"""Malformed ids may be longer."""
 _MOST_REJECTED = _RANGE - (_RANGE >> 20)
 """The floor of a head sampler's probability: one in 2**20. Lower claims do not come from a sampler."""
 _THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
@@ -71,7 +73,7 @@ def keyed_state(trace_id: int, trace_state: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _keyed(trace_id: int) -> int:
-    return keyed_number("trace", f"{trace_id:032x}") >> 72
+    return keyed_number(b"trace", (trace_id & _ANY_ID).to_bytes(16)) >> 72
 
 
 def _without_ot(trace_state: str) -> str:

@@ -13,7 +13,7 @@ def conversation_number(conversation_id: str) -> int:
 
     It depends on the deployment's key: callers may choose conversation ids.
     """
-    return keyed_number("conversation", conversation_id)
+    return keyed_number(b"conversation", conversation_id.encode("utf-8", "surrogatepass"))
 
 
 def randomness_source(run: Run) -> tuple[int, str]:
