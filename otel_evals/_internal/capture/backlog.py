@@ -8,8 +8,14 @@ from typing import Any, Final, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
-from otel_evals._internal.model.sizes import size_of_event, size_of_span, size_of_value
+from otel_evals._internal.capture.items import (
+    CapturedItem,
+    CapturedLog,
+    CapturedSpan,
+    RecordedSpan,
+    size_of_sdk_span,
+)
+from otel_evals._internal.model.sizes import size_of_event, size_of_span
 
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
@@ -83,10 +89,7 @@ def size_of_captured(item: Any) -> int:
     if isinstance(item, CapturedLog):
         return size_of_event(item.event)
     span = item.span if isinstance(item, CapturedSpan) else item
-    if not isinstance(span, ReadableSpan):
-        return 0
-    events = sum(size_of_value(event.attributes) for event in span.events)
-    return size_of_value(span.attributes) + events
+    return size_of_sdk_span(span) if isinstance(span, ReadableSpan) else 0
 
 
 def _trace_of(item: Any) -> int | None:

@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.sizes import size_of_attributes
 from otel_evals._internal.sampling.consistent import credible_state
 
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.
@@ -169,6 +170,15 @@ class UnclaimedSpan(NamedTuple):
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
 IntakeItem = CapturedItem | UnclaimedSpan
 """The items that the engine takes, captured in process or received."""
+
+
+def size_of_sdk_span(span: ReadableSpan) -> int:
+    """Return the approximate bytes of a span's attributes and events."""
+    *_, attributes, events, _ = (read_fields if type(span) is ReadableSpan else read_properties)(span)
+    size = size_of_attributes(_plain(attributes))
+    if getattr(events, "_dq", events):
+        size += sum([size_of_attributes(_plain(event.attributes)) for event in events])
+    return size
 
 
 def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:

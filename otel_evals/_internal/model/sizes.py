@@ -21,16 +21,21 @@ SIZE: Final = "_size"
 def size_of_span(span: SpanRecord) -> int:
     """Return the bytes of a span with its events and log records, without the resource that spans share."""
     size = _SPAN + len(span.name) + len(span.status_message) + len(span.trace_state)
-    size += _ENTRY * len(span.attributes)
-    for key, value in span.attributes.items():
+    size += size_of_attributes(span.attributes)
+    if span.events or span.logs:
+        size += sum(map(size_of_event, span.events)) + sum(map(size_of_event, span.logs))
+    return size + _OTHER * len(span.links)
+
+
+def size_of_attributes(attributes: Mapping[str, Any]) -> int:
+    size = _ENTRY * len(attributes)
+    for key, value in attributes.items():
         size += len(key)
         if type(value) is str or type(value) is int:  # most are, and this is done for every span
             size += getsizeof(value)
         elif value is not None:
             size += size_of_value(value)
-    if span.events or span.logs:
-        size += sum(map(size_of_event, span.events)) + sum(map(size_of_event, span.logs))
-    return size + _OTHER * len(span.links)
+    return size
 
 
 def size_of_event(event: SpanEvent) -> int:
