@@ -38,7 +38,7 @@ _TRACE_BYTES = 400
 _EVALUATION_BYTES = 250
 _MAX_EVALUATIONS = 500
 _DIALECT = attrgetter("dialect")
-_CHECKED_ONE_IN = 16
+_CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations whose runs are counted: scopes can be made up."""
