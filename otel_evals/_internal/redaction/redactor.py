@@ -178,13 +178,13 @@ def _walk(value: Any, known: _Texts, depth: int) -> Any:
             return type(value)(items) if type(value) in (list, tuple) else tuple(items)
     match value:
         case Run():
-            return recovered(_RedactedRun, _Redacted(value, known.redaction), {})
+            return recovered(_RedactedRun, _Redacted(value, known), {})
         case Operation():
-            return recovered(_RedactedOperation, _Redacted(value, known.redaction), {})
+            return recovered(_RedactedOperation, _Redacted(value, known), {})
         case SpanRecord():
             given = {name: _walk(getattr(value, name), known, depth + 1) for name in _OF_SPANS}
             for name in ("attributes", "resource"):
-                given[name] = _RedactedAttributes(getattr(value, name), known.redaction)
+                given[name] = _RedactedAttributes(getattr(value, name), known)
             return replace(value, **given)
     kind: Any = type(value)
     return _walk_fields(value, known, depth) if _texts_of(kind) else value
@@ -228,17 +228,17 @@ class _Texts(dict[str, str]):
 class _Redacted:
     """The redacted fields of a record."""
 
-    __slots__ = ("_record", "_redaction")
+    __slots__ = ("_known", "_record")
 
     failed = False
 
-    def __init__(self, record: Run | Operation, redaction: Redaction) -> None:
+    def __init__(self, record: Run | Operation, known: _Texts) -> None:
         self._record = record
-        self._redaction = redaction
+        self._known = known  # several fields have the same texts
 
     def derive(self, field: str) -> Mapping[str, Any]:
         value = getattr(self._record, field)
-        return {field: value if field in _IDS else _walk(value, _Texts(self._redaction), 0)}
+        return {field: value if field in _IDS else _walk(value, self._known, 0)}
 
 
 @derives(*(field.name for field in fields(Run)))
@@ -268,15 +268,15 @@ def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> boo
 
 
 class _RedactedAttributes(Mapping[str, Any]):
-    __slots__ = ("_attributes", "_redaction")
+    __slots__ = ("_attributes", "_known")
 
-    def __init__(self, attributes: Mapping[str, Any], redaction: Redaction) -> None:
+    def __init__(self, attributes: Mapping[str, Any], known: _Texts) -> None:
         self._attributes = attributes
-        self._redaction = redaction
+        self._known = known
 
     def __getitem__(self, key: str) -> Any:
         value = self._attributes[key]
-        return value if key in _IDS else _walk(value, _Texts(self._redaction), 0)
+        return value if key in _IDS else _walk(value, self._known, 0)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._attributes)

@@ -10,6 +10,7 @@ import pytest
 
 from otel_evals._internal.redaction.redactor import Redaction, redact, redact_pii, redacted, use_redaction
 from otel_evals.model import Media
+from tests.support.runs import a_run
 from tests.support.scored import scored_run
 
 
@@ -105,6 +106,19 @@ def test_of_a_run_only_what_is_asked_for_is_looked_at() -> None:
     assert run != given
     assert redacted(given) == given
     assert pickle.loads(pickle.dumps(redacted(given))) == given
+
+
+def test_a_text_in_several_fields_of_a_run_is_looked_at_once() -> None:
+    seen: list[str] = []
+
+    def look(text: str) -> str:
+        seen.append(text)
+        return text
+
+    use_redaction(Redaction((look,)))
+    run = redacted(a_run(output="Order 7 ships on Friday."))
+    assert run.output_messages[0].text == run.output
+    assert seen.count("Order 7 ships on Friday.") == 1
 
 
 def test_values_that_have_no_end_are_cut_off_and_others_left_alone() -> None:
