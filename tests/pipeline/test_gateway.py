@@ -295,6 +295,6 @@ def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for
     }
     labels = {key for family in families for sample in family.samples for key in sample.labels}
     kafka = {name for name in asked if "_kafka_" in name}
-    assert asked - labels - kafka - {"otel_evals_destination"} <= {name for name, _ in samples} | {
-        f"{family.name}" for family in families
-    }
+    assert asked - labels - kafka - {"otel_evals_destination", "otel_evals_reason"} <= {
+        name for name, _ in samples
+    } | {f"{family.name}" for family in families}

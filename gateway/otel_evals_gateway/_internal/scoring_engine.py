@@ -77,8 +77,23 @@ class ScoringEngine:
         queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
+        self._observe()
         if config.metrics:
             attacher.measure_with(self._metrics(held_spans))  # last: a reader may call back at once
+
+    def _observe(self) -> None:
+        self.meter.create_observable_gauge(
+            "otel_evals.gateway.open_traces.usage",
+            [lambda _: [metrics.Observation(self.gathered)]],
+            "1",
+            "Part of max_open_traces or max_bytes that open traces use",
+        )
+        self.meter.create_observable_counter(
+            "otel_evals.gateway.spans.forgotten_early",
+            [lambda _: [metrics.Observation(self.gatherer.closed_spans["forgotten_early"])]],
+            "{span}",
+            "Spans of scored runs that were forgotten before their time, for lack of room",
+        )
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans
