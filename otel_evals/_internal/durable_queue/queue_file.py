@@ -8,11 +8,12 @@ import sqlite3
 import time
 import uuid
 from collections import Counter
+from pathlib import Path
 
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.durable_queue.database import open_database
 from otel_evals._internal.durable_queue.table import RunTable
-from otel_evals._internal.util.sqlite_file import FileWatch
+from otel_evals._internal.util.sqlite_file import FileWatch, make_private
 from otel_evals.errors import StoreError
 
 _logger = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class QueueFile:
         if self._table is not None or time.monotonic() < self._reopen_at:
             return self._table
         try:
-            self.connection = open_database(self._path)
+            make_private(Path(self._path))
             self._watch = FileWatch(self._path)
+            self.connection = open_database(self._path)
             self._table = RunTable(self.connection, self._owner, self._config.store_lease, self._lost)
             self._table.limit(self._config.store_max_bytes)
             self._beat_at = self._upkeep_at = 0.0

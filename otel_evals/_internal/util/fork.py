@@ -8,48 +8,139 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol, runtime_checkable
+
+from otel_evals._internal.util.os_threads import OSThread
 
 _LONGEST_WAIT = 1.0
-"""Maximum seconds to wait for each lock before a fork."""
+"""Maximum seconds that a fork waits for all locks together."""
+
+
+class Lock(Protocol):
+    """A lock, or something that forks wait for in the same way."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
 
 
 class Renewable(Protocol):
     """Owner of a lock, and perhaps of connections."""
 
     @property
-    def lock(self) -> threading.Lock:
+    def lock(self) -> Lock:
         """Lock of its critical sections."""
 
     def renew(self) -> None:
         """Create a new lock in a forked child, and leave the parent's connections untouched."""
 
 
+@runtime_checkable
+class Suspendable(Renewable, Protocol):
+    """Owner of connections that must not be open during a fork."""
+
+    def suspend(self) -> Callable[[], object] | None:
+        """Give up the connections; return the function that closes them. Called with the lock held.
+
+        The next use opens new ones.
+        """
+
+
+class Gate:
+    """Lets any number of threads in; its `acquire` keeps further ones out and waits until all have left."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._closed = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Enter; waits while the gate is closed, but not forever: a nested section would wait for itself."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed, 2 * _LONGEST_WAIT)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def acquire(self, blocking: bool = True, timeout: float = 0.0) -> bool:
+        """Close the gate; return False, with the gate open, if threads are still inside after `timeout`."""
+        with self._changed:
+            self._closed = True
+            self._closed = self._changed.wait_for(lambda: not self._inside, max(0.0, timeout))
+            return self._closed
+
+    def release(self) -> None:
+        """Open the gate."""
+        with self._changed:
+            self._closed = False
+            self._changed.notify_all()
+
+
 _things: weakref.WeakSet[Renewable] = weakref.WeakSet()
-_held: list[threading.Lock] = []
+_last: list[Renewable] = []
+_held: list[Lock] = []
+_closed: list[Callable[[], object]] = []
+_kept: list[Callable[[], object]] = []
+"""In a child: the functions that closed the parent's connections, kept so that none is closed here."""
 
 
-def renew_after_fork(thing: Renewable) -> None:
-    """Renew an object in every later child of this process, as long as the object exists."""
-    _things.add(thing)
+def renew_after_fork(thing: Renewable, *, last: bool = False) -> None:
+    """Renew an object in every later child of this process, as long as the object exists.
+
+    `last` is for a lock that is acquired while another object's lock is held: forks acquire it after those.
+    """
+    if last:
+        _last.append(thing)
+    else:
+        _things.add(thing)
+
+
+def _all() -> list[Renewable]:
+    return [*_things, *_last]
 
 
 def _before() -> None:
-    for thing in list(_things):
+    deadline = time.monotonic() + _LONGEST_WAIT
+    for thing in _all():
         lock = thing.lock
-        if lock.acquire(timeout=_LONGEST_WAIT):
+        if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             _held.append(lock)
+            if isinstance(thing, Suspendable) and (close := thing.suspend()):
+                _closed.append(close)
+    if _closed:
+        # In another thread: a disk may take longer than the fork should wait.
+        closing = OSThread(_close_all, (tuple(_closed),), "otel-evals-fork")
+        with suppress(RuntimeError):  # no thread can be started while the interpreter ends
+            closing.start()
+            closing.join(max(0.0, deadline - time.monotonic()))
+
+
+def _close_all(closes: Iterable[Callable[[], object]]) -> None:
+    for close in closes:
+        with suppress(Exception):
+            close()
 
 
 def _in_parent() -> None:
+    _closed.clear()
     while _held:
         _held.pop().release()
 
 
 def _in_child() -> None:
+    _kept.extend(_closed)
+    _closed.clear()
     _held.clear()
-    for thing in list(_things):
+    for thing in _all():
         thing.renew()
 
 

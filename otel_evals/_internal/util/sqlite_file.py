@@ -12,19 +12,25 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals._internal.util.os_threads import OSThread
 from otel_evals.errors import StoreError
 
 _HEADER = b"SQLite format 3\x00"
 MEMORY = ":memory:"
 """In place of a path: a database that exists in this process only, and starts empty in others."""
 
-_inherited: list[sqlite3.Connection] = []
+_inherited: list[object] = []
 """Connections of the parent process in a forked child: SQLite forbids to use or to close them there."""
+
+_PROOF_SECONDS = 5.0
 
 
 def open_sqlite(
@@ -36,6 +42,7 @@ def open_sqlite(
             make_private(Path(path))
         elif not Path(path).is_file():
             raise OSError("there is no such file")
+    check_after_fork(path)
     db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(db, time.monotonic() + wait)
@@ -91,27 +98,145 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+class _Closing:
+    """Closes connections and descriptors when no fork is under way, on whatever thread garbage is collected.
+
+    A connection that another thread closes during a fork would leave SQLite locked in the child.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+        renew_after_fork(self, last=True)
+
+    def close(self, close: Callable[[], None]) -> None:
+        self._waiting.append(close)
+        # Never blocks: garbage may be collected by the thread that holds the lock.
+        while self._waiting and self.lock.acquire(blocking=False):
+            try:
+                self._close_all()
+            finally:
+                self.lock.release()
+
+    def _close_all(self) -> None:
+        while self._waiting:
+            with suppress(sqlite3.Error):
+                self._waiting.popleft()()
+
+    def suspend(self) -> Callable[[], None] | None:
+        return self._close_all if self._waiting else None
+
+    def renew(self) -> None:
+        _inherited.append(self._waiting)
+        self.lock, self._waiting = threading.Lock(), deque()
+
+
+_closing = _Closing()
+
+
+class _Proof:
+    """Finds out in a forked child if SQLite works there.
+
+    SQLite's own locks stay locked in the child if any thread of the parent, also the application's, had one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.due = False
+        self._failed = False
+        renew_after_fork(self, last=True)
+
+    def check(self, path: str | os.PathLike[str]) -> None:
+        """Raise OSError if SQLite is blocked for good in this forked child, determined at its first use."""
+        if self.due:
+            with self.lock:
+                self._try(path)
+        if self._failed:
+            raise OSError(
+                "another thread used SQLite when this process was forked, which blocks it here; "
+                "fix: fork before threads use SQLite, or start processes with spawn"
+            )
+
+    def _try(self, path: str | os.PathLike[str]) -> None:
+        thread = OSThread(_try_sqlite, (path,), "otel-evals-sqlite")
+        if self.due and not self._failed:
+            with suppress(RuntimeError):  # no thread can be started while the interpreter ends
+                thread.start()
+                thread.join(_PROOF_SECONDS)
+            self._failed = thread.is_alive()
+        self.due = False
+
+    def renew(self) -> None:
+        self.lock, self.due = threading.Lock(), True
+
+
+def _try_sqlite(path: str | os.PathLike[str]) -> None:
+    # The empty device takes the locks of files if `path` is in memory.
+    for place in (os.devnull, path):
+        with suppress(sqlite3.Error):
+            db = sqlite3.connect(place, timeout=0, isolation_level=None, check_same_thread=False)
+            with suppress(sqlite3.Error):
+                db.execute("SELECT random(), count(*) FROM sqlite_master").fetchone()
+            db.close()
+
+
+_proof = _Proof()
+check_after_fork = _proof.check
+
+
 class FileWatch:
     """Notices that a SQLite file was deleted, replaced or overwritten while connections use it.
 
-    Close it after the connections: closing any descriptor of a file releases all locks of the process on it,
-    and another process would then delete the log that the connections still write.
+    Create it before the connections and close it after them. Closing any descriptor of a file releases all
+    locks of the process on it, and another process would then delete the log that the connections still
+    write. All watches of a file therefore share a descriptor, which the last one closes.
     """
+
+    _shared: ClassVar[dict[tuple[int, int], _Descriptor]] = {}
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY)
-        self.close = weakref.finalize(self, os.close, self._descriptor)
+        with _closing.lock:
+            found = os.stat(path)
+            shared = self._shared.get((found.st_dev, found.st_ino)) or _Descriptor(path)
+            self._descriptor = self._shared.setdefault(shared.key, shared)
+            self._descriptor.users += 1
+        release = partial(self._descriptor.release, self._shared)
+        self.close = weakref.finalize(self, _closing.close, release)
         self.close.atexit = False  # connections are used until the end
 
     def in_place(self) -> bool:
         """Return True if the path still leads to the opened file, and that is a database."""
         try:
-            found, opened = os.stat(self._path), os.fstat(self._descriptor)
-            same = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
-            return same and (os.name == "nt" or os.pread(self._descriptor, 16, 0) == _HEADER)
+            found = os.stat(self._path)
+            same = (found.st_dev, found.st_ino) == self._descriptor.key
+            return same and (os.name == "nt" or os.pread(self._descriptor.number, 16, 0) == _HEADER)
         except OSError:
             return False
+
+
+class _Descriptor:
+    """An open descriptor of a file, and the number of watches that use it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.number = os.open(path, os.O_RDONLY)
+        opened = os.fstat(self.number)
+        self.key = opened.st_dev, opened.st_ino
+        self.users = 0
+
+    def release(self, shared: dict[tuple[int, int], _Descriptor]) -> None:
+        self.users -= 1
+        if not self.users:
+            del shared[self.key]
+            os.close(self.number)
+
+
+def _close_both(db: sqlite3.Connection | None, watch: FileWatch | None) -> None:
+    if db is not None:
+        with suppress(sqlite3.Error):
+            db.close()
+    if watch is not None:
+        watch.close()
 
 
 class SQLiteFile:
@@ -149,29 +274,36 @@ class SQLiteFile:
             return self._db
         self._forget()
         try:
+            if self.path != MEMORY:
+                make_private(Path(self.path))
+                self._watch = FileWatch(self.path)
             self._db = db = open_sqlite(self.path, wait=self._wait)
-            self._close = weakref.finalize(self, db.close)
+            self._close = weakref.finalize(self, _closing.close, db.close)
             db.executescript(self._schema)
-            self._watch = None if self.path == MEMORY else FileWatch(self.path)
         except (OSError, sqlite3.Error) as error:
             self._forget()
             raise StoreError(f"{self.path}: {error}") from error
         return db
 
     def _forget(self) -> None:
-        if self._db is not None and self.path == MEMORY:
-            return  # a failed statement says nothing about memory, and its content exists nowhere else
-        if self._close is not None:
-            with suppress(sqlite3.Error):
-                self._close()
-        if self._watch is not None:
-            self._watch.close()
-        self._db = self._close = self._watch = None
+        if close := self.suspend():
+            close()
 
     def close(self) -> None:
         """Close the connection until the next use."""
         with self.lock:
             self._forget()
+
+    def suspend(self) -> Callable[[], None] | None:
+        """Give up the connection; a forked child would share its locks without having them."""
+        db, watch = self._db, self._watch
+        # A failed statement says nothing about memory, and its content exists nowhere else.
+        if (db is None and watch is None) or (db is not None and self.path == MEMORY):
+            return None
+        if self._close is not None:
+            self._close.detach()
+        self._db = self._close = self._watch = None
+        return partial(_close_both, db, watch)
 
     def renew(self) -> None:
         """In a forked child: use a new connection, and leave the parent's untouched."""

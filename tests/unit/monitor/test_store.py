@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -378,6 +378,64 @@ def test_writes_are_kept_while_other_processes_open_and_close_the_file(tmp_path:
     assert counts == ["1\n", "2\n"]
     with sqlite3.connect(path) as db:
         assert db.execute(query).fetchone() == (3,)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_children_forked_while_threads_read_and_write_lose_nothing(tmp_path: Path) -> None:
+    """Neither side waits for the other, and the file keeps the rows of both after the parent closes it."""
+    store, stop = ResultsStore(tmp_path / "results.db"), threading.Event()
+    written = iter(range(10_000))
+
+    def write() -> None:
+        while not stop.is_set():
+            store.write([record(next(written), 1.0)])
+
+    def read() -> None:
+        while not stop.is_set():
+            count(store, "evaluations")
+
+    threads = [threading.Thread(target=each) for each in (write, read)]
+    for thread in threads:
+        thread.start()
+    children = [forked(lambda n=n: write_slowly(store, 20_000 + 10 * n)) for n in range(4)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    store.close()
+    assert [ended(child) for child in children] == [0] * 4
+    assert count(store, "evaluations") == next(written) + 4 * 3
+
+
+def write_slowly(store: ResultsStore, first: int) -> None:
+    """Write before and after the parent has closed the file."""
+    for n in range(3):
+        store.write([record(first + n, 1.0)])
+        time.sleep(0.2)
+
+
+def forked(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Return the exit code of a child, 99 if it hangs."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return 99
 
 
 def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import gc
+import ctypes
+import importlib
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -155,6 +159,18 @@ def test_a_settlement_that_fails_keeps_the_answer(tmp_path: Path) -> None:
     assert anyio.run(use) == "so"
 
 
+def test_another_process_keeps_the_log_when_one_of_two_users_of_a_file_closes_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    first, second = SQLiteFile(path, SCHEMA), SQLiteFile(path, SCHEMA)
+    add(first)
+    first.close()
+    add_elsewhere = f"import sqlite3; db = sqlite3.connect({os.fspath(path)!r}, isolation_level=None);"
+    add_elsewhere += "db.execute('INSERT INTO t VALUES (1)'); db.close()"
+    subprocess.run([sys.executable, "-c", add_elsewhere], check=True)
+    assert add(second) == 3
+    assert add(SQLiteFile(path, SCHEMA)) == 4, "the other process has not deleted the log"
+
+
 # --- caches ---
 
 
@@ -240,13 +256,89 @@ def in_child(work: object) -> int:
     return 99
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+threads_at_fork = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+@forks
+def test_rows_of_a_child_survive_when_the_parent_closes_the_file(tmp_path: Path) -> None:
+    file = SQLiteFile(tmp_path / "x.db", SCHEMA)
+    add(file)
+    (ready, now_ready), (closed, now_closed) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        add(file)
+        os.write(now_ready, b".")
+        os.read(closed, 1)
+        add(file)
+        os._exit(0)
+    os.read(ready, 1)
+    file.close()
+    os.write(now_closed, b".")
+    os.waitpid(child, 0)
+    assert add(file) == 4
+
+
+@forks
+@threads_at_fork
+@pytest.mark.parametrize("mutex", ["memory", "random numbers", "files"])
+def test_a_child_forked_while_the_application_is_in_sqlite_fails_and_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutex: str
+) -> None:
+    monkeypatch.setattr("otel_evals._internal.util.sqlite_file._PROOF_SECONDS", 0.3)
+    budget, in_memory = Budget(tokens=500, store=tmp_path / "b.db"), Budget(tokens=500)
+
+    def use() -> None:
+        for each in (in_memory, budget):
+            with pytest.raises(StoreError, match="when this process was forked"):
+                Budget(tokens=5, store=tmp_path / "c.db")
+            with pytest.raises(JudgeUnavailableError, match="when this process was forked"):
+                anyio.run(spend, each)
+
+    with sqlite_mutex({"memory": 3, "random numbers": 5, "files": 11}[mutex]):
+        assert in_child(use) == 0
+    for each in (in_memory, budget):
+        anyio.run(spend, each)
+        assert in_child(lambda: anyio.run(spend, each)) == 0  # noqa: B023  # called at once
+
+
+async def spend(budget: Budget) -> None:
+    async with budget.around(CALL) as settle:
+        settle(Usage(input_tokens=0), None)
+
+
+@contextmanager
+def sqlite_mutex(number: int) -> Iterator[None]:
+    """Have another thread hold one of SQLite's own mutexes."""
+    try:
+        library = ctypes.CDLL(importlib.import_module("_sqlite3").__file__)
+        library.sqlite3_mutex_alloc.restype = ctypes.c_void_p
+    except (AttributeError, OSError, TypeError):
+        pytest.skip("SQLite is part of the interpreter")
+    mutex = ctypes.c_void_p(library.sqlite3_mutex_alloc(number))
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        library.sqlite3_mutex_enter(mutex)
+        held.set()
+        over.wait()
+        library.sqlite3_mutex_leave(mutex)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@forks
+@threads_at_fork
 @pytest.mark.parametrize("stored", [True, False])
 def test_children_forked_at_any_moment_go_on(tmp_path: Path, stored: bool) -> None:
     """Budget, cache and limits are in use in other threads while the process forks."""
-    # A connection of an earlier test that a thread closes during a fork keeps SQLite locked in the child.
-    gc.collect()
     limits = JudgeLimits(requests="100000/s")
     budget = Budget(tokens=10**9, store=tmp_path / "b.db" if stored else None)
     cached = CachedJudge(
@@ -264,6 +356,7 @@ def test_children_forked_at_any_moment_go_on(tmp_path: Path, stored: bool) -> No
     def busy() -> None:
         while not stop.is_set():
             anyio.run(use, "parent", 5)
+            Budget(tokens=1, store=tmp_path / "dropped.db")  # closed as garbage
 
     threads = [threading.Thread(target=busy) for _ in range(2)]
     for thread in threads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,21 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from otel_evals.errors import StoreError
-from otel_evals.sdk.util import FileWatch, install_hint, make_private
+from otel_evals.sdk.util import (
+    FileWatch,
+    Gate,
+    check_after_fork,
+    install_hint,
+    make_private,
+    renew_after_fork,
+)
 from otel_evals_monitor._internal.store import schema
 
 # Id of the advisory lock of PostgreSQL's writers; any number that no other program uses.
 _WRITE_LOCK = 0x6F74656C6576616C
+
+_inherited: list[object] = []
+"""Pools of the parent process in a forked child, which must not close their connections."""
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
@@ -42,7 +52,7 @@ class Database:
         `wait` is the seconds to wait for another process's lock.
         """
         self.name = _shown(place)
-        self._process = os.getpid()
+        self.lock = Gate()
         # SQLite allows one writer; threads of this process wait here instead of polling the file's lock.
         self._turn = threading.Lock()
         with self._store_errors():
@@ -50,33 +60,38 @@ class Database:
             self._file: Path | None = None
             self._watch: FileWatch | None = None
             self.sqlite = self.engine.dialect.name == "sqlite"
+            renew_after_fork(self)
             try:
+                if self.sqlite:
+                    self._watch = FileWatch(place)
+                    check_after_fork(place)
                 self._prepare(create)
                 if self.sqlite:
                     self._file = Path(place)
-                    self._watch = FileWatch(self._file)
             except BaseException:
-                self.engine.dispose()
+                self.close()
                 raise
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection for reading."""
-        self._check_file()
-        with self._store_errors(), self._own().connect() as connection:
-            yield connection
+        with self.lock.inside():
+            self._check_file()
+            with self._store_errors(), self.engine.connect() as connection:
+                yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a transaction. One writer at a time keeps rollups consistent with their rows."""
-        self._check_file()
-        with self._store_errors(), self._turn, self._own().begin() as connection:
-            if self.sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITE_LOCK})
-            yield connection
-        self._check_file()  # the rows went into a file that somebody has deleted meanwhile
+        with self._turn, self.lock.inside():
+            self._check_file()
+            with self._store_errors(), self.engine.begin() as connection:
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                else:
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITE_LOCK})
+                yield connection
+            self._check_file()  # the rows went into a file that somebody has deleted meanwhile
 
     def close(self) -> None:
         """Close all connections."""
@@ -91,16 +106,22 @@ class Database:
             return
         with self._store_errors():
             watch = self._watch = self._watch or FileWatch(self._file)
+            check_after_fork(self._file)
         if not watch.in_place():
             self.close()  # with another database at the path, the next use may succeed
             raise StoreError(f"{self.name}: was deleted or replaced while it was in use")
 
-    def _own(self) -> Engine:
-        """Return the engine, in a forked child without its parent's connections."""
-        if self._process != os.getpid():
-            self._process, self._turn = os.getpid(), threading.Lock()
-            self.engine.dispose(close=False)
-        return self.engine
+    def suspend(self) -> Callable[[], None] | None:
+        """Give up the pool before a fork: a child must not use or close its parent's connections."""
+        pool = self.engine.pool
+        self.engine.dispose(close=False)
+        return pool.dispose
+
+    def renew(self) -> None:
+        """In a forked child: use new connections, also if the parent's were in use during the fork."""
+        self.lock, self._turn = Gate(), threading.Lock()
+        _inherited.append(self.engine.pool)
+        self.engine.dispose(close=False)
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
