@@ -1,7 +1,8 @@
 """Small captures of our own: real producers against a stub model, one conversation with one call of a tool.
 
 Made with the AI SDK 7.0.173 and `@ai-sdk/otel` 1.0.173 on Node 20: `generateText` with `MockLanguageModelV4`,
-its integrations `OpenTelemetry` and `LegacyOpenTelemetry`, exported as OTLP JSON.
+its integrations `OpenTelemetry` and `LegacyOpenTelemetry`, exported as OTLP JSON. The capture of LangGraph is
+of a `StateGraph` with conditional edges: the longest attribute is the condition's input.
 """
 
 from __future__ import annotations
@@ -31,3 +32,4 @@ def test_a_turn_with_a_tool_is_recovered_whole(path: Path) -> None:
     assert call.arguments == {"day": "sunday"}
     assert call.result == {"day": "sunday", "sailings": ["9:00", "12:00"]}
     assert run.agent_name == "clerk"
+    assert {run.availability[name] for name in ("input", "output", "tool_results")} == {"present"}

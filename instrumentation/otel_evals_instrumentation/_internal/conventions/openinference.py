@@ -48,7 +48,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _fill_calls(reader)
     elif source == "llm.input_messages.*" and reader.attributes.get("input.value") is not None:
         reader.fields["input_messages"] = ()
-        reader.note("input", "input.value", Availability.TRUNCATED)
+        # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
+        reader.note("input", source, Availability.TRUNCATED)
     return kind
 
 
