@@ -103,6 +103,10 @@ class Dialects:
         """Return the instrumentation scopes seen whose spans are claimed."""
         return sorted(name for name, claimed in self._claimed.copy().items() if claimed)
 
+    def knows(self, scope_name: str) -> bool:
+        """Return True if a dialect claims all spans of this scope."""
+        return self._of_scope(scope_name) not in (None, _BY_MARKER)
+
     def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
         """Return the dialect for spans of this scope with these attributes; None if none claims them."""
         dialect: Dialect | None = self._by_scope.get(scope_name, _UNKNOWN)

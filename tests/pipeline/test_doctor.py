@@ -94,6 +94,12 @@ agents.Runner.run_sync(agents.Agent(name='support', model='stub'), 'Hello?')"""
 ON_AGENTS = """import agents
 from openinference.instrumentation.openai_agents import OpenAIAgentsInstrumentor
 OpenAIAgentsInstrumentor().instrument()"""
+LOCAL = (
+    AGENTS.replace("import agents", ON_AGENTS)
+    .replace("configure(", "configure(tracer_provider=P, ")
+    .replace("import agents", "P = provider()\nimport agents", 1)
+    .replace("instrument()", "instrument(%s)")
+)
 FORKED = """P = provider()
 otel_evals.configure(rules=[Rule(slow, timeout=30)], tracer_provider=P, grace=0.02)
 import os
@@ -192,6 +198,21 @@ BROKEN: dict[str, Broken] = {
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun(P.get_tracer('app'))",
         "this process has another tracer provider, which is not scored: InMemorySpanExporter",
         "configure(tracer_provider=PROVIDER)",
+    ),
+    "instrumentation on another provider than a local one": Broken(
+        LOCAL % "",
+        LOCAL % "tracer_provider=P",
+        "the instrumentation is on, but may send its spans to another tracer provider than the scored one",
+        "OpenAIAgentsInstrumentor().instrument(tracer_provider=PROVIDER)\n",
+        {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
+        {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
+    ),
+    "spans by hand on another provider than a local one": Broken(
+        "P = provider()\notel_evals.configure(rules=[answered()], tracer_provider=P)\nrun()",
+        "P = provider()\ntrace.set_tracer_provider(P)\n"
+        "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun()",
+        "nothing uses the scored tracer provider, which is not the global one",
+        "trace.set_tracer_provider(PROVIDER)",
     ),
     "head sampler": Broken(
         "P = provider(sampler=heads.ALWAYS_OFF)\n"
@@ -348,6 +369,17 @@ def test_a_program_that_ends_within_the_minute_is_warned_too() -> None:
 def test_an_application_without_traffic_is_not_warned_about() -> None:
     assert logged("", 0.1, WAIT) == []
     assert logged("import pydantic_ai; pydantic_ai.Agent.instrument_all()", 0.1, WAIT) == []
+
+
+def test_a_local_provider_that_nothing_uses_is_warned_about() -> None:
+    local = "from opentelemetry.sdk.trace import TracerProvider; P = TracerProvider()"
+    given = "\notel_evals.configure(rules=[answered()], no_traffic_after=%s, tracer_provider=P)\n"
+    (line,) = logged(local, 0.1, given % 0.1 + WAIT)
+    assert "nothing uses the scored tracer provider" in line
+    assert line.endswith("fix: trace.set_tracer_provider(PROVIDER), with the one that is scored")
+    assert logged(local, 0.1, given % 0.1 + "t = P.get_tracer('app')\n" + WAIT) == []
+    (line,) = logged(f"{local}\nimport agents", 0.1, given % 0.1 + WAIT)
+    assert "OpenAIAgentsInstrumentor().instrument(tracer_provider=PROVIDER)" in line
 
 
 def test_spans_of_other_libraries_are_named() -> None:

@@ -11,6 +11,7 @@ libraries that wrap it. Each access is guarded: a provider with other fields get
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, Tracer
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult
 
@@ -261,6 +262,14 @@ def exporters_of(provider: Any) -> list[str]:
 
 def same_provider(one: Any, other: Any) -> bool:
     return unwrapped(one) is unwrapped(other)
+
+
+def scopes_of(provider: Any) -> set[str]:
+    """Return the instrumentation scopes that have a tracer of this provider."""
+    processor = getattr(unwrapped(provider), "_active_span_processor", None)
+    tracers = [each for each in gc.get_objects() if issubclass(type(each), Tracer)]
+    own = [each for each in tracers if getattr(each, "span_processor", None) is processor]
+    return {str(getattr(getattr(each, "_instrumentation_scope", None), "name", "")) for each in own}
 
 
 def adopt_logs(provider: Any, front: Pipeline | None) -> None:

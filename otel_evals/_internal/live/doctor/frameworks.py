@@ -41,6 +41,11 @@ class Framework(NamedTuple):
     on: bool
     """True if an instrumentation of it is loaded."""
 
+    def line_for_provider(self) -> str:
+        """Return the line that sends its spans to a provider that is not global; empty if none does."""
+        line = self.line.replace(".instrument()", ".instrument(tracer_provider=PROVIDER)")
+        return line.replace("_all()", "_all(InstrumentationSettings(tracer_provider=PROVIDER))")
+
 
 def imported_frameworks() -> list[Framework]:
     """Return the frameworks in `sys.modules`; clients of models only if there is no framework."""

@@ -13,17 +13,26 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals._internal.live.adoption import Described, describe, exporters_of, is_adopted, same_provider
+from otel_evals._internal.live.adoption import (
+    Described,
+    describe,
+    exporters_of,
+    is_adopted,
+    same_provider,
+    scopes_of,
+)
 from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note, problem
 from otel_evals._internal.live.doctor.frameworks import imported_frameworks
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals.semconv import SCOPE_NAME
 
 _logger = logging.getLogger(__name__)
 _BY_HAND = "turn on your framework's instrumentation (docs/recovery.md), or use @agent (docs/instrument.md)"
 BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
 """Line that exports spans with their scores; `configure` returns the pipeline."""
 _SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
+_SET_GLOBAL = "trace.set_tracer_provider(PROVIDER), with the one that is scored"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
@@ -69,7 +78,12 @@ def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
     if cause is None or (cause.fix == _BY_HAND and not pipeline.dialects.unclaimed()):
         _logger.info("no run was seen %s, and no span of an agent or a model", when)
     else:
-        _logger.warning("no run was seen %s: %s; fix: %s", when, cause.text, cause.fix.replace("\n", " and "))
+        _logger.warning(
+            "no run was seen %s: %s; fix: %s",
+            when,
+            cause.text,
+            cause.fix.replace("\nor ", ", or ").replace("\n", " and "),
+        )
 
 
 def _check_environment() -> Iterator[Finding]:
@@ -154,21 +168,30 @@ def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
         yield note(SPANS, text, "wait, or end the process")
     else:
         scopes = f"; only from {', '.join(unclaimed)}" if unclaimed else ""
-        yield _without_spans(f"no spans of an agent or a model were seen{scopes}", used)
+        yield _without_spans(f"no spans of an agent or a model were seen{scopes}", pipeline, used)
 
 
-def _without_spans(text: str, used: Providers) -> Finding:
+def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
     found = imported_frameworks()
+    separate = used.given and not same_provider(trace.get_tracer_provider(), used.tracers)
     if off := [each for each in found if not each.on]:
         names = " and ".join(each.name for each in off)
         text += f"; {names} {'is' if len(off) == 1 else 'are'} imported, without instrumentation"
-        return problem(SPANS, text, "\n".join(each.line for each in off))
+        return problem(SPANS, text, "\n".join(e.line_for_provider() if separate else e.line for e in off))
     if others := _not_scored(used):
         text += f"; this process has another tracer provider, which is not scored: {', '.join(others)}"
         fix = "trace.set_tracer_provider(PROVIDER) with that provider, or configure(tracer_provider=PROVIDER)"
         return problem(SPANS, text, fix)
+    scopes = scopes_of(used.tracers) - {SCOPE_NAME} if separate else set()
+    if separate and found and not any(map(pipeline.dialects.knows, scopes)):
+        text += "; the instrumentation is on, but may send its spans to another tracer provider than the"
+        lines = [line for each in found if (line := each.line_for_provider())]
+        return problem(SPANS, f"{text} scored one, which is not global", "\nor ".join([*lines, _SET_GLOBAL]))
     if found:
         return Finding("note", SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
+    if separate and not scopes:
+        text += "; nothing uses the scored tracer provider, which is not the global one"
+        return problem(SPANS, text, _SET_GLOBAL)
     return problem(SPANS, f"{text}; no agent framework is imported", _BY_HAND)
 
 
