@@ -55,6 +55,8 @@ class ExplainedDecision:
     threshold: float | None = None
     """The sampling threshold, between 0 and 1: targets with a lower randomness are not sampled."""
     value: float | None = None
+    explanation: str | None = None
+    """The scorer's explanation; known only from a file of scores."""
     attempts: int = 0
     duration: float = 0.0
     """Seconds that the scorer took."""
@@ -93,22 +95,28 @@ class Explanation:
     """Further remarks, in sentences."""
 
     def __str__(self) -> str:
-        return "\n  ".join([f"Trace {self.trace_id}: {_HEADLINES[self.status]}", *self._lines()])
+        return "\n  ".join([f"Trace {self.trace_id}: {self._headline()}", *self._lines()])
+
+    def _headline(self) -> str:
+        failed = [each.rule for each in self.decisions if each.status == "failed"]
+        if self.status == "scored" and failed:
+            return f"scored, but {', '.join(dict.fromkeys(failed))} failed."
+        return _HEADLINES[self.status]
 
     def _lines(self) -> Iterator[str]:
         if self.spans:
             read = f", read as {', '.join(self.dialects)}" if self.dialects else ""
-            yield f"Seen: {_count(self.spans, 'span')}{read}, in {_count(self.runs, 'run')}."
+            yield f"Seen: {counted(self.spans, 'span')}{read}, in {counted(self.runs, 'run')}."
         if self.waiting_spans:
-            yield f"Waiting for the root span: {_count(self.waiting_spans, 'span')}."
+            yield f"Waiting for the root span: {counted(self.waiting_spans, 'span')}."
         for reason, count in self.ignored.items():
             yield f"Ignored: {count}, {meaning(reason)}."
         for decision in self.decisions:
             yield _line(decision, self.randomness)
         if self.more:
-            yield f"{_count(self.more, 'more decision')}."
+            yield f"{counted(self.more, 'more decision')}."
         for (destination, end), count in Counter(self.deliveries).items():
-            yield f"Destination {destination}: {_count(count, 'scored run')}, {meaning(end)}."
+            yield f"Destination {destination}: {counted(count, 'scored run')}, {meaning(end)}."
         yield from self.notes
 
 
@@ -254,14 +262,16 @@ def _sentence(decision: ExplainedDecision, random_share: float) -> str:
             return f"sampled {by}; in the store for a later attempt: {decision.reason}."
     tries = "" if decision.attempts <= 1 else f", {decision.attempts} attempts"
     end = f"{decision.value:.6g}" if decision.value is not None else meaning(decision.reason)
-    took = f" after {decision.duration:.3f} s{tries}" if decision.duration else ""
+    took = f" (took {decision.duration:.3f} s{tries})" if decision.duration else ""
+    why = f": {decision.explanation.rstrip('.')}" if decision.explanation else ""
     effect = f"; the answer was {decision.effect}" if decision.effect else ""
     cut = "; the judge saw only a part of the evidence" if decision.evidence_cut else ""
-    return f"sampled {by}; {decision.status.replace('_', ' ')}: {end}{took}{effect}{cut}."
+    status = "score" if decision.status == "scored" else f"{decision.status.replace('_', ' ')}:"
+    return f"sampled {by}; {status} {end}{took}{why}{effect}{cut}."
 
 
 def _numbers(decision: ExplainedDecision, random_share: float) -> str:
-    if decision.threshold is None:
+    if not decision.threshold:  # unknown, or all are sampled
         return ""
     if decision.threshold >= 1.0:
         return " (probability 0)"
@@ -275,5 +285,5 @@ def _clock(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat(timespec="seconds")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

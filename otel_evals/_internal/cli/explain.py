@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from string import hexdigits
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from otel_evals._internal import model
 from otel_evals._internal.accounting.explanation import (
     ExplainedDecision,
     Explanation,
+    counted,
     explain_unknown,
     numbers,
     trace_status,
@@ -31,19 +33,37 @@ from otel_evals.errors import ConfigError
 
 
 def explain(
-    trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
-    scores: Annotated[list[Path] | None, typer.Option(help="Output of jsonl.", exists=True)] = None,
+    trace_id: Annotated[str, typer.Argument(help="The trace's id, or its first digits.")],
+    scores: Annotated[list[Path] | None, typer.Option(help="Output of jsonl.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file, to recompute sampling.")] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Explain the sampling decisions and scores of a trace."""
+    """Explain the sampling decisions and scores of a trace; exit with 1 if the files have none of it."""
     with exit_on(ValueError, command="explain"):
         if not scores and config is None:
-            raise ConfigError("explain", "needs --scores, --config, or both")
+            raise ValueError("give --scores, --config, or both")
+        for path in scores or ():
+            if not path.is_file():
+                raise ConfigError("--scores", f"{path} does not exist; it is written with the first score")
         rules = None if config is None else load_config(config)
-        answer = _explanation(trace_id_of(trace_id), scores or [], rules, trace_state)
+        answer = _explanation(_full_id(trace_id, scores or []), scores or [], rules, trace_state)
     echo(json.dumps(asdict(answer)) if as_json else str(answer))
+    if scores and answer.status == "unknown":
+        raise typer.Exit(1)
+
+
+def _full_id(given: str, files: Sequence[Path]) -> str:
+    """Complete the first digits of an id in the files; some tools omit zeros at the front."""
+    digits = given.strip().lower().removeprefix("0x")
+    if not 0 < len(digits) < 32 or not set(digits) <= set(hexdigits):
+        return trace_id_of(given)
+    known = {trace_id for path in files for record in read_jsonl(path) for trace_id in _traces_of(record)}
+    found = known & {digits.zfill(32)} or {each for each in known if each.startswith(digits)}
+    if len(found) == 1:
+        return found.pop()
+    other = f"{len(found) or 'no'} ids in --scores begin with it"
+    raise ValueError(f"{given!r} has {len(digits)} of 32 hex digits, and {other}")
 
 
 def _explanation(
@@ -55,8 +75,10 @@ def _explanation(
     decisions = [_recorded(evaluation) for evaluation in recorded.values()]
     runs = [record for record in records if not record.get("turns")]
     places = ", ".join(map(str, files))
-    notes = [f"Found in {places}: {len(recorded)} evaluations."] if files else []
-    if config is not None:
+    notes = [f"Found in {places}: {counted(len(recorded), 'evaluation')}."] if files else []
+    if config is None:
+        notes.append("Rules that did not sample it are not in files of scores; for these, add --config.")
+    else:
         for record in runs:
             decisions += _recompute(record, config, recorded, trace_state, notes)
         if not records:
@@ -74,8 +96,11 @@ def _explanation(
 
 def _concerns(record: Mapping[str, Any], trace_id: str) -> bool:
     """Return True for a run of this trace, or a conversation with such a run."""
-    turns = (turn["trace_id"] for turn in record.get("turns", ()))
-    return record.get("trace_id") == trace_id or trace_id in turns
+    return trace_id in _traces_of(record)
+
+
+def _traces_of(record: Mapping[str, Any]) -> list[str]:
+    return [record.get("trace_id", ""), *(turn["trace_id"] for turn in record.get("turns", ()))]
 
 
 def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -99,6 +124,7 @@ def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
         probability=probability,
         threshold=None if probability is None else share(threshold(probability)),
         value=evaluation["value"],
+        explanation=evaluation.get("explanation"),
         attempts=evaluation["attempts"],
         duration=evaluation["duration"] or 0.0,
         conversation_id=evaluation.get("conversation_id"),
@@ -180,5 +206,7 @@ def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
     """Say for each rule whether it could have sampled the trace; that is known without the run."""
     for rule in config.rules:
         if not rule.sampling.follows:
-            could = "could" if is_sampled(rule.sampling.ceiling, int(trace_id, 16)) else "could not"
-            yield f"{rule.name}: {rule.sampling.words} {could} have sampled it."
+            could = is_sampled(rule.sampling.ceiling, int(trace_id, 16))
+            if_when = ", if its `when` matched the run" if could and rule.when is not None else ""
+            words = f"{rule.sampling.words} {'could' if could else 'could not'} have sampled it"
+            yield f"{rule.name}: {words}{if_when}."

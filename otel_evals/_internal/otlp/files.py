@@ -30,6 +30,11 @@ _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
+_SCORES = (
+    "has scores of the jsonl destination, not OTLP; fix: `otel-evals report` for all runs, "
+    "`otel-evals explain TRACE_ID --scores` for one"
+)
+
 
 def read_traces(
     paths: Iterable[str],
@@ -47,7 +52,7 @@ def read_traces(
         skipped: called with a file and a line number for each line that is not OTLP.
 
     Raises:
-        ConfigError: a file is missing or contains no OTLP at all.
+        ConfigError: a file is missing, or contains no OTLP at all or the scores of a jsonl destination.
     """
     with Spill(memory) as spill:
         for path in paths:
@@ -102,6 +107,8 @@ def _sized_requests(
     found = False
     with _open(path) as (stream, position):
         for size, request in _requests(stream, path, skipped):
+            if isinstance(request, dict) and "evaluations" in request:
+                raise ConfigError(path, _SCORES)
             found = True
             yield size, request, position
     if not found:

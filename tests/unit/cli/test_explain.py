@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -50,13 +51,17 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
     return path, records, told
 
 
+def recorded(number: int, value: float, **evaluation: object) -> dict[str, Any]:
+    run = record(number, value)
+    run["evaluations"][0] |= {"span_id": run["span_id"], "duration": 0.0, "explanation": None, **evaluation}
+    return run
+
+
 def test_what_became_of_a_checked_answer_is_told(tmp_path: Path) -> None:
-    run, scores = record(1, 0.0), tmp_path / "scores.jsonl"
-    run["evaluations"][0] |= {"span_id": run["span_id"], "effect": "blocked", "evidence_cut": True}
-    run["evaluations"][0]["duration"] = 0.0
+    run, scores = recorded(1, 0.0, effect="blocked", evidence_cut=True), tmp_path / "scores.jsonl"
     scores.write_text(json.dumps(run))
     told = explain(run["trace_id"], "--scores", scores)
-    assert "scored: 0; the answer was blocked; the judge saw only a part of the evidence." in told
+    assert "score 0; the answer was blocked; the judge saw only a part of the evidence." in told
 
 
 @pytest.mark.slow
@@ -87,22 +92,52 @@ def test_a_trace_that_lost_is_explained_by_its_id(
     unrecorded = [t for t in told if t not in recorded and not sampling.is_sampled(0.5, int(t, 16))]
     assert unrecorded
     assert "not scored, because no rule could sample its trace id" in explain(unrecorded[0], *options)
-    assert "is below 0.750000" in explain("9", *options, "--trace-state", "ot=th:8;rv:b0000000000000")
+    assert "is below 0.750000" in explain(
+        "9".zfill(32), *options, "--trace-state", "ot=th:8;rv:b0000000000000"
+    )
 
 
 def test_only_the_configuration_tells_who_could_have_picked_it(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG.replace("ratio(0.5)", "never()"))
-    output = explain("abc", "--config", path)
+    output = explain("abc".zfill(32), "--config", path)
     assert "answered: never() could not have sampled it." in output
+    assert "no_tool_errors: always() could have sampled it, if its `when` matched the run." in output
     assert "called_tool: per_minute(1) could have sampled it." in output
 
 
 def test_without_a_configuration_only_the_records_speak(scored: tuple[Path, Path, dict[str, str]]) -> None:
     _, records, _ = scored
-    output = explain("abc", "--scores", records)
+    output = explain("abc".zfill(32), "--scores", records, code=1)
     assert "no record of it" in output
     assert f"Found in {records}: 0 evaluations." in " ".join(output.split())
+    assert "add --config" in output
+
+
+def test_the_first_digits_of_an_id_are_enough_if_only_one_begins_with_them(tmp_path: Path) -> None:
+    scores, ids = tmp_path / "scores.jsonl", ["ab12" + "0" * 27 + "1", "ab34" + "0" * 27 + "1", "7".zfill(32)]
+    scores.write_text("".join(f"{json.dumps(recorded(1, 0.5) | {'trace_id': each})}\n" for each in ids))
+    for given, full in (("AB1", ids[0]), ("ab34", ids[1]), ("7", ids[2]), (ids[0], ids[0])):
+        output = explain(given, "--scores", scores)
+        assert output.startswith(f"Trace {full}: scored.")
+        assert "sampled by ratio; score 0.5." in output
+    assert "'ab' has 2 of 32 hex digits, and 2 ids in --scores begin with it" in explain(
+        "ab", "--scores", scores, code=2
+    )
+    assert "'abc' has 3 of 32 hex digits, and no ids" in explain("abc", "--scores", scores, code=2)
+    assert "'zz' is not a trace id" in explain("zz", "--scores", scores, code=2)
+
+
+def test_failures_beside_a_score_are_in_the_headline_and_explanations_are_quoted(tmp_path: Path) -> None:
+    run = recorded(1, 0.5, explanation="half of it is true.", duration=0.01)
+    (score,), scores = run["evaluations"], tmp_path / "scores.jsonl"
+    failed = {"status": "failed", "value": None, "reason": "KeyError", "explanation": None}
+    run["evaluations"].append({**score, **failed, "evaluation_id": "e2", "rule": "broken"})
+    scores.write_text(json.dumps(run))
+    output = explain(run["trace_id"], "--scores", scores)
+    assert "scored, but broken failed." in output
+    assert "score 0.5 (took 0.010 s): half of it is true." in output
+    assert f"Found in {scores}: 2 evaluations." in output
 
 
 def test_every_run_of_a_conversation_is_told_what_came_of_it(tmp_path: Path) -> None:
@@ -125,5 +160,7 @@ def test_every_run_of_a_conversation_is_told_what_came_of_it(tmp_path: Path) -> 
 
 
 def test_wrong_calls_are_refused_with_the_reason(tmp_path: Path) -> None:
-    assert "--scores, --config, or both" in explain("abc", code=2)
+    assert explain("abc", code=2) == "otel-evals explain: give --scores, --config, or both\n"
     assert "cannot be read" in explain("abc", "--config", tmp_path / "none.yaml", code=2)
+    none = tmp_path / "none.jsonl"
+    assert "does not exist; it is written with the first score" in explain("abc", "--scores", none, code=2)

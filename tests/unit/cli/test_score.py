@@ -21,6 +21,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.scorers import checks
 from otel_evals.errors import DestinationError
 from otel_evals.scorers import grounded_in_tools
+from tests.support.result_records import record
 from tests.support.scored_files import score_files
 from tests.support.traffic import agent_run
 
@@ -216,3 +217,7 @@ def test_files_without_spans_of_agents_are_said_to_be_so(name: str, tmp_path: Pa
     done = CliRunner().invoke(app, [name, str(path), *more])
     assert done.exit_code == 1
     assert f"{path}: no run found: there is no span of an agent or a model" in done.output
+    path.write_text(json.dumps(record(1, 0.5)))
+    done = CliRunner().invoke(app, [name, str(path), *more])
+    assert done.exit_code == 2
+    assert f"{path}: has scores of the jsonl destination, not OTLP; fix: `otel-evals report`" in done.output
