@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
@@ -96,3 +98,5 @@ def options(
     from otel_evals._internal.cli.terminal import log_visibly
 
     log_visibly()
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)  # for python:module:name; at the end, so that no file hides a package

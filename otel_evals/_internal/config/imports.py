@@ -75,7 +75,9 @@ def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
         for name in attribute.split("."):
             value = getattr(value, name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(field, f"{path!r} cannot be imported: {error}") from error
+        absent = isinstance(error, ModuleNotFoundError) and module.startswith(f"{error.name}")
+        fix = "; fix: add its folder to PYTHONPATH, or install it" if absent else ""
+        raise ConfigError(field, f"{path!r} cannot be imported: {error}{fix}") from error
     except Exception as error:  # whatever the module does when it is imported
         problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError(field, problem) from error

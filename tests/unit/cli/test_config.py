@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def test_check_gives_the_same_as_json(file: Path) -> None:
     assert (first["probability"], first["calls"], first["cost_per_run"]) == (1.0, [], 0)
     assert (second["probability"], second["ceiling"]) == (0.05, 1.0)
     assert second["calls"][0]["calls"] == 3
+
+
+def test_modules_in_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from otel_evals import scorer\n@scorer(version='1')\ndef own(run):\n    return 1.0\n"
+    (tmp_path / "scorers_of_this_folder.py").write_text(code)
+    (path := tmp_path / "evals.yaml").write_text("rules: ['python:scorers_of_this_folder:own']\n")
+    monkeypatch.setattr("sys.path", [*sys.path])
+    assert "fix: add its folder to PYTHONPATH" in command("check", path).output
+    monkeypatch.chdir(tmp_path)
+    assert command("check", path).exit_code == 0
 
 
 def test_check_prints_every_mistake_on_a_line_and_fails(tmp_path: Path) -> None:
