@@ -18,7 +18,7 @@ from otel_evals._internal.config.loader import build_config
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "handwritten_agent.py": [
-        "contradicted there: number",
+        "contradicted (counts twice): number",
         "scored: {'is_short': 3, 'grounded_in_tools': 3, 'tool_call_accuracy': 3}",
     ],
     "own_providers.py": ["invoke_agent greeter {'otel_evals.score.says_hello': 1.0"],

@@ -28,7 +28,7 @@ rules:
   #   timeout: 30s
 
 destinations:
-  - console                        # question, answer and scores of each run, on standard error
+  - console                        # question, answer and scores of each run, on standard output
   # - jsonl: {{path: scores.jsonl}}  # one line of JSON per run
 
 # To keep prompts, contexts and explanations off the scores: capture_content: false

@@ -99,7 +99,7 @@ class _Verdict:
 
     def __str__(self) -> str:
         said = f'{self.claim.kind} "{self.claim.text}"'
-        return said if self.instead is None else f'{said} (not "{self.instead}")'
+        return said if self.instead is None else f'{said} (evidence: "{self.instead}")'
 
 
 def _verdicts(claims: Iterable[Claim], wrong: Sequence[Claim], alternatives: Alternatives) -> list[_Verdict]:
@@ -120,14 +120,17 @@ def _countable(run: Run, answer: str) -> set[int]:
 
 
 def _explain(verdicts: Sequence[_Verdict]) -> str:
+    """Return the wrong facts first: a console may cut the rest."""
     wrong, total = [verdict for verdict in verdicts if not verdict.found], len(verdicts)
+    facts = f"{total} fact" if total == 1 else f"{total} facts"
     if not wrong:
-        return f"{total} of {total} facts are supported by the tool results or the conversation"
+        are = "is" if total == 1 else "are"
+        return f"{total} of {facts} {are} supported by the tool results or the conversation"
     against = [verdict for verdict in wrong if verdict.instead is not None]
     nowhere = [verdict for verdict in wrong if verdict.instead is None]
-    parts = [f"{len(wrong)} of {total} facts are not supported by the tool results or the conversation"]
-    parts += [f"contradicted there: {_named(against)}"] if against else []
+    parts = [f"contradicted (counts twice): {_named(against)}"] if against else []
     parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
+    parts += [f"{len(wrong)} of {facts} {'is' if len(wrong) == 1 else 'are'} unsupported"]
     return "; ".join(parts)
 
 

@@ -334,7 +334,9 @@ def test_a_fact_that_the_results_tell_otherwise_is_told_from_one_found_nowhere(
 ) -> None:
     outcome = judge(answer, result)
     assert isinstance(outcome, Score)
-    assert f'contradicted there: {kind} "{text}" (not "{instead}")' in (outcome.explanation or "")
+    said = f'contradicted (counts twice): {kind} "{text}" (evidence: "{instead}")'
+    assert (outcome.explanation or "").startswith(said)
+    assert (outcome.explanation or "").endswith(" unsupported")
     assert {"kind": kind, "text": text, "found": False, "instead": instead} in outcome.steps[0].result
 
 
