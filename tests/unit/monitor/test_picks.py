@@ -59,7 +59,7 @@ def test_a_sampler_that_picks_too_few_raises_an_alarm_and_is_told_on_the_page(st
     assert "were expected: do not rely on the means" in alarm.text
     with store.database.reading() as connection:
         (sentence,) = sampler_checks(connection, stored_slices(connection), Window())
-    assert "4600 of 52000" in sentence
+    assert "4,600 of 52,000" in sentence
     assert sentence.endswith("do not rely on the means.")
     told = CliRunner().invoke(app, ["report", store.database.name, "--json"])
     (check,) = json.loads(told.stdout)["sampler_checks"]

@@ -53,6 +53,12 @@ class Incident:
         return next((each.alarm.version for each in self.alarms if each.alarm.version), "")
 
     @property
+    def evidence_text(self) -> str:
+        """How sure the alarms are, if all of several are equally sure."""
+        texts = {each.alarm.evidence_text for each in self.alarms}
+        return texts.pop() if len(texts) == 1 and len(self.alarms) > 1 else ""
+
+    @property
     def title(self) -> str:
         """What happened, in a few words."""
         alarm, agent = self.first.alarm, self.first.alarm.agent_name

@@ -53,9 +53,8 @@ def scorer_page(
     values: dict[str, Any] = {"choices": choices, "by": by, "groups": list(GROUPS), "row": None}
     options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs, patterns=0)
     against = "previous" if window.since is not None else None
-    # Patterns are of all runs: a filter of runs is another way to look for them.
-    patterns = 0 if asked.runs else 10
-    whole = make_report(database, replace(options, against=against, patterns=patterns)).slices
+    # Patterns are of all runs, also with a filter of runs, where they only group the worst runs.
+    whole = make_report(database, replace(options, against=against, patterns=10)).slices
     split = make_report(database, replace(options, by=[by], against=_older(database, options, by))).slices
     if not whole:
         return values
@@ -132,8 +131,7 @@ def _comparison(rows: Sequence[SliceReport]) -> str:
     if not changed:
         return ""
     row, change = changed[-1]
-    difference = f"{change.mean:+.3f}, between {change.low:+.3f} and {change.high:+.3f}"
     return (
-        f"Version {row.slice['agent_version']} against {change.against}: {difference}. "
+        f"The change of version {row.slice['agent_version']} is against {change.against}. "
         "It is the version's effect only if both answered the same traffic at the same time."
     )

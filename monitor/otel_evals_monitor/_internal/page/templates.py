@@ -80,6 +80,12 @@ def _signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
+def _count(number: float, noun: str = "") -> str:
+    """Return a number with separators of thousands, with a noun if one is given."""
+    shown = f"{number:,.0f}"
+    return f"{shown} {noun}{'' if shown == '1' else 's'}" if noun else shown
+
+
 def _text(value: Any) -> str:
     """Return a value as text of limited length; empty for None and undefined values."""
     if isinstance(value, Undefined) or value is None:
@@ -142,6 +148,7 @@ _filters = (
     _ago,
     _interval,
     _signed,
+    _count,
     _text,
     _brief,
     _short,

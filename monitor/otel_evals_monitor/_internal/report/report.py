@@ -341,8 +341,8 @@ def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Wi
 
 
 def _sentence(rule: str, picks: Picks) -> str:
-    text = f"Sampler check of {rule}: {picks.picked} of {picks.runs} runs were sampled"
+    text = f"Sampler check of {rule}: {picks.picked:,} of {picks.runs:,} runs were sampled"
     if picks.z is None:
         return f"{text}; no decision was random."
     verdict = "do not rely on the means" if abs(picks.z) > SURPRISING else "as expected"
-    return f"{text}, {picks.expected:.0f} expected (z = {picks.z:+.1f}): {verdict}."
+    return f"{text}, {picks.expected:,.0f} expected (z = {picks.z:+.1f}): {verdict}."
