@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,8 @@ def all_answers(runs: list[Run]) -> Iterator[str]:
 
 
 @each_capture
-@pytest.mark.parametrize("limit", [40, 1_000])
-def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: Any, limit: int) -> None:
-    for trace in traces_of(entry):
+def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: Any) -> None:
+    for trace, limit in product(traces_of(entry), [40, 1_000]):
         whole = find_runs(trace, DIALECTS)
         for run in find_runs([_cut(span, limit) for span in trace], DIALECTS):
             for name in ("input", "output"):
@@ -87,12 +87,12 @@ def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: A
 
 
 @each_capture
-@pytest.mark.parametrize("limit", [150, 400, 900, 2_000])
-def test_a_list_that_was_cut_off_never_tells_an_older_turn_s_question(entry: Any, limit: int) -> None:
+def test_a_list_that_was_cut_off_never_tells_an_older_turn_s_question(entry: Any) -> None:
     """What is left of a list may be history; only a question that itself was cut off may have been last."""
     for trace in traces_of(entry):
         asked = [run.input for run in find_runs(trace, DIALECTS) if run.input]
-        for run in find_runs([_cut(span, limit) for span in trace], DIALECTS):
+        cut = ([_cut(span, limit) for span in trace] for limit in (150, 400, 900, 2_000))
+        for run in chain.from_iterable(find_runs(spans, DIALECTS) for spans in cut):
             told = run.input
             last = run.input_messages[-1].parts[-1] if run.input_messages else None
             cut_off = last is not None and last.truncated

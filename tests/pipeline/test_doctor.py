@@ -352,6 +352,7 @@ def logged(imports: str, after: float = 60, then: str = "") -> list[str]:
     return done.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_an_idle_minute_is_one_warning_with_the_line_for_each_imported_framework() -> None:
     (line,) = logged("import agents, pydantic_ai", 0.1, WAIT)
     assert line.startswith("no run was seen in 0.1 s: no spans of an agent or a model were seen")
@@ -359,6 +360,7 @@ def test_an_idle_minute_is_one_warning_with_the_line_for_each_imported_framework
     assert "OpenAIAgentsInstrumentor().instrument() and pydantic_ai.Agent.instrument_all()" in line
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_within_the_minute_is_warned_too() -> None:
     (line,) = logged("import openai")
     assert line.startswith("no run was seen before the process ended")
@@ -366,9 +368,12 @@ def test_a_program_that_ends_within_the_minute_is_warned_too() -> None:
     assert line.endswith("pip install openinference-instrumentation-openai")
 
 
-def test_an_application_without_traffic_is_not_warned_about() -> None:
-    assert logged("", 0.1, WAIT) == []
-    assert logged("import pydantic_ai; pydantic_ai.Agent.instrument_all()", 0.1, WAIT) == []
+@pytest.mark.parametrize(
+    "imports",
+    ["", pytest.param("import pydantic_ai; pydantic_ai.Agent.instrument_all()", marks=pytest.mark.slow)],
+)
+def test_an_application_without_traffic_is_not_warned_about(imports: str) -> None:
+    assert logged(imports, 0.1, WAIT) == []
 
 
 def test_a_local_provider_that_nothing_uses_is_warned_about() -> None:

@@ -103,6 +103,7 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 ALL_WRITTEN = "wait(lambda s: s.store.written == 20)\n"
 
 
+@pytest.mark.slow
 def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> None:
     """Twenty runs are in the store, some scored, some not, when the process is killed; the next goes on."""
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}time.sleep(0.2)\n{KILL}", code=-signal.SIGKILL)

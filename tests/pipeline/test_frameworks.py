@@ -163,6 +163,7 @@ def instrumented_openai_agents() -> Iterator[Any]:
     set_trace_processors([])
 
 
+@pytest.mark.slow
 def test_openai_agents_with_openinference(model: StubOpenAI, instrumented_openai_agents: Any) -> None:
     """Another framework, another convention, the same run."""
     from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool
@@ -198,6 +199,7 @@ def judge_replies(body: dict[str, Any]) -> Any:
     return "One of two claims is not in the tool's result."
 
 
+@pytest.mark.slow
 def test_the_hallucination_judge_sees_the_tool_results_of_the_very_run(model: StubOpenAI) -> None:
     """At the judge's server: the run's own tool results; on the score: digest, verdicts, what it cost."""
     steps: list[str] = []

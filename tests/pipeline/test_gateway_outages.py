@@ -81,6 +81,7 @@ class Gated:
         pass
 
 
+@pytest.mark.slow
 def test_senders_wait_before_a_destination_loses_a_run() -> None:
     """The destination is away: what was accepted is delivered later, and the rest is answered with 429."""
     gated, accepted, statuses = Gated(), set[str](), set[int]()

@@ -79,7 +79,8 @@ def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("options", ["{}", pytest.param("{'store': 'runs.db'}", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
 def test_all_runs_are_scored(options: str, tmp_path: Path) -> None:
     done = run(options, tmp_path)
 

@@ -120,8 +120,8 @@ def test_a_flush_of_the_provider_lets_every_span_go() -> None:
     exporter = TimedExporter()
     with Live(Rule(hanging(), timeout=30), exporter=exporter, batch=True, hold=30) as live:
         live.run()
-        assert live.provider.force_flush(1_000)
-        deadline = time.monotonic() + 2
+        live.provider.force_flush(1_000)  # true only if a busy machine leaves time to export
+        deadline = time.monotonic() + 20
         while len(exporter.spans) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert {s.name for s in exporter.spans} >= {"invoke_agent support", "chat m"}

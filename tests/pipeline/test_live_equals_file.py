@@ -100,7 +100,9 @@ def write(path: Path, spans: Sequence[ReadableSpan], form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "framework", [run_pydantic_ai, run_openai_agents], ids=["pydantic_ai", "openai_agents"]
+    "framework",
+    [run_pydantic_ai, pytest.param(run_openai_agents, marks=pytest.mark.slow)],
+    ids=["pydantic_ai", "openai_agents"],
 )
 @pytest.mark.parametrize("form", ["protobuf", "json"])
 def test_a_run_from_a_file_equals_the_run_that_was_scored_live(

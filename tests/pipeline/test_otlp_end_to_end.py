@@ -89,6 +89,7 @@ def test_one_call_and_an_endpoint_are_enough() -> None:
         assert len(receiver.spans) == 3, "the application's own"
 
 
+@pytest.mark.slow
 def test_proposed_attributes_come_in_addition_when_asked_for() -> None:
     options = 'hold=5, semconv="proposed", evaluation_spans="same_trace"'
     with OtlpReceiver() as receiver:
@@ -104,6 +105,7 @@ def test_proposed_attributes_come_in_addition_when_asked_for() -> None:
         assert list(attributes["gen_ai.evaluation.score.range"]) == [0.0, 1.0]
 
 
+@pytest.mark.slow
 def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
     """The application knows nothing of scoring; a YAML file and environment variables do it all."""
     config = tmp_path / "otel-evals.yaml"

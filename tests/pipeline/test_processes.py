@@ -36,14 +36,8 @@ def python(folder: Path, *arguments: str, **environ: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "fork",
-        pytest.param("spawn", marks=pytest.mark.slow),
-        pytest.param("forkserver", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_of_multiprocessing_leave_in_order(tmp_path: Path, method: str) -> None:
     """They run no exit handlers when they were forked; parent and children are scored all the same."""
     program = tmp_path / "program.py"

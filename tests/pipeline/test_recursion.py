@@ -117,6 +117,7 @@ def test_a_judge_in_another_service_of_ours_is_not_scored_there(
     assert seen(other_service) == before + 2
 
 
+@pytest.mark.slow
 def test_an_untraced_judge_of_one_s_own_is_told_not_to_score() -> None:
     """No instrumentation here, or a scoring process in which nothing is traced: the judge says it itself."""
 

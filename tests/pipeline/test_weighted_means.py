@@ -38,6 +38,7 @@ def sums_of(points: dict[str, list[Any]]) -> Sums:
     return Sums(n=1, w=w, wx=wx, ww=ww, wwx=wwx, wwxx=wwxx)
 
 
+@pytest.mark.slow
 def test_the_mean_of_all_runs_is_in_metric_and_table() -> None:
     """Of 600 runs, all that failed are scored and a twentieth of the others; seeds are fixed."""
     reader = InMemoryMetricReader()

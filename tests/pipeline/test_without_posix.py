@@ -91,6 +91,7 @@ def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) 
     assert gateway.process.wait(20) == 0, gateway.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_gateway_with_a_store_says_what_it_lacks(environment: dict[str, str], tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path, ["answered"], environment=environment, store=str(tmp_path / "runs.db"))
 

@@ -61,6 +61,7 @@ class RecordingServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for an acknowledgement
     server: RecordingServer
 
     def handle_any(self) -> None:

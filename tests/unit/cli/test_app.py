@@ -61,12 +61,11 @@ def test_help_lists_every_command_in_its_panel() -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for name, _ in leaves(get_group(app))])
-def test_the_help_of_a_command_is_one_sentence_on_one_line(name: str) -> None:
-    command = dict(leaves(get_group(app)))[name]
-    summary = command.help.split("\n\n")[0]
-    assert re.fullmatch(r"[A-Z][^\n]{5,95}[^. ]\.", summary), summary
-    assert ". " not in summary
+def test_the_help_of_a_command_is_one_sentence_on_one_line() -> None:
+    for name, command in leaves(get_group(app)):
+        summary = command.help.split("\n\n")[0]
+        assert re.fullmatch(r"[A-Z][^\n]{5,95}[^. ]\.", summary), (name, summary)
+        assert ". " not in summary, name
 
 
 def test_the_shell_completes_commands_scorers_and_destinations() -> None:
@@ -86,7 +85,11 @@ def test_the_shell_completes_commands_scorers_and_destinations() -> None:
 
 @pytest.mark.parametrize(
     ("library", "command", "extra"),
-    [("typer", "--version", "cli"), ("rich", "demo", "demo"), ("pydantic_ai", "demo", "demo")],
+    [
+        ("typer", "--version", "cli"),
+        pytest.param("rich", "demo", "demo", marks=pytest.mark.slow),
+        pytest.param("pydantic_ai", "demo", "demo", marks=pytest.mark.slow),
+    ],
 )
 def test_a_missing_library_is_one_line_that_names_the_extra(library: str, command: str, extra: str) -> None:
     done = without(library, command)

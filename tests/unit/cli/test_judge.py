@@ -65,6 +65,7 @@ def partial_to_length(body: dict[str, Any]) -> Any:
     return "because"
 
 
+@pytest.mark.slow
 def test_check_reports_forms_and_biases_with_intervals() -> None:
     with StubOpenAI(partial_to_length) as stub:
         args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url, "--limit", "8"]
@@ -158,7 +159,7 @@ def test_a_threshold_that_does_not_help_says_so(tmp_path: Path) -> None:
     assert "did not help: keep the scorer as it is" in invoke("calibrate", *args).stdout
 
 
-@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("learns", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_examples_are_chosen_by_one_half_and_tested_on_the_other(tmp_path: Path, learns: bool) -> None:
     """With a judge that errs unless it is shown that people said so."""
 

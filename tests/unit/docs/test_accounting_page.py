@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from otel_evals import load_config, sampling
 from otel_evals._internal.accounting.reasons import REASONS
 
@@ -108,6 +110,7 @@ def test_the_example_in_yaml_is_a_configuration(tmp_path: Path) -> None:
     assert len(load_config(tmp_path / "config.yaml").rules) == 2
 
 
+@pytest.mark.slow
 def test_the_example_in_python_runs() -> None:
     """In a process of its own, since it configures one."""
     code = f"{example('python')}\nimport otel_evals\nprint(len(otel_evals.stats().rules))"

@@ -39,8 +39,8 @@ def blocks(language: str) -> dict[str, str]:
 
 
 PYTHON = {name: code for name, code in blocks("python").items() if not name.startswith(tuple(ELSEWHERE))}
-QUICK = {"README.md-0", "docs/index.md-0", "docs/quickstart.md-0"}
-"""Run in the first tier already; each block takes a process."""
+QUICK = {"README.md-0"}
+"""Run in the first tier; each block takes a process."""
 YAML = {name: each for name, each in blocks("yaml").items() if not OTHERS & set(yaml.safe_load(each))}
 
 

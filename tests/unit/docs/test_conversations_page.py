@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from otel_evals import Run, load_config
 
 DOC = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
@@ -23,6 +25,7 @@ def test_the_example_in_yaml_is_a_configuration(tmp_path: Path) -> None:
     assert (rule.scope, rule.idle) == ("conversation", 600.0)
 
 
+@pytest.mark.slow
 def test_the_example_in_python_runs(tmp_path: Path) -> None:
     """In a process of its own, since it configures one; a decorated scorer needs a file to read."""
     code = f"{example('python')}\nimport otel_evals\nprint(sorted(otel_evals.stats().rules))"

@@ -249,7 +249,7 @@ def test_the_corpus_is_large_and_varied() -> None:
 def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
     plain = requests(name, BENIGN)
     assert BENIGN not in "".join(skeleton(request)[1] for request in plain)
-    for attack in ATTACKS:
+    for attack in ATTACKS[list(SCORERS).index(name) % 4 :: 4]:
         asked = requests(name, attack.text)
         assert [reply_form(r.schema) for r in asked] == [reply_form(r.schema) for r in plain]
         assert [skeleton(request) for request in asked] == [skeleton(request) for request in plain]

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -254,6 +254,7 @@ def test_concurrent_questions_share_an_outage(make: Make) -> None:
 ACT = st.sampled_from([None, (400, "no"), (500, "no"), (422, "no"), "prose", '{"other": 1}'])
 
 
+@settings(max_examples=20)
 @given(st.fixed_dictionaries(dict.fromkeys(RUNGS, ACT)))
 def test_a_question_is_answered_if_any_rung_works(acts: dict[str, Any]) -> None:
     """Within six calls for the first question, and one for the next."""

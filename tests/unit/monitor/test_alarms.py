@@ -142,6 +142,7 @@ def test_a_version_alarm_names_the_step_that_was_enough(store: ResultsStore) -> 
     assert START < alarm.raised < START + 6 * 3600
 
 
+@pytest.mark.slow
 def test_a_fall_lasts_until_quality_returns_or_somebody_acknowledges_it(store: ResultsStore) -> None:
     """Two weeks after the fall, all of the last week is low; the reference stays that before the fall."""
     days = 24 * 3600
@@ -159,6 +160,7 @@ def test_a_fall_lasts_until_quality_returns_or_somebody_acknowledges_it(store: R
     assert CliRunner().invoke(app, acknowledge).exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_pinned_reference_replaces_the_usual_one(store: ResultsStore) -> None:
     days = 24 * 3600
     store.write(records(4_800, hours=16 * 24, mean=lambda hour: 0.95 if hour < 7 * 24 else 0.8))
@@ -170,6 +172,7 @@ def test_a_pinned_reference_replaces_the_usual_one(store: ResultsStore) -> None:
     assert CliRunner().invoke(app, [*pin, "--since", times[2], "--until", times[3]]).exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_slow_fall_over_weeks_is_found(store: ResultsStore) -> None:
     """0.1 in four weeks, 300 runs a day: never much worse than a week earlier."""
     store.write(records(8_400, hours=28 * 24, mean=lambda hour: 0.95 - 0.1 * hour / (28 * 24)))
@@ -189,7 +192,7 @@ def test_a_fall_that_starts_with_a_new_scorer_version_is_reported_with_it(store:
     assert "Version b2 of the scorer is in use since" in alarm.text
 
 
-@pytest.mark.parametrize("column", ["agent", "version"])
+@pytest.mark.parametrize("column", ["agent", pytest.param("version", marks=pytest.mark.slow)])
 def test_a_retired_agent_or_scorer_version_is_no_silence(store: ResultsStore, column: str) -> None:
     rows = list(records(4_000, mean=lambda hour: 0.9))
     for number, each in enumerate(rows):

@@ -80,7 +80,9 @@ def test_the_overview_has_the_numbers_of_the_report(store: ResultsStore, client:
             assert text in rows[each["agent_name"]]
 
 
-@pytest.mark.parametrize("window", ["6h", "24h", "7d", "all"])
+@pytest.mark.parametrize(
+    "window", ["24h", *(pytest.param(w, marks=pytest.mark.slow) for w in ("6h", "7d", "all"))]
+)
 def test_a_scorer_s_page_has_the_numbers_of_the_report(
     store: ResultsStore, client: TestClient, window: str
 ) -> None:

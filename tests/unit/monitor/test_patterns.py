@@ -137,13 +137,16 @@ def test_the_first_failure_is_that_before_the_window_and_a_new_pattern_is_new(st
 
 def test_of_many_failing_runs_a_sample_is_read(store: ResultsStore) -> None:
     scorers = ("grounded", "tone", "length", "safety")
-    for number in range(6_000):
-        each = failed(number, f"{number} is wrong" if number % 4 else "it is empty", time=START + number)
+    runs = [
+        failed(number, f"{number} is wrong" if number % 4 else "it is empty", time=START + number)
+        for number in range(6_000)
+    ]
+    for number, each in enumerate(runs):
         each["evaluations"] = [
             {**each["evaluations"][0], "scorer": name, "evaluation_id": f"{number}-{name}"}
             for name in scorers
         ]
-        store.write([each])
+    store.write(runs)
     with store.database.reading() as connection:
         found = failures_of(connection, stored_slices(connection, scorer_id="tone"), Window())
     assert found.runs == 6_000

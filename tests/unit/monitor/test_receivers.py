@@ -41,7 +41,7 @@ class _Hook(BaseHTTPRequestHandler):
 def hook() -> Iterator[tuple[str, type[_Hook]]]:
     handler = type("Hook", (_Hook,), {"got": []})
     server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", handler
     server.shutdown()

@@ -433,7 +433,7 @@ def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> 
         assert (len(run.operations), len(parts)) == (count, 100)
         return counted
 
-    assert lines(1_900) < 2.2 * lines(950)
+    assert lines(800) < 2.2 * lines(400)
 
 
 def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:

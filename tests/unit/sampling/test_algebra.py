@@ -24,7 +24,7 @@ def run(**fields: object) -> Run:
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("ids", ["random", "sequential", "head_sampled"])
-def test_a_million_ids_meet_the_rate(rate: float, ids: str) -> None:
+def test_ids_meet_the_rate(rate: float, ids: str) -> None:
     """Within four standard deviations, whatever made the ids, even a head sampler that kept the lowest."""
     rng = random.Random(7)
     make = {
@@ -32,7 +32,7 @@ def test_a_million_ids_meet_the_rate(rate: float, ids: str) -> None:
         "sequential": lambda i: i + 1,
         "head_sampled": lambda _: rng.getrandbits(64) << 64 | rng.getrandbits(64 - 10),
     }[ids]
-    count = 1_000_000 if ids == "random" and rate == 0.01 else 100_000
+    count = 40_000
     floor = sampling.threshold(rate)
     picked = sum(sampling.randomness(make(i)) >= floor for i in range(count))
     assert abs(picked - rate * count) < 4 * (count * rate * (1 - rate)) ** 0.5

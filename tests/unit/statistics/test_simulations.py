@@ -173,6 +173,7 @@ def test_heeding_wandering_costs_little_where_nothing_wanders(simulation: Simple
     assert ignored <= heeded <= 1.3 * ignored
 
 
+@pytest.mark.slow
 def test_a_small_fall_is_found_by_drift(simulation: SimpleNamespace) -> None:
     """By 0.02, of 5,000 runs a day; and nothing where nothing changes."""
     fell, drifted, days = simulation.alarms.small_fall("at once", 0.02, 5_000, 2)

@@ -336,7 +336,7 @@ def sqlite_mutex(number: int) -> Iterator[None]:
 
 @forks
 @threads_at_fork
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("stored", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_children_forked_at_any_moment_go_on(tmp_path: Path, stored: bool) -> None:
     """Budget, cache and limits are in use in other threads while the process forks."""
     limits = JudgeLimits(requests="100000/s")

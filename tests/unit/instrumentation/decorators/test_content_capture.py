@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -445,7 +445,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(anything)
 def test_recording_never_raises_and_always_writes_json(value: Any) -> None:
     recorder = Recorder()
