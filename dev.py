@@ -47,7 +47,8 @@ CHECKS = (
 PROSE = {"docs": 2.5, "code": 4.5}
 """Highest rates per 1,000 words of the constructions that accent.py counts."""
 TESTS = {
-    "test": (),
+    # One more process than processors: a third of the time, a test waits for a server or another process.
+    "test": ("-n", str((os.cpu_count() or 1) + 1)),
     "slow": ("-m", "slow and not interop", "--timeout", "300"),
     "interop": ("-n", "0", "-m", "interop", "--timeout", "300"),
 }

@@ -113,8 +113,8 @@ def configure(provider: TracerProvider, **options: Any) -> None:
 def issue(provider: TracerProvider) -> None:
     for _ in range(RUNS):
         agent_run(provider.get_tracer("app"))
-    assert otel_evals.force_flush(5_000)
-    assert provider.force_flush(5_000)
+    assert otel_evals.force_flush(30_000)
+    assert provider.force_flush(30_000)
 
 
 def shapes(spans: Sequence[ReadableSpan]) -> list[Any]:

@@ -449,7 +449,7 @@ def test_what_a_destination_did_not_take_is_delivered_by_the_next_process_withou
         live.pipeline.shutdown(1_500)
     assert len(calls) == 1
     with Live(rule, store=store, destinations=[scores, up]) as live:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 30
         while not up.got and time.monotonic() < end:
             time.sleep(0.01)
         live.flush()

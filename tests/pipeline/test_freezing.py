@@ -36,7 +36,7 @@ otel_evals.configure(rules=[Rule(judged, timeout=2)], hold=5)
 def handler(flushed):
     agent_run(trace.get_tracer("app"))
     if flushed:
-        otel_evals.force_flush(5_000)
+        otel_evals.force_flush(30_000)
 
 for line in sys.stdin:
     handler(line.strip() == "flush")

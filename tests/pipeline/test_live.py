@@ -102,7 +102,7 @@ def test_with_a_hanging_judge_no_span_is_lost_and_each_leaves_within_the_hold() 
             live.run()
         assert sorted({s.name for s in exporter.spans}) == ["chat m", "execute_tool lookup_order"]
         assert len(exporter.spans) == 100, "what nobody judges left at once, on the application's thread"
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while len(exporter.spans) < 150 and time.monotonic() < deadline:
             time.sleep(0.01)
         mine = [s for s in exporter.spans if not s.name.startswith("evaluate")]
@@ -548,7 +548,7 @@ def test_a_root_that_never_ends_is_given_up_and_counted() -> None:
             "chat", context=trace.set_span_in_context(root), attributes={"gen_ai.operation.name": "chat"}
         ):
             pass
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not live.pipeline.stats().ignored and time.monotonic() < deadline:
             time.sleep(0.05)
         assert live.pipeline.stats().ignored == {"root_never_ended": 1}

@@ -77,7 +77,7 @@ def traffic(provider: TracerProvider, **options: Any) -> list[ReadableSpan]:
     for _ in range(RUNS):
         agent_run(tracer)
     assert otel_evals.force_flush(60_000)
-    provider.force_flush(5_000)
+    provider.force_flush(30_000)
     return list(exporter.get_finished_spans())
 
 

@@ -70,7 +70,7 @@ class App:
 
     def evaluations(self) -> list[Evaluation]:
         """Everything scored so far, with balanced counters."""
-        assert otel_evals.force_flush(5_000)
+        assert otel_evals.force_flush(30_000)
         assert otel_evals.stats().check() == []
         return list(self.scored.evaluations)
 
@@ -353,7 +353,7 @@ def test_a_cascade_waits_for_a_check_that_outlives_its_run() -> None:
     judge, after = gated(gate), scorer(id="after", version="1")(lambda run: 1.0)
     app = App(judge, Rule(after, sample=sampling.below("gated", 0.5)), grace=0.0)
     app.support(lambda: otel_evals.check_sync(judge, RIGHT, deadline=0.02))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not otel_evals.stats().seen and time.monotonic() < deadline:
         time.sleep(0.005)
     gate.set()

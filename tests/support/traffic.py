@@ -97,7 +97,7 @@ class Live:
         """One agent run; returns its trace id."""
         return agent_run(self.tracer, **options)
 
-    def flush(self, timeout_millis: int = 5_000) -> bool:
+    def flush(self, timeout_millis: int = 30_000) -> bool:
         """Score and deliver everything so far."""
         return self.pipeline.force_flush(timeout_millis)
 

@@ -220,7 +220,7 @@ def test_a_slow_answer_is_given_up_and_tried_again(name: str, server: RecordingS
 
 
 def test_an_endless_answer_is_given_up(name: str, server: RecordingServer) -> None:
-    stats = deliver(name, server, lambda _: Reply(endless=True), timeout=0.3)
+    stats = deliver(name, server, lambda _: Reply(endless=True), timeout=0.05)
     assert stats == failed("timeout")
 
 
