@@ -12,7 +12,8 @@ from otel_evals._internal.capture.items import (
     UnclaimedSpan,
 )
 from otel_evals._internal.durable_queue.outcome_tracker import OutcomeTracker
-from otel_evals._internal.evaluate.queue_interface import DurableQueue
+from otel_evals._internal.durable_queue.passed_runs import decode_run
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, PassedRun
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
@@ -41,12 +42,14 @@ __all__ = [
     "OpenTrace",
     "Opened",
     "OutcomeTracker",
+    "PassedRun",
     "Providers",
     "RecordedSpan",
     "SpanGroup",
     "UnclaimedSpan",
     "assembly_limits",
     "credible_state",
+    "decode_run",
     "is_proof",
     "is_sampled",
     "keyed_state",

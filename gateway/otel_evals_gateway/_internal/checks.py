@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from urllib.parse import urlsplit
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
 from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
-from otel_evals_gateway._internal.options import GatewayOptions, host_and_port
+from otel_evals_gateway._internal.options import GatewayOptions, KafkaOptions, host_and_port
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 
 
@@ -22,6 +23,29 @@ def check(config: Config) -> None:
     if options.mode == "inline":
         _check_forward(options)
         quiet_seconds(config)
+    if options.kafka is not None:
+        _check_conversations(config, options.kafka)
+
+
+def _check_conversations(config: Config, kafka: KafkaOptions) -> None:
+    rules = [rule for rule in config.rules if rule.scope == "conversation"]
+    if rules and kafka.topics.conversations is None:
+        problem = (
+            "`conversations` is needed for rules of scope conversation: traces are spread over the group, "
+            "so each member would score a part of a conversation"
+        )
+        raise ConfigError("gateway.kafka.topics", problem)
+    if rules and config.store is not None:
+        problem = (
+            "cannot be combined with rules of scope conversation over Kafka, which keep their runs in a topic"
+        )
+        raise ConfigError("store", problem)
+    if any(rule.sampling.floor < 1.0 for rule in rules) and not os.environ.get("OTEL_EVALS_TRUST_KEY"):
+        problem = (
+            "conversations are sampled by a hash with the deployment's key, and other members would sample "
+            "others; fix: set OTEL_EVALS_TRUST_KEY to the same value for all members"
+        )
+        raise ConfigError("rules", problem)
 
 
 def _check_forward(options: GatewayOptions) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Collection, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry import _logs, metrics, trace
 
@@ -44,6 +45,16 @@ _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
 _FORGET_SECONDS = 5.0
+_MOST_OUTGOING = 2_000
+"""Outgoing runs from which no further trace is closed."""
+
+
+class OutgoingRun(NamedTuple):
+    """A run for the member of the group that gathers its conversation."""
+
+    trace_id: str
+    conversation: str
+    message: bytes
 
 
 class ScoringEngine:
@@ -59,6 +70,8 @@ class ScoringEngine:
         self.putting = 0
         """Requests in transfer to the engine, which does not know all of their traces as open yet."""
         self._roots_put = 0
+        self.outbox: deque[OutgoingRun] = deque()
+        """Runs to pass on."""
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
         self.recent = RecentScores()
@@ -71,12 +84,10 @@ class ScoringEngine:
             [each for each in config.destinations if isinstance(each, EventPreset)],
             proposed=config.semconv == "proposed",
         )
-        tracked = self.options.kafka is not None
-        if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
-            raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
-        queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
+        self.engine = Engine(
+            config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=self._new_store
+        )
         self._observe()
         if config.metrics:
             attacher.measure_with(self._metrics(held_spans))  # last: a reader may call back at once
@@ -94,6 +105,21 @@ class ScoringEngine:
             "{span}",
             "Spans of scored runs that were forgotten before their time, for lack of room",
         )
+
+    def _new_store(self) -> DurableQueue:
+        kafka = self.options.kafka
+        if kafka is None:
+            return DurableQueue()
+        passes_on = kafka.topics.conversations is not None
+        self._tracker = OutcomeTracker(self._pass_on if passes_on else None)
+        return self._tracker
+
+    def _pass_on(self, trace_id: str, conversation: str, message: bytes) -> None:
+        self.outbox.append(OutgoingRun(trace_id, conversation, message))
+
+    def sent(self, trace_id: str, lost: str | None = None) -> None:
+        """Record that an outgoing run has arrived, or the reason why it cannot."""
+        self._tracker.sent(trace_id, lost)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans
@@ -193,6 +219,8 @@ class ScoringEngine:
             return inf
         each = max(1, len(self.config.rules))
         queued = steps.evaluator.scheduler.room // each
+        if len(self.outbox) >= _MOST_OUTGOING:
+            return 0
         return min(queued if pending else max(1, queued), steps.fan_out.room - pending)
 
     def opens_run(self, span: SpanRecord) -> bool:

@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from otel_evals._internal.durable_queue.deliveries import Deliveries
+from otel_evals._internal.durable_queue.passed_runs import encode_run
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts
 from otel_evals._internal.gather.gatherer import SpanGroup
-from otel_evals._internal.model import Dropped, Outcome, ScoredRun
+from otel_evals._internal.model import Dropped, Loss, Outcome, Run, ScoredRun
+from otel_evals._internal.read.identity import conversation_digest
 
 _AGAIN_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05
 
 
 class OutcomeTracker(DurableQueue):
-    """Follows every sampled run until all destinations have answered. Engine's thread only."""
+    """Follows every sampled run until all destinations have answered. Engine's thread only.
 
-    def __init__(self) -> None:
+    Args:
+        send: passes a run on to the process that gathers its conversation: trace id, the conversation's
+            digest, and the encoded run. Call `sent` when it has arrived.
+    """
+
+    def __init__(self, send: Callable[[str, str, bytes], None] | None = None) -> None:
+        self._pass_on = send
         self._open: Counter[str] = Counter()
-        """Targets by trace id."""
+        """Targets, and runs on their way to other processes, by trace id and conversation."""
         self._followed: set[Target] = set()
         self._waiting: deque[Job] = deque()
         """Jobs for which the queue had no room."""
@@ -35,7 +43,7 @@ class OutcomeTracker(DurableQueue):
         return set(self._open)
 
     def open(self, parts: QueueParts) -> None:
-        self._evaluations = parts.evaluations
+        self._evaluations, self._ledger, self._post = parts.evaluations, parts.ledger, parts.post
         self._deliveries = Deliveries(parts.fan_out.put)
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
@@ -51,6 +59,25 @@ class OutcomeTracker(DurableQueue):
             self._look_again()
             return True
         return False
+
+    def pass_on(self, run: Run, *, ruled_out: bool) -> bool:
+        if self._pass_on is None:
+            return False
+        encoded = encode_run(run, ruled_out=ruled_out)
+        self._open[run.trace_id] += 1
+        self._pass_on(run.trace_id, conversation_digest(run), encoded)
+        return True
+
+    def sent(self, trace_id: str, lost: str | None = None) -> None:
+        """Record that a run has arrived, or the reason why it cannot; any thread may call it."""
+
+        def record() -> None:
+            if lost is not None:
+                self._ledger.lost(Loss("run", lost, trace_id))
+            self._open.subtract([trace_id])
+            self._open = +self._open
+
+        self._post(record)
 
     async def prepare_shutdown(self, seconds: float) -> None:
         """Submit the waiting jobs: nothing runs any more, so they end as queued jobs do."""
@@ -105,4 +132,5 @@ class OutcomeTracker(DurableQueue):
 
 
 def _traces(target: Target) -> set[str]:
-    return {target.run.trace_id, *target.run.trace_ids}
+    run = target.run
+    return {run.trace_id, *run.trace_ids, *([conversation_digest(run)] if run.turns else ())}

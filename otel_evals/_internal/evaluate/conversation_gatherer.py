@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -15,7 +15,12 @@ from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.conversations import Conversation, Conversations, DueConversation
-from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, KeptRun
+from otel_evals._internal.evaluate.queue_interface import (
+    ConversationState,
+    DurableQueue,
+    KeptRun,
+    PassedRun,
+)
 from otel_evals._internal.model import Run
 from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import conversation_key
@@ -131,12 +136,43 @@ class ConversationGatherer:
         waits = {rule.asked_with for rule in self._rules if rule.name in state.waits}
         return self._joined(self._keep(run, self._conversations.restore(run, now, asked, waits)))
 
+    def receive(self, run: Run, passed: PassedRun, now: float) -> list[JoinedConversation]:
+        """Take a run that another process passed on; returns the conversations that were evicted for it."""
+        if not self.active:
+            return []
+        conversation = self._conversations.receive(
+            run,
+            now,
+            ruled_out=passed.ids is not None or self._rules_out(run),
+            judged=passed.judged,
+            read_before=passed.read_before,
+        )
+        if conversation is None:
+            return []
+        conversation.source, conversation.digest = passed.source, passed.conversation
+        return self._joined(self._keep(run, conversation))
+
+    @property
+    def open_digests(self) -> set[str]:
+        """Digests of the waiting conversations whose runs other processes passed on."""
+        return self._conversations.open_digests
+
+    def forget(self, sources: Collection[Hashable]) -> None:
+        """Forget the conversations of these sources without a loss."""
+        self._conversations.forget(sources)
+        self._forget()
+
+    def _rules_out(self, run: Run) -> bool:
+        return not is_sampled(self._ceiling, conversation_number(run.conversation_id or ""))
+
     def _take(self, run: Run, now: float) -> list[DueConversation]:
         if not run.conversation_id:
             decisions = [Decision(rule, "not_sampled", "no_conversation_id") for rule in self._rules]
             self._ledger.decided(run, decisions)
             return []
-        ruled_out = not is_sampled(self._ceiling, conversation_number(run.conversation_id))
+        ruled_out = self._rules_out(run)
+        if self._store.pass_on(run, ruled_out=ruled_out):
+            return []
         return self._keep(run, self._conversations.add(run, now, ruled_out=ruled_out))
 
     def _keep(self, run: Run, conversation: Conversation) -> list[DueConversation]:

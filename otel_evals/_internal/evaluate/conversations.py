@@ -6,7 +6,7 @@ Used on one thread. Bounded by count and bytes: the least recently active conver
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -36,6 +36,10 @@ class Conversation:
     """Approximate bytes of its runs."""
     revisions: dict[str, int] = field(default_factory=dict)
     """Number of evaluations of the rules, by their `Rule.asked_with`."""
+    source: Hashable = None
+    """The source of runs that other processes passed on."""
+    digest: str = ""
+    """The `conversation_digest`, if it has a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Conversations:
         if conversation is None:
             conversation = Conversation(ruled_out, revisions=self._revisions.pop(key, {}))
         if ruled_out:
-            run, former = _ids_of(run), conversation.runs.popitem()[1] if conversation.runs else None
+            run, former = ids_of(run), conversation.runs.popitem()[1] if conversation.runs else None
         else:
             former = conversation.runs.get((run.trace_id, run.root_span_id))
         conversation.runs[run.trace_id, run.root_span_id] = run
@@ -153,12 +157,61 @@ class Conversations:
                 waiting.pop(key)
         return conversation
 
+    def receive(
+        self, run: Run, now: float, *, ruled_out: bool, judged: bool, read_before: bool
+    ) -> Conversation | None:
+        """Add a run from another process; None if it is known already.
+
+        Args:
+            run: the run.
+            now: on the caller's clock.
+            ruled_out: True if no rule can sample the conversation.
+            judged: True if another process judged the conversation with this run.
+            read_before: True if another process may have judged it. Each revision has a new run, so there
+                are at most as many revisions as runs.
+        """
+        key = conversation_key(run)
+        known = self._all.get(key)
+        if known is not None:
+            if (run.trace_id, run.root_span_id) in known.runs:
+                return None
+            if ruled_out and not known.ruled_out:
+                self._rule_out(known)
+            ruled_out = known.ruled_out
+        waited = self.waits(key)
+        conversation = self.add(run, now, ruled_out=ruled_out)
+        revisions = conversation.revisions
+        for each, waiting in self._waiting.items():
+            if judged or read_before:
+                revisions[each] = max(revisions.get(each, 0), len(conversation.runs) - (not judged))
+            if judged and each not in waited:
+                waiting.pop(key)
+        return conversation
+
+    def _rule_out(self, conversation: Conversation) -> None:
+        conversation.ruled_out = True
+        conversation.runs.clear()
+        self._bytes -= conversation.size
+        conversation.size = 0
+
+    @property
+    def open_digests(self) -> set[str]:
+        """Digests of the waiting conversations of other processes."""
+        return {each.digest for waiting in self._waiting.values() for each in waiting.values()} - {""}
+
+    def forget(self, sources: Collection[Hashable]) -> None:
+        """Delete the conversations of these sources, which another process gathers now."""
+        self._delete([key for key, each in self._all.items() if each.source in sources])
+
     def waits(self, key: _Key) -> tuple[str, ...]:
         """Return the `asked_with` of the rules to evaluate for a conversation when it is idle."""
         return tuple(asked_with for asked_with, each in self._waiting.items() if key in each)
 
     def clear(self) -> None:
-        for key in list(self._all):
+        self._delete(list(self._all))
+
+    def _delete(self, keys: Collection[_Key]) -> None:
+        for key in keys:
             for each in self._waiting.values():
                 each.pop(key, None)
             self._drop(key)
@@ -184,7 +237,8 @@ class Conversations:
             self._revisions.popitem(last=False)
 
 
-def _ids_of(run: Run) -> Run:
+def ids_of(run: Run) -> Run:
+    """Return a run with nothing but its ids."""
     service = run.resource.get(semconv.SERVICE_NAME)
     return Run(
         trace_id=run.trace_id,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +36,24 @@ class Resumption:
     run: Run
     sampled: Sampled
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassedRun:
+    """A run that another process passed on, because this one gathers its conversation."""
+
+    conversation: str
+    """The `conversation_digest`."""
+    spans: Sequence[SpanRecord]
+    links: Mapping[str, str | None]
+    ids: Run | None
+    """The run's ids, instead of spans, if no rule can sample its conversation."""
+    source: Hashable
+    """The source of the run; the reader of a source gathers its conversations."""
+    judged: bool
+    """True if an earlier reader of the source judged the conversation with this run."""
+    read_before: bool
+    """True if an earlier reader may have judged it."""
 
 
 class KeptRun:
@@ -137,6 +155,10 @@ class DurableQueue:
         return False
 
     # --- runs that wait with their conversation ---
+
+    def pass_on(self, run: Run, *, ruled_out: bool) -> bool:
+        """Send a run to the process that gathers its conversation; returns False if this process does."""
+        return False
 
     def keep_for_conversation(self, run: Run, state: ConversationState) -> KeptRun:
         """Keep a run of a waiting conversation."""

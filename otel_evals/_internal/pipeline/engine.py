@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.check import Check
-from otel_evals._internal.evaluate.queue_interface import DurableQueue
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, PassedRun
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.steps import Steps
@@ -240,6 +240,24 @@ class Engine:
             return await self.steps.open_traces(seconds)
 
         return self._run(find, seconds + 0.5)
+
+    def receive(self, runs: Sequence[PassedRun], seconds: float) -> bool:
+        """Take runs that other processes passed on, all or none; returns False after a timeout."""
+
+        async def take() -> bool:
+            for run in runs:
+                self.steps.receive(run)
+            return True
+
+        return self._run(take, seconds) is True
+
+    def forget_conversations(self, sources: Collection[Hashable], seconds: float) -> None:
+        """Forget the conversations of these sources, which another process gathers now."""
+
+        async def forget() -> None:
+            self.steps.forget_conversations(sources)
+
+        self._run(forget, seconds)
 
     async def _drain(self) -> None:
         self.thread.drain()

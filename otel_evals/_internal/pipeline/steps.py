@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -29,7 +29,7 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.check import Check
 from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluator
-from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts, Recovered
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, PassedRun, QueueParts, Recovered
 from otel_evals._internal.evaluate.rule_sets import RuleSets
 from otel_evals._internal.gather.gatherer import AssemblyLimits, Gatherer, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
@@ -239,6 +239,20 @@ class Steps:
                 self._score_conversations(self.conversations.take_back(run, state, time.monotonic()))
             self._store.forget_conversation([kept])
 
+    def receive(self, passed: PassedRun) -> None:
+        """Take a run that another process passed on. Never raises."""
+        try:
+            read = self._reader.read_again(passed.spans, passed.links) if passed.ids is None else [passed.ids]
+            for run in read:
+                self._score_conversations(self.conversations.receive(run, passed, time.monotonic()))
+        except BaseException as error:
+            log_error(_logger, "a run of a conversation could not be read", error=error)
+            self._ledger.lost(Loss("run", "unreadable", passed.spans[0].trace_id if passed.spans else ""))
+
+    def forget_conversations(self, sources: Collection[Hashable]) -> None:
+        """Forget the conversations that another process gathers now."""
+        self.conversations.forget(sources)
+
     # --- after the delivery ---
 
     async def _note_deliveries(self) -> None:
@@ -277,8 +291,12 @@ class Steps:
         return losses_of(self.stats(), self.fan_out.stats())
 
     async def open_traces(self, seconds: float) -> set[str] | None:
-        """Return the ids of the traces that are neither delivered nor in the store; None after a timeout."""
+        """Return the ids of the traces that are neither delivered nor in the store; None after a timeout.
+
+        With the digests of the conversations of other processes.
+        """
         found = self.gatherer.open_traces | self._split_runs.open_traces | self._store.open_traces
+        found |= self.conversations.open_digests
         return found if await self._store.flush(seconds) else None
 
     # --- the end ---

@@ -196,6 +196,51 @@ class Gathered:
         ]
 
 
+def received(all_: Conversations, run: Run, now: float, *, judged: bool = False, **more: bool) -> bool:
+    options = {"ruled_out": False, "read_before": True, **more}
+    return all_.receive(run, now, judged=judged, **options) is not None
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
+def test_the_next_reader_judges_the_whole_under_a_later_revision(
+    idle: list[bool], data: st.DataObject
+) -> None:
+    """After each run the first reader was idle or not; the next one knows of some judged runs."""
+    first, now, evaluations = Gathered(), 0.0, [(0, 0)]
+    for number, is_idle in enumerate(idle):
+        received(first.all, turn(number), now := now + 1, read_before=False)
+        if is_idle:
+            ((_, runs, _, revision),) = first.due(now := now + 10)
+            evaluations.append((runs, revision))
+    assert [revision for _, revision in evaluations] == list(range(len(evaluations)))
+    known = data.draw(st.sampled_from([runs for runs, _ in evaluations]))
+    after, again = Gathered(), data.draw(st.integers(0, len(idle) - 1))
+    for number in [*range(len(idle)), again]:
+        received(after.all, turn(number), now := now + 1, judged=number < known)
+    found = after.due(now + 10)
+    assert len(found) == (known < len(idle))
+    for _, runs, _, revision in found:
+        assert runs == len(idle)
+        assert all(revision > earlier or seen == runs for seen, earlier in evaluations)
+        assert revision >= evaluations[-1][1]
+
+
+def test_a_conversation_of_another_reader_is_forgotten_and_one_that_is_ruled_out_stays_so() -> None:
+    gathered = Gathered()
+    for number, name in enumerate(["a", "b", "a"]):
+        assert received(gathered.all, turn(number, name), 0.0, ruled_out=number == 2)
+        conversation = next(reversed(gathered.all._all.values()))
+        conversation.source = conversation.digest = name
+    assert received(gathered.all, turn(3, "a"), 0.0)
+    assert gathered.all.open_digests == {"a", "b"}
+    gathered.all.forget(["b"])
+    assert [(len(c.conversation.runs), c.conversation.ruled_out) for c in gathered.all.due(10.0, 9)] == [
+        (1, True)
+    ]
+    gathered.all.forget(["a"])
+    assert (len(gathered.all), gathered.all._bytes) == (0, 0)
+
+
 def test_a_conversation_is_due_when_idle_and_again_when_it_went_on() -> None:
     gathered = Gathered()
     assert gathered.all.next_due == inf

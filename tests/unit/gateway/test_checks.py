@@ -10,6 +10,7 @@ import pytest
 from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
+from otel_evals.sampling import parse
 from otel_evals.scorers import answered
 from otel_evals_gateway._internal.checks import check
 from otel_evals_gateway._internal.hold_times import quiet_seconds
@@ -57,6 +58,29 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     _, other = certificates(tmp_path, "other")
     with pytest.raises(ConfigError, match="MISMATCH"):
         check(config(tls={"certificate": str(certificate), "key": str(other)}))
+
+
+@pytest.mark.parametrize(
+    ("options", "topics", "sample", "problem"),
+    [
+        (
+            {},
+            {},
+            "always()",
+            r"gateway\.kafka\.topics: `conversations` is needed .* a part of a conversation",
+        ),
+        ({"store": "runs.db"}, {"conversations": "c"}, "always()", r"store: cannot be combined with rules"),
+        ({}, {"conversations": "c"}, "ratio(0.5)", r"fix: set OTEL_EVALS_TRUST_KEY to the same value"),
+        ({}, {"conversations": "otlp_spans"}, "always()", r"gateway\.kafka\.topics: must differ"),
+    ],
+)
+def test_conversations_that_a_group_would_cut_up_are_refused(
+    options: Any, topics: Any, sample: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EVALS_TRUST_KEY")
+    rule = Rule(answered(), scope="conversation", sample=parse(sample))
+    with pytest.raises(ConfigError, match=problem):
+        check(build_config([rule], [], gateway={"kafka": {**KAFKA, "topics": topics}}, **options))
 
 
 KAFKA = {"brokers": ["127.0.0.1:9092"]}

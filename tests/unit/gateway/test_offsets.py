@@ -43,6 +43,25 @@ def test_a_commit_names_an_offset_about_a_minute_before_it() -> None:
     assert offsets.done(offsets.newest(), set())[PARTITION].back == 301
 
 
+def test_a_commit_names_the_conversations_that_are_finished_behind_one_that_waits() -> None:
+    offsets = Offsets(conversations={"conversations": 3_600.0})
+    place = ("conversations", 0)
+    for offset, each in enumerate(["aa", "bb", "cc", "bb"]):
+        offsets.note_time(place, offset, 1_000.0 + 2_000 * offset)
+        offsets.take(place, offset, {each * 16})
+    newest = offsets.newest()
+    offsets.take(place, 4, {"cc" * 16})
+    commit = offsets.done(newest, {"aa" * 16})[place]
+    assert commit == Commit(0, frozenset({"bb" * 6}), upto=4)
+    after = Offsets(conversations={"conversations": 3_600.0})
+    after.read_on(place, Commit.read(commit.offset, commit.metadata))
+    judged = [(n, each) for n in range(6) for each in ("aa", "bb", "cc") if after.judged(place, n, each * 16)]
+    assert judged == [(n, "bb") for n in range(4)]
+    commit = offsets.done(offsets.newest(), {"bb" * 16})[place]
+    assert commit == Commit(1, frozenset({"cc" * 6}), upto=5), "one that continues is not named any more"
+    assert offsets.done(offsets.newest(), set())[place] == Commit(5, back=1)
+
+
 def test_a_message_on_its_way_to_the_dead_letters_is_awaited() -> None:
     offsets = Offsets()
     taken = offsets.take(PARTITION, 7, (), pending=True)

@@ -5,6 +5,9 @@ the offset back while a later run is finished. After a crash only the rest of th
 and judged as a whole. Therefore each commit names such finished traces in its metadata, and the next reader
 skips them. It also names an offset about a minute back, from which the next reader learns the spans of
 finished runs, to recognise late and repeated ones.
+
+In a topic of conversations, a message's "trace" is its conversation, a commit names all finished ones from
+its offset on, and the offset is as far back as conversations are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import base64
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 Partition = tuple[str, int]
@@ -76,8 +79,12 @@ class Taken:
 class Offsets:
     """Uncommitted messages by partition, in the order of their offsets."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, conversations: Mapping[str, float] | None = None
+    ) -> None:
         self._clock = clock
+        self._conversations = conversations or {}
+        """Topics of conversations, with the seconds for which these are kept."""
         self._taken: dict[Partition, deque[Taken]] = {}
         self._begun: set[str] = set()
         self._newest: dict[Partition, Commit] = {}
@@ -98,9 +105,17 @@ class Offsets:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds since the oldest message was read; 0 without messages."""
-        firsts = [messages[0].since for messages in self._taken.values() if messages]
+        """Seconds since the oldest message was read; 0 without messages. Conversations wait to be idle."""
+        taken = [messages for place, messages in self._taken.items() if place[0] not in self._conversations]
+        firsts = [messages[0].since for messages in taken if messages]
         return self._clock() - min(firsts) if firsts else 0.0
+
+    def judged(self, partition: Partition, offset: int, conversation: str) -> bool:
+        """Return True if an earlier reader judged the conversation with this message."""
+        before = self._before.get(partition)
+        if before is None:
+            return False
+        return offset < before.offset or (offset < before.upto and tail(conversation) in before.done)
 
     def read_on(self, partition: Partition, commit: Commit) -> None:
         """Note the commit from which a partition is read."""
@@ -128,7 +143,8 @@ class Offsets:
     def _back(self, partition: Partition, offset: int) -> int:
         """Return the offset of a message about a minute before the one at an offset."""
         times = self._times.get(partition) or deque()
-        until = max((at for at, before in times if before <= offset), default=0.0) - _BACK_SECONDS
+        seconds = self._conversations.get(partition[0], _BACK_SECONDS)
+        until = max((at for at, before in times if before <= offset), default=0.0) - seconds
         while len(times) > 1 and times[1][0] <= until:
             times.popleft()
         return min(times[0][1], offset) if times else offset
@@ -140,6 +156,11 @@ class Offsets:
     def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, Commit]:
         """Forget finished messages up to earlier ones from `newest`; return the new commits."""
         ends: dict[Partition, int] = {}
+        finished = {
+            partition: self._finished(partition, last.offset, open_traces)
+            for partition, last in upto.items()
+            if partition[0] in self._conversations and self._taken.get(partition)
+        }
         for partition, last in upto.items():
             messages = self._taken.get(partition)
             while messages and messages[0].offset <= last.offset:
@@ -149,9 +170,20 @@ class Offsets:
                 messages.popleft()
                 ends[partition] = first.offset + 1
                 self._begun |= first.traces
-        return self._commits(ends)
+        return self._commits(ends, finished)
 
-    def _commits(self, ends: dict[Partition, int]) -> dict[Partition, Commit]:
+    def _finished(self, partition: Partition, last: int, open_ones: Collection[str]) -> dict[str, int]:
+        """Return the tails of finished conversations, with the offset after the newest of their messages."""
+        newest = {each: taken.offset for taken in self._taken[partition] for each in taken.traces}
+        return {
+            tail(each): offset + 1
+            for each, offset in newest.items()
+            if offset <= last and each not in open_ones
+        }
+
+    def _commits(
+        self, ends: dict[Partition, int], finished: Mapping[Partition, Mapping[str, int]]
+    ) -> dict[Partition, Commit]:
         left = {place: {t for m in messages for t in m.traces} for place, messages in self._taken.items()}
         every = set().union(*left.values())
         # The rest of a skipped trace has to be skipped again after another crash.
@@ -162,7 +194,10 @@ class Offsets:
             taken = self._taken[partition]
             offset = ends.get(partition) or (taken[0].offset if taken else self._newest[partition].offset)
             done, upto = frozenset(map(tail, traces & self._begun)), self._read[partition]
-            if before and offset < before.upto:
+            if partition in finished:
+                after = {each: end for each, end in finished[partition].items() if end > offset}
+                done, upto = frozenset(after), max(after.values(), default=0)
+            elif before and offset < before.upto:
                 done, upto = done | before.done, max(upto, before.upto)
             if partition in ends or done != (newest.done if newest else frozenset()):
                 back = self._back(partition, offset)

@@ -27,6 +27,7 @@ from confluent_kafka import (
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import IntakeItem
+from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
 from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken, tail
 from otel_evals_gateway._internal.kafka.source_clock import SourceClock
 from otel_evals_gateway._internal.options import KafkaOptions
@@ -54,6 +55,8 @@ _LOOK_TIMEOUT = 2.0
 _FETCH_MS = 100
 """Milliseconds that a broker waits for messages; other requests wait as long."""
 _PAUSE = 0.01
+_MESSAGE_BYTES = "10000000"
+"""Of a message before it is compressed; the brokers have limits of their own."""
 
 
 class _Rarely(logging.Filter):
@@ -87,7 +90,8 @@ class KafkaSource:
         }
         if shared.get("group.id") == "":
             raise ConfigError("gateway.kafka.properties", "group.id must not be empty")
-        self._producer_properties = {key: each for key, each in shared.items() if key != "group.id"}
+        producer = {"compression.type": "gzip", "message.max.bytes": _MESSAGE_BYTES, **shared}
+        self._producer_properties = {key: each for key, each in producer.items() if key != "group.id"}
         self._producer: Any = None
         self._consumer = Consumer(
             {
@@ -108,6 +112,10 @@ class KafkaSource:
             "smallest",
             "beginning",
         )
+        self._conversations = ConversationTopic(options.topics.conversations, tap.scoring)
+        if self._conversations.name and not self._looks_back:
+            problem = "auto.offset.reset must be earliest with topics.conversations, which is read again"
+            raise ConfigError("gateway.kafka.properties", problem)
         self._cooperative = "cooperative" in shared.get("partition.assignment.strategy", "")
         self._topics = {topic: signal for topic, signal in topics.items() if topic}
         self._dead_letters = options.dead_letters
@@ -115,7 +123,8 @@ class KafkaSource:
         self._scoring = tap.scoring
         self._engine = tap.scoring.engine
         self._paused = False
-        self._offsets = Offsets()
+        keep = tap.scoring.config.conversation_keep
+        self._offsets = Offsets(conversations={each: keep for each in [self._conversations.name] if each})
         self._assigned: set[Partition] = set()
         self._commit_at = self._look_at = self._stepped_at = 0.0
         self._clock = SourceClock(time.time)
@@ -143,10 +152,13 @@ class KafkaSource:
     def close(self) -> None:
         """Commit finished messages, and leave the group."""
         if not self._thread.is_alive():
+            self._send()
             if self._producer is not None:
                 self._producer.flush(_FLUSH_SECONDS)
             self._commit()
+            left = set(self._assigned)
             self._consumer.close()
+            self._conversations.forget(left)
 
     @property
     def problem(self) -> str | None:
@@ -167,7 +179,10 @@ class KafkaSource:
 
     def _run(self) -> None:
         self._consumer.subscribe(
-            list(self._topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+            [*self._topics, *filter(None, [self._conversations.name])],
+            on_assign=self._assign,
+            on_revoke=self._revoke,
+            on_lost=self._lose,
         )
         while not self._stop.is_set():
             try:
@@ -186,15 +201,26 @@ class KafkaSource:
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
             if "topics" not in self._problems:
                 self._take(message)
+        self._conversations.put()
         if time.monotonic() >= self._look_at:
             self._look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
         self._put_clocks()
-        if self._producer is not None:
-            self._producer.poll(0)
+        self._send()
         if time.monotonic() >= self._commit_at:
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
+
+    def _send(self) -> None:
+        if self._scoring.outbox:
+            self._conversations.send(self._producing())
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def _producing(self) -> Any:
+        if self._producer is None:
+            self._producer = Producer(self._producer_properties, logger=_library)
+        return self._producer
 
     def _pause(self, paused: bool) -> None:
         """Pause or resume the partitions; a paused member stays in its group."""
@@ -233,6 +259,10 @@ class KafkaSource:
 
         Those of finished runs are only remembered. RefusedError if it is not OTLP.
         """
+        if place[0] == self._conversations.name:
+            read_before = place not in self._ended
+            conversation = self._conversations.take(message, place, self._offsets, read_before=read_before)
+            return None if finished else [conversation]
         signal, selection = self._topics[place[0]], self._select(message)
         traces = selection.traces
         while not self._engine.thread.room:
@@ -294,20 +324,21 @@ class KafkaSource:
             elif not self._stop.is_set():
                 self._bury(message, reason, taken)
 
-        if self._producer is None:
-            self._producer = Producer(self._producer_properties, logger=_library)
+        producer = self._producing()
         headers = [*(message.headers() or ()), (_REASON, reason.encode())]
         try:
-            self._producer.produce(
+            producer.produce(
                 self._dead_letters, message.value(), message.key(), headers=headers, on_delivery=written
             )
         except BufferError:
-            self._producer.poll(_POLL_SECONDS)
+            producer.poll(_POLL_SECONDS)
             self._bury(message, reason, taken)
 
     # --- offsets ---
 
     def _commit(self) -> None:
+        if not self._conversations.put():
+            return
         newest = self._offsets.newest()
         open_traces = self._engine.open_traces(_OPEN_SECONDS) if newest else ()
         if open_traces is None:
@@ -336,7 +367,11 @@ class KafkaSource:
         ends = {_key(place): place.offset for place in found}
         positions = {_key(place): self._position(place) for place in self._consumer.position(places)}
         self._lag = sum(max(0, end - max(0, positions.get(place, 0))) for place, end in ends.items())
-        self._clock.looked(ends, positions, when)
+        self._clock.looked({place: end for place, end in ends.items() if self._timed(place)}, positions, when)
+
+    def _timed(self, place: Partition) -> bool:
+        """Return True if traces wait for the messages of a partition."""
+        return place[0] in self._topics
 
     def _position(self, place: TopicPartition) -> int:
         """Return the next offset to read, which the consumer does not know before the first message."""
@@ -345,7 +380,7 @@ class KafkaSource:
 
     def _assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
         self._assigned |= set(map(_key, partitions))  # the cooperative protocol adds some
-        self._clock.assign(map(_key, partitions))
+        self._clock.assign(filter(self._timed, map(_key, partitions)))
         for topic, _ in self._assigned:
             self._problems.pop(topic, None)
         try:
@@ -378,6 +413,7 @@ class KafkaSource:
             self._ended.pop(place, None)
             self._uncommitted.pop(place, None)
         self._scoring.forget(self._offsets.forget(gone))
+        self._conversations.forget(gone)
         self._assigned -= gone
         self._clock.lose(gone)
         self._put_clocks()

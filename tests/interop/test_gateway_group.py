@@ -1,0 +1,181 @@
+"""Three Kafka workers of which one is killed: conversations and strata hold over the whole group."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals._internal.sampling.randomness import conversation_number
+from otel_evals.sampling import is_sampled
+from tests.pipeline.test_gateway import body, recorded
+from tests.support import PYTHONPATH
+from tests.support.components import Kafka
+from tests.support.gateways import GatewayProcess, eventually
+from tests.support.kill_matrix import EAGER, STATIC
+from tests.support.redis_server import RunningRedis, find_redis
+
+kafka = pytest.importorskip("confluent_kafka")
+kafka_admin = pytest.importorskip("confluent_kafka.admin")
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(280),
+    pytest.mark.skipif(find_redis() is None, reason="Redis is not installed: apt-get install redis-server"),
+]
+TRACES, CONVERSATIONS = "spans", "conversations"
+SECONDS = 16.0
+LIMIT = 40
+
+
+def workers(folder: Path, broker: str, redis: str, properties: dict[str, str]) -> Iterator[GatewayProcess]:
+    """Return three workers, not started."""
+    rules = [
+        {
+            "scorer": "answered",
+            "sample": f"stratified('agent_name', {LIMIT}, 'hour', store='{redis}', name='x')",
+        },
+        {"scorer": "tool_error_rate"},
+        {
+            "scorer": "python:tests.support.heard:heard",
+            "scope": "conversation",
+            "idle": 3.0,
+            "sample": "ratio(0.5)",
+        },
+    ]
+    for number in range(3):
+        own = folder / f"worker-{number}"
+        own.mkdir()
+        topics = {"traces": TRACES, "conversations": CONVERSATIONS}
+        section = {
+            "quiet": 1.0,
+            "idle": 4.0,
+            "kafka": {
+                "brokers": [broker],
+                "group": "group",
+                "topics": topics,
+                "properties": {name: each.format(number=number) for name, each in properties.items()},
+            },
+        }
+        environment = {"PYTHONPATH": PYTHONPATH, "OTEL_EVALS_TRUST_KEY": "tests"}
+        yield GatewayProcess(own, rules, section, environment, metrics=False)
+
+
+def conversations(rng: random.Random) -> Iterator[tuple[float, str, str, str]]:
+    """Yield when each turn comes, its conversation, its question and its agent."""
+    for number in range(120):
+        name = f"c{number}"
+        agent = "rare" if number % 10 == 0 else "busy"
+        times = sorted(rng.uniform(0, SECONDS) for _ in range(rng.randint(1, 4 if agent == "busy" else 2)))
+        for turn, at in enumerate(times):
+            yield at, name, f"{name}.{turn}", agent
+
+
+def committed(broker: str) -> bool:
+    """Whether the group has committed all of both topics."""
+    consumer = kafka.Consumer({"bootstrap.servers": broker, "group.id": "group"})
+    try:
+        places = [kafka.TopicPartition(topic, n) for topic in (TRACES, CONVERSATIONS) for n in range(6)]
+        ends = [consumer.get_watermark_offsets(place, timeout=20)[1] for place in places]
+        return [max(0, place.offset) for place in consumer.committed(places, timeout=20)] == ends
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("properties", [EAGER, STATIC], ids=["eager", "static"])
+def test_conversations_and_strata_hold_over_workers_that_are_killed(
+    properties: dict[str, str], tmp_path: Path
+) -> None:
+    """One is killed and starts again, one ends and comes back: every conversation is judged whole at last."""
+    turns = sorted(conversations(random.Random(11)))
+    with RunningRedis() as redis, Kafka(tmp_path / "kafka") as broker:
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.broker})
+        for made in admin.create_topics(
+            [kafka_admin.NewTopic(t, 6, 1) for t in (TRACES, CONVERSATIONS)]
+        ).values():
+            made.result(30)
+        members = list(workers(tmp_path, broker.broker, redis.url, properties))
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(GatewayProcess.start, members))
+        eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 4 for m in members), 60)
+        runs = write(
+            broker.broker, turns, {5.0: members[0].kill, 8.0: members[0].start, 11.0: members[1].stop}
+        )
+        members[1].start()
+        eventually(lambda: found(members, "tool_error_rate").keys() == runs.keys(), 120)
+        expected = {
+            name: [question for _, each, question, _ in turns if each == name] for _, name, _, _ in turns
+        }
+        wanted = {
+            name: " ".join(questions)
+            for name, questions in expected.items()
+            if is_sampled(0.5, conversation_number(name))
+        }
+        eventually(lambda: finals(members) == {name: {text} for name, text in wanted.items()}, 60)
+        eventually(lambda: committed(broker.broker), 60)
+        losses = [member.page("/stats")[1]["losses"] for member in members]
+        assert [member.stop() for member in members] == [0, 0, 0]
+    assert finals(members) == {name: {text} for name, text in wanted.items()}
+    assert not any(set(each) - {"spans or log records (span_repeated)"} for each in losses), losses
+    strata: dict[str, dict[str, float]] = defaultdict(dict)
+    for trace_id, evaluations in found(members, "answered").items():
+        for each in evaluations:
+            assert is_sampled(each["sampling"]["probability"], int(trace_id, 16))
+            strata[runs[trace_id]][trace_id] = each["sampling"]["probability"]
+    rare = [trace_id for trace_id, agent in runs.items() if agent == "rare"]
+    assert strata["rare"] == dict.fromkeys(rare, 1.0)
+    assert LIMIT / 2 < len(strata["busy"]) < 2 * LIMIT < len(runs) / 2, "three limits would be more"
+
+
+def write(broker: str, turns: list[tuple[float, str, str, str]], events: dict[float, Any]) -> dict[str, str]:
+    """Write each turn at its time, and let events happen; return the agents by trace id."""
+    producer, agents, began = kafka.Producer({"bootstrap.servers": broker}), {}, time.monotonic()
+    with ThreadPoolExecutor() as pool:
+        due = sorted(events)
+        for at, conversation, question, agent in turns:
+            while due and due[0] <= at:
+                pool.submit(events[due.pop(0)])
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            spans = recorded(
+                question=question,
+                agent=agent,
+                during=lambda span, name=conversation: span.set_attribute("gen_ai.conversation.id", name),
+            )
+            trace_id = f"{spans[0].context.trace_id:032x}"
+            agents[trace_id] = agent
+            producer.produce(TRACES, body(spans), trace_id)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+    return agents
+
+
+def found(members: list[GatewayProcess], scorer: str) -> dict[str, list[dict[str, Any]]]:
+    """Evaluations of a scorer, by trace id."""
+    by_trace: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for member in members:
+        for record in member.records():
+            for each in record["evaluations"]:
+                if each["scorer"] == scorer:
+                    by_trace[record["trace_id"]].append(
+                        each | {"conversation": record.get("conversation_id")}
+                    )
+    return by_trace
+
+
+def finals(members: list[GatewayProcess]) -> dict[str, set[str]]:
+    """The texts of the newest revision of each conversation's evaluation, which has one id."""
+    by_conversation: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for evaluations in found(members, "heard").values():
+        for each in evaluations:
+            by_conversation[each["conversation"]].append(each)
+    for each in by_conversation.values():
+        assert len({one["evaluation_id"] for one in each}) == 1
+    return {
+        name: {one["explanation"] for one in each if one["revision"] == max(o["revision"] for o in each)}
+        for name, each in by_conversation.items()
+    }
