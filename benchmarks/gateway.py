@@ -34,6 +34,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from otel_evals import Rule, Run
 from otel_evals._internal.config.loader import build_config
+from otel_evals.destinations import JsonlDestination
 from otel_evals.scorers import scorer
 from tests.support.traffic import agent_run
 
@@ -80,7 +81,11 @@ async def serve_floor() -> None:
 
 
 async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None:
-    """A tap, a gateway inline before the place given, or one on a Kafka there, on the topic named."""
+    """A tap, a gateway inline before the place given, or one on a Kafka there, on the topic named.
+
+    A tap writes scored runs to the file given, or evaluation events to the OTLP endpoint given.
+    """
+    from otel_evals.sdk.pipeline import Providers, make_missing
     from otel_evals_gateway._internal.service import Gateway
 
     section: dict[str, Any] = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "quiet": 0.2, "idle": 1.0}
@@ -89,14 +94,20 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
     elif mode == "kafka":
         section["kafka"] = {"brokers": [place], "group": name, "topics": {"traces": name}}
     options: dict[str, Any] = {"store": name} if name and mode != "kafka" else {}
+    to_file = mode == "tap" and place.endswith(".jsonl")
+    to_events = mode == "tap" and place.startswith("http")
+    if to_events:
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = place
+        options |= {"evaluation_spans": False, "metrics": False}
     config = build_config(
         [Rule(answered_at_all, sample=sample)],
+        [JsonlDestination(place)] if to_file else [],
         gateway=section,
         queue_size=100_000,
         max_open_traces=100_000,
         **options,
     )
-    service = Gateway(config)
+    service = Gateway(config, make_missing(Providers(), Providers()) if to_events else None)
     ports = lambda: print(service.ports["http"], service.ports["grpc"], flush=True)  # noqa: E731
     await service.serve(asyncio.Event(), ports)
 
@@ -236,17 +247,19 @@ def main(requests: int = 60, rounds: int = 2) -> None:
     measure("receiver that decodes, gRPC", ["floor", "decode"], requests, rounds, over_grpc=True)
     for percent in ("0", "0.01", "0.1", "1"):
         measure(f"tap, {float(percent):.0%} sampled", ["tap", percent], requests, rounds)
+    behind = Server("floor")
+    forward = f"http://127.0.0.1:{behind.ports[0]}"
+    measure("tap, 100% sampled, OTLP events", ["tap", "1", forward], requests, rounds)
     measure("tap, 1% sampled, gRPC", ["tap", "0.01"], requests, rounds, over_grpc=True)
     with tempfile.TemporaryDirectory() as folder:
+        measure("tap, 100% sampled, JSONL", ["tap", "1", f"{folder}/scores.jsonl"], requests, rounds)
         measure("tap, 1% sampled, store", ["tap", "0.01", "", f"{folder}/a.db"], requests, 1)
         measure("tap, 100% sampled, store", ["tap", "1", "", f"{folder}/b.db"], requests, 1)
-        behind = Server("floor")
-        forward = f"http://127.0.0.1:{behind.ports[0]}"
         measure("inline, nothing sampled", ["inline", "0", forward], requests, rounds)
         measure("inline, nothing sampled, gRPC", ["inline", "0", forward], requests, rounds, over_grpc=True)
         measure("inline, 1% sampled, store", ["inline", "0.01", forward, f"{folder}/c.db"], requests, 1)
         measure("inline, 100% sampled, store", ["inline", "1", forward, f"{folder}/d.db"], requests, 1)
-        behind.stop()
+    behind.stop()
 
 
 if __name__ == "__main__":
