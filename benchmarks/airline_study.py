@@ -136,7 +136,7 @@ def measures(c: Conversation) -> Iterator[tuple[str, str, float | None]]:
         yield scorer.id, "worst answer", min(values) if values else None
     for scorer in OF_CONVERSATIONS:
         yield scorer.id, "conversation", score(scorer, c.whole)
-    # These two know the right solution, which live traffic does not tell: what is the best to be had?
+    # These two know the right solution, which live traffic lacks: they give the upper bound.
     solution = [a for a in c.solution if a["name"].startswith(CHANGING)]
     known = [{"name": a["name"], "arguments": a["arguments"]} for a in solution]
     names = [action["name"] for action in solution]

@@ -66,7 +66,7 @@ CHILD_SECONDS = 60.0
 
 @dataclass
 class Round:
-    """Findings of one round."""
+    """A round's findings."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Attack:
         self._provider.add_span_processor(pipeline.spans)
         neighbours = [Raising(draw), Blocking(draw)][: draw.randint(0, 2)]
         for exporter in (self._fine, *neighbours):
-            room = 50_000 if exporter is self._fine else 512  # a blocked one keeps what it has for good
+            room = 50_000 if exporter is self._fine else 512  # a blocked one never releases its items
             held = BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=room, schedule_delay_millis=100)
             self._provider.add_span_processor(held)
         return pipeline
@@ -256,9 +256,7 @@ class Attack:
             self._problem(f"{len(missing) - twice} spans did not leave, {twice} left more than once")
 
     def _flush_provider(self) -> None:
-        with contextlib.suppress(
-            ConnectionError
-        ):  # what the raising exporter raises is the application's own
+        with contextlib.suppress(ConnectionError):  # the raising exporter's errors are the application's own
             self._provider.force_flush(30_000)
 
     def _within(self, what: str, seconds: float, work: Any) -> None:

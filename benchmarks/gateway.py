@@ -116,7 +116,7 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
 
 
 def payloads(count: int) -> list[bytes]:
-    """So many requests, each with trace ids of its own."""
+    """This many requests, each with its own trace ids."""
     exported = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exported))
@@ -175,7 +175,7 @@ async def send_grpc(port: int, bodies: Sequence[bytes]) -> None:
 
 
 class Server:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(

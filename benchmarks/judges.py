@@ -43,7 +43,7 @@ def scorers(judge: Judge) -> dict[str, Scorer]:
 
 @dataclass
 class Tally:
-    """Outcomes of one scorer. A text without a score raises no alarm."""
+    """A scorer's outcomes. A text without a score raises no alarm."""
 
     judged: list[tuple[labelled.Item, float]] = field(default_factory=list)
     unusable: int = 0

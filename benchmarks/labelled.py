@@ -40,7 +40,7 @@ Value = Callable[[str, str], float]
 
 
 def held_out(key: object) -> bool:
-    """Texts of one source, and answers of one task, are in the same half."""
+    """All texts from a source, and all answers to a task, are in the same half."""
     return hashlib.sha256(str(key).encode()).digest()[0] % 2 == 1
 
 
@@ -216,7 +216,7 @@ RIVALS: dict[str, Value] = {
 
 
 def rate(alarms: Iterable[tuple[str, bool]]) -> str:
-    """The share of alarms and its 95% interval; texts of one source are one cluster."""
+    """The share of alarms and its 95% interval; each source is a cluster."""
     rows = [(source, float(alarm), 1.0) for source, alarm in alarms]
     sums = Sums.of_runs((value, weight) for _, value, weight in rows)
     repeated = len({source for source, _, _ in rows}) < len(rows)
@@ -255,7 +255,7 @@ def digest(item: Item) -> bytes:
 
 
 def own_table(halves: Mapping[str, Sequence[Sequence[Item]]]) -> str:
-    """The rates of the held-out half next to those of the development half."""
+    """The rates of the held-out half next to the development half."""
     rates = "false alarms | in development | errors found | in development"
     lines = [f"| set | texts held out | {rates} | balanced accuracy | AUC |", "|---|" + "--:|" * 7]
     everything: list[tuple[Item, float]] = []

@@ -26,7 +26,7 @@ DIALECTS = load_dialects()
 
 
 def microseconds(work: Callable[[], Any], rounds: int = 7, seconds: float = 0.1) -> float:
-    """The best round's time of one call."""
+    """The best round's time per call."""
     work()
     begin = time.process_time()
     work()

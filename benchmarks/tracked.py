@@ -34,7 +34,7 @@ def by_type() -> Counter[str]:
 
 
 def measure(options: dict[str, Any]) -> Counter[str]:
-    """Return what a burst of waiting runs adds, by type."""
+    """Return the number of objects that a burst of waiting runs adds, by type."""
     started: list[asyncio.AbstractEventLoop] = []
     gates = [asyncio.Event()]
 

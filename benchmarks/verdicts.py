@@ -1,4 +1,4 @@
-"""What a check adds to the bare call of its scorer: p50 and p99, interleaved in one process.
+"""The cost of a check over the bare call of its scorer: p50 and p99, interleaved in one process.
 
 python benchmarks/verdicts.py [--calls 2000]
 """

@@ -106,7 +106,7 @@ def virtual(rate: int) -> Counted:
 
 
 def real(runs: int) -> list[float]:
-    """Milliseconds from the end of each root to the start of its scorer."""
+    """Milliseconds from each root's end to its scorer's start."""
     started: list[float] = []
 
     @scorer(inline=True)

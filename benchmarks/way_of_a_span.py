@@ -1,4 +1,4 @@
-"""The way of one span through the code: its hops from file to file, from `on_end` to the exported span.
+"""The way of a span through the code: its hops from file to file, from `on_end` to the exported span.
 
 Traces every call of one scored run at run time, on all threads, and counts those that lead from one of our
 files into another. A way that goes straight from stage to stage has few; one on which lower stages call up,

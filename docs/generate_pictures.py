@@ -67,7 +67,7 @@ def picture_monitor() -> None:
 
 
 def take_all(page: Page, address: str) -> None:
-    """A picture of each page, of one in the dark, and of one on a phone."""
+    """A picture of each page, one in dark mode, and one on a phone."""
     page.goto(f"{address}/runs?scorer=grounded_in_tools&agent=support&order=worst")
     worst = page.locator("tbody tr a[href^='/runs/']").first.get_attribute("href")
     for name, place, height in (

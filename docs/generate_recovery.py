@@ -164,7 +164,7 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _setting(runs: Iterable[Run]) -> str:
-    """The settings of everything that told something, most telling first."""
+    """The settings that were found, most informative first."""
     told = dict.fromkeys(
         content_setting(o.span.scope_name, o.dialect) for r in runs for o in r.operations if o.sources
     )

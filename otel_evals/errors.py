@@ -62,7 +62,7 @@ class ConfigError(OtelEvalsError, ValueError):
 
 
 class ConfigErrors(ConfigError):  # noqa: N818  # several of them
-    """Several fields are wrong. `field`, `problem` and `place` are those of the first."""
+    """Several fields are wrong. `field`, `problem` and `place` describe the first."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         super().__init__(errors[0].field, errors[0].problem, errors[0].place)

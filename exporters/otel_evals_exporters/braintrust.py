@@ -19,7 +19,7 @@ _OUTPUT = 10_000
 
 
 class BraintrustDestination(OtlpDestination):
-    """Sends score spans to Braintrust's OTLP address: children of the judged span, like those of its own SDK.
+    """Sends score spans to Braintrust's OTLP address: children of the judged span, as its own SDK does.
 
     A score span starts and ends at the end of the run. Its id is derived from the evaluation's id, so a score
     sent again is the same span. Only Braintrust receives it. Braintrust accepts scores from 0 to 1 only.

@@ -20,8 +20,8 @@ _REASONING = 10_000
 class DatadogDestination(ApiDestination):
     """Sends scores to Datadog: numbers as `score` metrics, labels as separate metrics `<name>_label`.
 
-    Datadog appends: a score sent again after a lost answer may appear twice. The score of a conversation is
-    on the span of its last run.
+    Datadog appends: a score sent again after a lost answer may appear twice. A conversation's score is on
+    the last run's span.
     """
 
     name = "datadog"

@@ -90,7 +90,7 @@ class PhoenixDestination(ApiDestination):
         return phoenix_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """Return the traces of a project, or of all."""
+        """Return the traces of a project, or all traces."""
         return phoenix_traces(self._http, query)
 
 

@@ -57,7 +57,7 @@ Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
 def seen(context: Context) -> ContextSeen:
     """Return the record of a context: digest, count, and the texts, truncated if very long."""
     digest = hashlib.sha256()
-    for piece in context.pieces:  # with its length, so that no two lists of pieces share a digest
+    for piece in context.pieces:  # with its length: no two lists of pieces share a digest
         data = piece.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
     return ContextSeen(

@@ -1,4 +1,4 @@
-"""The interface of dialects, each of which reads the spans of one convention as Operations.
+"""The interface of dialects, each of which reads a convention's spans as Operations.
 
 A dialect claims spans by their instrumentation scope or, in scopes that no dialect knows, by marker
 attributes. It reads only what was recorded, and notes what was not. Dialects are found through the
@@ -37,7 +37,7 @@ _logged: set[str] = set()
 
 
 class Dialect(Protocol):
-    """Reads the spans of one convention."""
+    """Reads the spans of a convention."""
 
     @property
     def name(self) -> str:

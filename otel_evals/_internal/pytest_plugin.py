@@ -38,7 +38,7 @@ def scored(
 ) -> Iterator[ScoredFixture]:
     """Score the runs of this test's code: `scored(scorer).at_least(0.9)`.
 
-    Scores are kept as properties of the test, so that JUnit reports carry them.
+    Scores are kept as properties of the test for JUnit reports.
     """
     from otel_evals._internal.offline.assertions import ScoredFixture
     from otel_evals._internal.offline.span_recorder import recorder_for

@@ -1,4 +1,4 @@
-"""The mark on everything that happens inside a scorer, so that capture does not score it.
+"""The mark on everything that happens inside a scorer; capture does not score it.
 
 Within the process it is a context value. Other services receive it in baggage and in tracestate, since either
 may be stripped on the way. It is signed there, because any sender can write these headers; an unsigned mark

@@ -72,7 +72,7 @@ class RedisServer:
         return redis_server, (self._url,)
 
     def renew(self) -> None:
-        """Replace the lock in a forked child; the library makes connections of its own."""
+        """Replace the lock in a forked child; the library makes its own connections."""
         self.lock = threading.Lock()
 
     def call(self, work: Callable[[Any], _T]) -> _T:
@@ -105,7 +105,7 @@ class RedisServer:
             self.failures += 1
             self._pause_ends = time.monotonic() + PAUSE_SECONDS
             first, self._away = not self._away, True
-        if first:  # its text may quote what was sent
+        if first:  # its text may quote the request
             _logger.warning("%s is unavailable (%s); retrying every second", self.name, type(error).__name__)
 
     def _answered(self) -> None:

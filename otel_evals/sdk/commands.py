@@ -1,4 +1,4 @@
-"""Commands of `otel-evals`: what they print and how they read options.
+"""Commands of `otel-evals`: their output and options.
 
 Register a Typer application or function under the entry-point group `otel_evals_command`.
 """

@@ -24,7 +24,7 @@ _TYPES = {"int64": "intValue", "float64": "doubleValue", "bool": "boolValue", "b
 
 
 class JaegerTraces:
-    """Reads the traces of one service, by default of all.
+    """Reads the traces of a service, or of all services by default.
 
     The filter is `service=NAME`, `operation=NAME`, and attributes `NAME=VALUE` of any span or its resource.
     Times are as recorded, without Jaeger's adjustment of clock skew.

@@ -10,7 +10,7 @@ from otel_evals.destinations import ApiDestination, Errors, ScoreItem, attribute
 
 
 class OtlpDestination(ApiDestination):
-    """Sends one span or log record per score; a request contains records of one service."""
+    """Sends one span or log record per score; each request contains records from a single service."""
 
     kind = "otel"
     most = 100  # PostHog refuses more

@@ -39,7 +39,7 @@ async def phoenix_feedback(http: HttpClient, query: FeedbackQuery) -> AsyncItera
 
 
 async def phoenix_traces(http: HttpClient, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-    """Yield the traces of one project (from the filter or PHOENIX_PROJECT_NAME), by default of all.
+    """Yield the traces of a project (from the filter or PHOENIX_PROJECT_NAME), or of all by default.
 
     The filter is `project=NAME`, and parameters of Phoenix's list of traces, such as `session_identifier`.
     """

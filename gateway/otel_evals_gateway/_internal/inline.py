@@ -239,7 +239,7 @@ class _Outbox:
 
 
 def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Add attributes to a request of one span, byte for byte; they replace the sender's."""
+    """Add attributes to a request with a single span, byte for byte; they replace the sender's."""
     if not attributes:
         return part
     around, beside, span = opened(part)

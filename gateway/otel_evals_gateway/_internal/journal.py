@@ -44,7 +44,7 @@ _UNBOUNDED = 2**31
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """A held span as a request of its own."""
+    """A held span as a separate request."""
 
     key: bytes
     """Its trace id and span id."""

@@ -137,7 +137,7 @@ class ScoringEngine:
         self._scales.update(_scales(config))
 
     def has_room(self, count: int) -> bool:
-        """Return True if the items of one request fit, and no complete trace is evicted for them.
+        """Return True if a request's items fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
         and nothing else is accepted until there is room again. Traces without their root refuse nobody, for
@@ -156,7 +156,7 @@ class ScoringEngine:
         return max(traces / self.config.max_open_traces, size / self.config.max_bytes)
 
     async def put(self, items: Sequence[IntakeItem], seconds: float, *, roots: int = 0) -> bool:
-        """Put the items of one request, all or none; False if there was no room within this time.
+        """Put a request's items, all or none; False if there was no room within this time.
 
         `roots` is the number of root spans among them.
         """

@@ -136,7 +136,7 @@ class TraceGatherer:
 
     @property
     def closed_spans(self) -> dict[str, int]:
-        """Counts of remembered spans of closed runs, and of those that were forgotten early."""
+        """Counts of closed runs' remembered spans, in total and forgotten early."""
         return {"remembered": len(self._closed), "forgotten_early": self._closed.forgotten}
 
     @property

@@ -24,7 +24,7 @@ MOST_NAMES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStats:
-    """The counters of one rule.
+    """A rule's counters.
 
     The unit depends on the rule's scope: runs for `run`, agent operations for `agent`. For `conversation` it
     is a conversation, counted each time it became idle, and a run without a conversation id.

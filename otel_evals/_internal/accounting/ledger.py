@@ -67,7 +67,7 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
 
 
 class LoggedTrace(msgspec.Struct, eq=False, gc=False):
-    """The log's entry of one trace; untracked, since the garbage collector would visit ten thousand."""
+    """A trace's entry in the log; untracked, since the garbage collector would visit ten thousand."""
 
     spans: int = 0
     runs: int = 0

@@ -20,7 +20,7 @@ _MOST_AGENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class MinuteOfPicks:
-    """The picks of one process's rule in one minute. A later one replaces it."""
+    """The picks of a rule in a process in a minute. A later one replaces it."""
 
     process: str
     rule: str
@@ -53,7 +53,7 @@ class PickLog:
         without predicates. To leave it out would select on the outcome: of the predicate's runs, only those
         that the other sampler picks would be counted.
 
-        Runs of one trace, and revisions of one conversation, share their randomness and are counted once.
+        A trace's runs, and a conversation's revisions, share their randomness and are counted once.
         """
         chance, sampler = decision.chance, decision.rule.sampling
         if chance is None or chance.estimable is None or sampler.follows or not self._ceiling:

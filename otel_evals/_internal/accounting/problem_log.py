@@ -259,7 +259,7 @@ def _agent_name(run: Run) -> dict[str, Any]:
 
 def _tell(name: str, said: str, error: BaseException | None) -> None:
     message = "%s fails: %s; more of this kind are only counted"
-    # A judge's error says what is wrong with the model or its key; a traceback would be of our own code.
+    # A judge's error names the problem with the model or its key; a traceback would be of our own code.
     if error is None or isinstance(error, JudgeError):
         _logger.warning(message, name, said)
     else:

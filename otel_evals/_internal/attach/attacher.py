@@ -188,7 +188,7 @@ class Attacher:
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
-    """Return the context of the judged span, or of the current one of a check, built on first use."""
+    """Return the context of the judged span, or a check's current span, built on first use."""
     if opened is None:
         return judged_context(run, evaluation.span_id)
     if opened.judged is None:

@@ -227,7 +227,7 @@ def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
 
 
 class OwnSpan(ScorerSpan):
-    """The current span while a scorer runs, in a trace of its own. Seldom does anything ask for its ids."""
+    """The current span while a scorer runs, in a separate trace. Seldom does anything ask for its ids."""
 
     def __init__(self, run: Run, generator: IdGenerator | None = None) -> None:
         super().__init__(INVALID_SPAN_CONTEXT)

@@ -24,7 +24,7 @@ class OpenSpans:
         """Ids of the traces that began in a guarded call that has not ended."""
 
     def of_trace(self, trace_id: int) -> dict[int, Span]:
-        """Return the open spans of a trace by id, without those of evaluations."""
+        """Return the open spans of a trace by id, without evaluations' spans."""
         spans = dict(self.by_id)
         return {
             i: s for i, s in spans.items() if s is not None and s.get_span_context()[_TRACE_ID] == trace_id
@@ -49,7 +49,7 @@ class OpenSpans:
 
 
 class OpenSpansNow:
-    """The open spans of one moment, by span id."""
+    """The open spans at a moment, by span id."""
 
     def __init__(
         self, spans: Mapping[int, Span | None], waiting: int, checks: OpenSpans | None = None

@@ -173,7 +173,7 @@ def _decide(rule: Rule, run: model.Run, earlier: Mapping[str, Earlier]) -> Expla
 
 
 def _run(record: Mapping[str, Any]) -> model.Run:
-    """Rebuild a run from its record, which has a part of its fields."""
+    """Rebuild a run from its record, which has only some of the fields."""
     same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
     return model.Run(
         root_span_id=record["span_id"],

@@ -42,7 +42,7 @@ _QUESTION = JudgeRequest(
 
 
 def check_forms(judge: Any) -> dict[str, str]:
-    """Ask in every form, and return what came of it; nothing for judges that know no forms."""
+    """Ask in every form, and return the results; nothing for judges without forms."""
     judge = getattr(judge, "judge", judge)
     if not isinstance(judge, ModelJudge):
         return {}

@@ -17,7 +17,7 @@ from otel_evals._internal.scoring.scorer import Scorer
 def proposals(
     scorer: Scorer, judged: Sequence[Judged], threshold: float, examples: int, at_once: int
 ) -> dict[str, Any]:
-    """Return the proposals, each with its effect on held-out labels; none if there are too few labels."""
+    """Return the proposals, each with its effect on held-out labels; empty if there are too few labels."""
     parts = halves([(e, o) for e, o in judged if isinstance(o, Score)])
     if parts is None:
         return {}

@@ -14,9 +14,9 @@ FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operation
 
 
 class Where:
-    """A printable condition: accepted values by field of the run, and by attribute of its spans or resource.
+    """A printable condition: accepted values by field of the run, and by attribute of spans or resource.
 
-    A field that is a list must contain one of its values.
+    A field that is a list must contain an accepted value.
     """
 
     def __init__(

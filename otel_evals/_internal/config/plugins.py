@@ -27,7 +27,7 @@ def find_scorer(name: str, field: str) -> Any:
 
 
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
-    """Build a scorer from its name and its options in YAML; `field` is the path of its rule."""
+    """Build a scorer from its name and its options in YAML; `field` is the rule's path."""
     options = dict(options)
     found = find_scorer(name, f"{field}.scorer")
     problems = Problems()

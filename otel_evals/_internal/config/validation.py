@@ -103,7 +103,7 @@ def _config_error(error: Any, model: Any) -> ConfigError:
 
 
 def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:
-    """Return the options of the section at a path below a model; none if it has no model of its own."""
+    """Return the options of the section at a path below a model; empty if it has no model."""
     for name in path:
         field = getattr(model, "__pydantic_fields__", {}).get(name)
         types = () if field is None else (field.annotation, *get_args(field.annotation))

@@ -36,7 +36,7 @@ def taken_from(results: asyncio.Queue[Delivered]) -> Iterator[Delivered]:
 
 
 class DeliveryQueue:
-    """The queue of one destination and the task that empties it; `stats` may be read from any thread."""
+    """A destination's queue and the task that empties it; `stats` may be read from any thread."""
 
     def __init__(
         self,

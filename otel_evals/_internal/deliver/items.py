@@ -91,7 +91,7 @@ class ScoreItem:
 
     @property
     def span_id(self) -> str:
-        """The span that the score is about: the operation it names, else the judged span."""
+        """The span that the score is about: the operation it names, or the judged span."""
         return scored_span(self.run, self.evaluation)
 
     @property

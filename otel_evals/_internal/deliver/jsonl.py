@@ -80,7 +80,7 @@ class JsonlDestination:
         file = self._file = self._file or self._open()
         lines = b"".join(_line(scored, content=self._content) for scored in batch)
         view = memoryview(b"\n" + lines if self._torn else lines)
-        # One write per batch, so that lines of several processes do not interleave.
+        # One write per batch: lines of several processes do not interleave.
         self._torn = True
         while view:
             view = view[file.write(view) :]

@@ -82,7 +82,7 @@ def unaccepted(answer: object) -> Sequence[Unaccepted]:
         return ()
     try:
         given = [each for each in answer if type(each) is Unaccepted and _is_known(each.evaluation)]  # type: ignore[attr-defined]  # by its type
-    except BaseException:  # a list of its own making
+    except BaseException:  # a list that it made itself
         return ()
     return [Unaccepted(each.evaluation, _why(each.error)) for each in given]
 

@@ -35,7 +35,7 @@ class ListedRun:
 
 
 def list_runs(connection: sqlite3.Connection, state: str | None = None) -> Iterator[ListedRun]:
-    """List the runs of one state, or of all, oldest first."""
+    """List the runs in a state, or all runs, oldest first."""
     for name, where in _STATES.items():
         if state is None or name == state:
             rows = connection.execute(
@@ -76,7 +76,7 @@ def _each(trace_ids: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _rules(jobs: str | None) -> tuple[str, ...]:
-    """Return the rules that a run waits for; none if its row is unreadable."""
+    """Return the rules that a run waits for; empty if its row is unreadable."""
     try:
         status = load_status(jobs)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tracks traces with pending evaluations or deliveries, for sources that repeat what was not acknowledged.
+"""Tracks traces with pending evaluations or deliveries, for sources that repeat unacknowledged data.
 
 A broker, for instance, delivers unacknowledged messages again, so nothing has to be stored here.
 """

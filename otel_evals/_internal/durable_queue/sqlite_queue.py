@@ -235,7 +235,7 @@ class SQLiteQueue(DurableQueue):
                 self._evaluations.end(job, outcome)
 
     def _done(self, run: StoredRun, awaited: object) -> None:
-        """Note that a target, or an earlier evaluation of one, was delivered or postponed."""
+        """Note that a target or its earlier evaluation was delivered or postponed."""
         run.awaited.discard(awaited)
         if not run.awaited:
             self._settle(run)

@@ -44,7 +44,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Batch:
-    """The work of one transaction, and its results."""
+    """A transaction's work and results."""
 
     changed: list[StoredRun]
     asked: list[tuple[str, Then]]

@@ -1,1 +1,1 @@
-"""Gather: ended spans become the spans of one closed run."""
+"""Gather: ended spans become the spans of a closed run."""

@@ -40,7 +40,7 @@ class AssemblyLimits:
 
 
 class SpanGroup(msgspec.Struct, frozen=True, gc=False):
-    """The spans of one run, or of several runs that belong together."""
+    """The spans of a run, or several runs that belong together."""
 
     spans: tuple[SpanRecord, ...]
     links: Mapping[str, str | None]

@@ -40,7 +40,7 @@ _HIDDEN = re.compile(
 
 @dataclass(frozen=True)
 class Fence:
-    """The fence of one prompt."""
+    """A prompt's fence."""
 
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     max_chars: int = 40_000

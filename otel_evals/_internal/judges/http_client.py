@@ -178,7 +178,7 @@ def _http_handler(sdk: Any = None) -> Any:
 
 
 def _bounded(client: httpx.AsyncClient) -> httpx.AsyncClient:
-    """Wrap the transports of a client, since httpx applies proxies only to transports of its own."""
+    """Wrap the transports of a client, since httpx applies proxies only to its own transports."""
     client._transport = BoundedTransport(client._transport)
     client._mounts = {p: None if t is None else BoundedTransport(t) for p, t in client._mounts.items()}
     return client

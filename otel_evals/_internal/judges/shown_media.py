@@ -89,7 +89,7 @@ def _kind(media: Media) -> str:
 
 
 def _part(media: Media) -> dict[str, Any] | None:
-    """Return a part with a content that is what it says, None for any other."""
+    """Return a part whose content has its declared type, otherwise None."""
     if media.kind == "image" and media.raster_type is not None:
         return _image(f"data:{media.raster_type};base64,{media.base64}")
     if media.kind == "image" and media.base64 is None and (media.uri or "").startswith("https://"):

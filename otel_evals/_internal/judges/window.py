@@ -66,7 +66,7 @@ _NAMES = tuple(field.name for field in fields(Window))
 
 
 def window_of(judge: Any) -> Window:
-    """Return the settings of a judge; a CachedJudge has those of the judge behind it.
+    """Return a judge's settings; a CachedJudge has the settings of the judge behind it.
 
     Raises:
         ConfigError: a value is out of range.

@@ -106,7 +106,7 @@ def install(
     meter_provider: Any = None,
     evaluation_tracer_provider: Any = None,
 ) -> Pipeline:
-    """Build and start the pipeline of a Config, or of the YAML file at a path; see `configure`.
+    """Build and start the pipeline of a Config or of a YAML file; see `configure`.
 
     Raises:
         ConfigError: the file has mistakes, or the tracer provider is not the SDK's.
@@ -156,7 +156,7 @@ def _warn_of_missing_keys(config: Config) -> None:
 
 
 def _providers(given: Providers) -> Providers:
-    """Return the given providers, else the global ones, else new ones."""
+    """Return the given providers, the global ones, or new ones."""
     used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
     if not hasattr(used.tracers, "add_span_processor"):

@@ -33,7 +33,7 @@ def guard(
     threshold: float | None = None,
     on_error: OnError = "allow",
 ) -> Callable[[_F], _F]:
-    """Decorate a function that returns an answer, so that only allowed answers leave it.
+    """Decorate a function that returns an answer: only allowed answers leave it.
 
     The function may be async. A generator's texts leave sentence by sentence, each after a check of the
     answer so far; the fallback ends the stream. Of other answers, the recorded text is judged.
@@ -161,7 +161,7 @@ class _Call:
         return GuardedCall(self._traces, self._began)
 
     def of_stream(self) -> GuardedCall:
-        """Return the options of the checks of a generator, which runs in a context of its own."""
+        """Return the options of the checks of a generator, which runs in its own context."""
         inside = contextvars.copy_context()
         inside.run(context_api.attach, self._context())
         return GuardedCall(self._traces, self._began, inside, [])

@@ -28,7 +28,7 @@ class Stream:
         return self.text[:end] if end > self._left else None
 
     def release(self, so_far: str) -> str:
-        """Return what of the answer so far has not left."""
+        """Return the part of the answer so far that has not left."""
         start, self._left = self._left, len(so_far)
         return so_far[start:]
 

@@ -236,7 +236,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
 
 
 def scored_span(run: Run, evaluation: Evaluation) -> str:
-    """Return the span that a score is about: the operation it names, else the judged span.
+    """Return the span that a score is about: the operation it names, or the judged span.
 
     An operation of another trace than the judged span's cannot be named to backends.
     """

@@ -120,7 +120,7 @@ class Pair:
 async def try_biases(
     scorer: Scorer, cases: Sequence[Case], *, at_once: int = 4, done: Callable[[], None] | None = None
 ) -> list[Pair]:
-    """Score each case, and each of its variants."""
+    """Score each case and each variant."""
     judge = getattr(scorer, "judge", None)
 
     async def score(item: tuple[str, Case]) -> Any:

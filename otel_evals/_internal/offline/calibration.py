@@ -30,7 +30,7 @@ class Halves:
 
 
 def halves(scored: Scored) -> Halves | None:
-    """Split by a hash of the texts, so that copies are in the same half; None if there are too few labels."""
+    """Split by a hash of the texts, which keeps copies in the same half; None if there are too few labels."""
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example, score in scored:
         text = f"{example.run.input}\n{example.run.output}"

@@ -22,7 +22,7 @@ _ATTRIBUTES = b"\x4a"  # the tag of a span's field 9
 class _Field:
     number: int
     start: int  # start including the tag
-    inside: int  # start of its content, for fields with a length
+    inside: int  # start of the content, for fields with a length
     end: int
     has_length: bool
 

@@ -185,7 +185,7 @@ class Engine:
             self._run(lambda: self.steps.finish_all(deadline), left)
 
     def start(self) -> None:
-        """Start the thread, so that a shutdown also shuts the destinations down."""
+        """Start the thread; a shutdown then also shuts the destinations down."""
         self.thread.call(lambda: None)
 
     def _is_idle(self) -> bool:

@@ -131,7 +131,7 @@ class Pipeline:
         self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
-        """Wrap an exporter, so that judged spans carry their scores as attributes."""
+        """Wrap an exporter to add scores to judged spans as attributes."""
         config = self.config
         wrapped = ScoringSpanExporter(
             exporter,

@@ -118,7 +118,7 @@ def _containing(span_id: str, runs: Sequence[Run]) -> Run | None:
 
 
 def _latest(runs: Sequence[Run], answer: str | None) -> Run | NotScored | None:
-    """Return the run that is open or ended last; of overlapping runs, the one that recorded the answer."""
+    """Return the run that is open or ended last; for overlapping runs, the one that recorded the answer."""
     ended = sorted(runs, key=_end)
     if len(ended) > 1 and ended[-1].start_time < _end(ended[-2]):
         same = [run for run in ended if answer is not None and run.output == answer]

@@ -85,7 +85,7 @@ class SplitRuns:
         return [joined]
 
     def joined(self, run: Run) -> Run:
-        """Return a run as `add` would join it, without changing what is held."""
+        """Return a run as `add` would join it, without changing the held runs."""
         return _join_with(run, list(self._held)) if self._held else run
 
     @property

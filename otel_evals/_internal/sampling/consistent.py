@@ -58,7 +58,7 @@ def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> 
 
 
 def keyed_state(trace_id: int, trace_state: str) -> str:
-    """Replace the randomness in a tracestate of unknown origin, so that its sender cannot choose it.
+    """Replace the randomness in a tracestate of unknown origin, which its sender could choose.
 
     A credible threshold of a head sampler stays; the keyed bits sample the traces that it kept.
     """

@@ -106,7 +106,7 @@ class Decider:
         return known
 
     def follow(self, decisions: RunDecisions, scorer_id: str, outcome: Outcome) -> list[Decision]:
-        """Return what the rules that waited for an outcome decide now."""
+        """Return the decisions of the rules that waited for an outcome."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
         waiting, decisions.waiting = decisions.waiting, {}
         return [self._ask(decisions, self._by_name[name], applies=True) for name in waiting]

@@ -152,7 +152,7 @@ def context_pieces(params: Params[Any, Any]) -> Sequence[str]:
 
 
 def context_source(scorer_id: str, get_context: Resolver | None, context: Sequence[str] | None) -> Resolver:
-    """Return the scorer's own resolver, else its fixed pieces, else the retrieved documents."""
+    """Return the scorer's own resolver, its fixed pieces, or the retrieved documents."""
     if get_context is not None:
         return get_context
     if context is None:

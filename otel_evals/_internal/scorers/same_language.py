@@ -66,7 +66,7 @@ def _prose(text: str) -> str:
 
 
 def _word(token: str) -> str:
-    """Return a token if it is a word; of a sentence in a script without blanks, the letters."""
+    """Return a token if it is a word, or the letters of a sentence in a script without blanks."""
     if _NOT_OF_WORDS.search(token) is None:
         return token
     if len(token) > _LONGEST_WORD and not token.isascii():

@@ -55,7 +55,7 @@ def valid_json(
 
 
 def _unfenced(text: str) -> str:
-    """Return the content of a text that is a single fenced code block, else the text."""
+    """Return the content of a text that is a single fenced code block, otherwise the text."""
     stripped = text.strip()
     opening = _OPENING.match(stripped)
     if opening is None or not stripped.endswith("```") or len(stripped) < opening.end() + 3:

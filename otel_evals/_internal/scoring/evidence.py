@@ -23,7 +23,7 @@ class Record(Protocol):
 
 
 class Evidence:
-    """The slots of one question."""
+    """A question's slots."""
 
     def __init__(self, slots: Mapping[str, Slot], params: Params[Any, Any], judge: Judge) -> None:
         self._slots = slots
@@ -80,7 +80,7 @@ class Evidence:
         return self._cut(reached, request, record)
 
     def _cut(self, why: str | None, request: JudgeRequest, record: Record) -> JudgeRequest | NotScored:
-        """Return the question, unless a part of its evidence is missing and it must not be asked."""
+        """Return the question, unless some evidence is missing and it must not be asked."""
         if why is not None and self._window.on_cut == "not_scored":
             return NotScored(reason="evidence_too_long", explanation=why)
         record.evidence_cut = record.evidence_cut or why is not None

@@ -74,7 +74,7 @@ class RunView:
         self._texts: dict[int, str] = {}
 
     async def answer(self, look: Look) -> Found:
-        """Return what a look shows; a wrong one gets an explanation."""
+        """Return a look's result, or an explanation if it is wrong."""
         if look.action == "search":
             return await self._search(look.text)
         asked = (look.step, look.other) if look.action == "compare" else (look.step,)
@@ -155,7 +155,7 @@ def _matches(text: str, wanted: str) -> Iterator[str]:
 
 
 def _main(step: RunStep) -> str:
-    """Return the value of a step: its result or output, else its last text."""
+    """Return the value of a step: its result or output, or its last text."""
     return step.texts.get("result") or step.texts.get("output") or "".join([*step.texts.values()][-1:])
 
 

@@ -202,7 +202,7 @@ def _text(value: object, limit: int) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number as exactly a float, else None."""
+    """Return a finite number as exactly a float, otherwise None."""
     if not issubclass(type(value), numbers.Real):
         return None
     number = _total(lambda: float.__float__(float(value)), None)  # type: ignore[arg-type]  # is a number

@@ -19,7 +19,7 @@ from otel_evals.errors import ConfigError
 
 
 class Panel(Scorer):
-    """A scorer made of scorers: all judge concurrently, and the median is the score."""
+    """A scorer that combines scorers: all judge concurrently, and the median is the score."""
 
     def __init__(self, members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> None:
         if len(members) < 2:

@@ -215,7 +215,7 @@ def _few(sums: Sums, clusters: Clusters) -> bool:
 
 def _mean(sums: Sums, scaled: bool) -> float | None:
     mean = sums.mean
-    # Rounding of a sum may leave the range of its values.
+    # A rounded sum may leave the range of the values.
     return min(1.0, max(0.0, mean)) if scaled and mean is not None else mean
 
 

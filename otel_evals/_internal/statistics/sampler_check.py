@@ -36,7 +36,7 @@ class Picks:
 
     @classmethod
     def of(cls, p: float, picked: bool) -> Picks:
-        """Return the picks of one run with this probability, above zero."""
+        """Return a run's picks with this probability, above zero."""
         if not picked:
             return cls(1, 0, p, p * (1.0 - p))
         return cls(1, 1, p, p * (1.0 - p), 1.0 / p, (1.0 - p) / (p * p))

@@ -19,7 +19,7 @@ _LARGEST_VALUE = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums over the scored runs of one slice. The names are the products: `wwx` is the sum of w * w * x.
+    """Sums over the scored runs of a slice. The names are the products: `wwx` is the sum of w * w * x.
 
     Raises:
         ValueError: a field is not a finite number, or is below zero but must not be; the message names it.
@@ -50,7 +50,7 @@ class Sums:
 
     @classmethod
     def of(cls, x: float, w: float | None) -> Sums:
-        """Return the sums of one scored run.
+        """Return a scored run's sums.
 
         Args:
             x: the score divided by the scale; without a scale, the score minus a fixed offset near the
@@ -151,7 +151,7 @@ class Tally:
 
     @classmethod
     def of(cls, w: float | None) -> Tally:
-        """Return the tally of one run; the weight as for `Sums.of`."""
+        """Return a run's tally; the weight as for `Sums.of`."""
         if w is None:
             return cls(unknown=1)
         check_weight(w)

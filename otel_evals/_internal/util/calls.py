@@ -92,7 +92,7 @@ async def _counted_in_thread(function: Callable[[_Argument], Any], argument: _Ar
 
 
 async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float = inf) -> Any:
-    """Await users' code in a task of its own; return its result, or the exception, such as a TimeoutError.
+    """Await users' code in a separate task; return its result, or the exception, such as a TimeoutError.
 
     The code may cancel its current task. Only a cancellation of the caller's task is raised.
     """

@@ -1,6 +1,6 @@
 """Log lines about what users' code raised: they never raise, and quote nothing where content capture is off.
 
-An exception may be one that no traceback can be made of, and a log handler may raise; neither may keep an
+Formatting an exception's traceback may fail, and a log handler may raise; neither may keep an
 evaluation from ending, or come out of a call of the application's.
 """
 
@@ -40,7 +40,7 @@ def safely(call: Callable[[], object], message: str) -> None:
 def log_error(
     logger: logging.Logger, message: str, *args: object, error: BaseException, level: int = logging.ERROR
 ) -> None:
-    """Log what went wrong, with the exception as far as it can and may be told."""
+    """Log a failure, with as much of the exception as is printable and permitted."""
     if _content.get():
         try:
             told = (type(error), error, _traceback_of(error, type(error)))

@@ -33,7 +33,7 @@ class Renewable(Protocol):
 
     @property
     def lock(self) -> Lock:
-        """Lock of its critical sections."""
+        """Lock of the critical sections."""
 
     def renew(self) -> None:
         """Create a new lock in a forked child, and leave the parent's connections untouched."""

@@ -42,7 +42,7 @@ def type_name(value: object) -> str:
 def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
     """Return `str(value)` as an exact `str` with a UTF-8 form, of at most `limit` characters.
 
-    An object whose `__str__` fails becomes the name of its type.
+    An object whose `__str__` fails becomes its type's name.
     """
     if type(value) is str:
         return _encodable(value[:limit])

@@ -29,7 +29,7 @@ _BACK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit of one partition."""
+    """A partition's commit."""
 
     offset: int
     """The first message to read again."""

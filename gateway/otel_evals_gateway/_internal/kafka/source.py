@@ -255,7 +255,7 @@ class KafkaSource:
                 self._offsets.take(place, message.offset(), traces)
 
     def _handle(self, message: Any, place: Partition, at: float, *, finished: bool) -> Collection[str] | None:
-        """Put the items of a message; return the ids of its traces, or None if it is not to be committed.
+        """Put the items of a message; return the trace ids, or None if it is not to be committed.
 
         Those of finished runs are only remembered. RefusedError if it is not OTLP.
         """

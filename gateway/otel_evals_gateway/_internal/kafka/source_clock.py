@@ -1,4 +1,4 @@
-"""The time up to which each assigned partition has been read, by the timestamps of its messages.
+"""The time up to which each assigned partition has been read, by the timestamps of the messages.
 
 A trace is complete once it was quiet by its partition's clock. The clocks stop while messages wait to be
 read and while the brokers cannot be reached, so that a backlog or an outage does not cut traces up.
@@ -30,7 +30,7 @@ class SourceClock:
 
     @property
     def times(self) -> dict[Partition | str, float]:
-        """Return the time of each partition, and of each topic as a whole."""
+        """Return the time of each partition and each whole topic."""
         topics: dict[Partition | str, float] = {}
         for (topic, _), at in self._times.items():
             topics[topic] = min(at, topics.get(topic, at))

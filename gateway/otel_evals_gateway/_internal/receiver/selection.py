@@ -35,7 +35,7 @@ _NO_SPAN = bytes(8)
 
 @dataclass(slots=True, eq=False)
 class Selection:
-    """The selected items of one message."""
+    """A message's selected items."""
 
     items: list[IntakeItem] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Selection:
         self.roots += root
 
     def is_top(self, span: SpanRecord) -> bool:
-        """Return True if no span above this one can come in another request of its sender."""
+        """Return True if no span above this one can come in the sender's other requests."""
         links = {item.span_id: item.parent_span_id for item in self.items if isinstance(item, UnclaimedSpan)}
         above = None if span.parent_is_remote else span.parent_span_id
         for _ in links:
@@ -152,7 +152,7 @@ class Selector:
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
-        """Return True if any rule can sample this trace. Spans of one request share few traces."""
+        """Return True if any rule can sample this trace. The spans of a request share few traces."""
         state = self._state(trace_id, state)
         if "ot=" in state:
             return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)

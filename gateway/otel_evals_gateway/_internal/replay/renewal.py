@@ -27,7 +27,7 @@ class Renewal:
         self._key = secrets.token_bytes(32) if key is None else key
 
     def request(self, items: Iterable[tuple[Recorded, int]]) -> bytes:
-        """Return an export request of items of one signal, whose times each move by some nanoseconds."""
+        """Return an export request of a single signal's items, with each time shifted by some nanoseconds."""
         blocks: dict[bytes, dict[bytes, list[Any]]] = {}
         signal = "traces"
         for item, shift in items:

@@ -1,4 +1,4 @@
-"""Flue: OpenTelemetry's names for models, `flue.*` for everything else."""
+"""Flue: OpenTelemetry's names for models, `flue.*` for the rest."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def openllmetry() -> Convention:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read steps, documents and ranks, and CrewAI's conversation from the repr of its tasks' outputs."""
+    """Read steps, documents and ranks, and CrewAI's conversation from the repr of task outputs."""
     if reader.span.scope_name == openllmetry_llamaindex.SCOPE:
         openllmetry_llamaindex.read_step(reader)
     if kind is OperationKind.OTHER:

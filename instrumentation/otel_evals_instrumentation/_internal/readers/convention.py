@@ -144,7 +144,7 @@ class Convention:
 
 
 class _Content(Record, frozen=True):
-    """The content of one operation, read on demand: a `Derivation`.
+    """An operation's content, read on demand: a `Derivation`.
 
     Keeps little besides the span: thousands of runs may wait for their judges.
     """

@@ -266,7 +266,7 @@ def _are_events(value: Any) -> bool:
 
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:
-    """Return a final answer that has an attribute of its own."""
+    """Return a final answer that has a separate attribute."""
     for _, key in reader.found_at.get("answer", ()):
         value = reader.attributes[key]
         if value != "" and not is_masked(value):

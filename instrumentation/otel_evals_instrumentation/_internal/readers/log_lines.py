@@ -57,7 +57,7 @@ def _conversation(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
-    """Unwrap a message whose content has the attributes of its event."""
+    """Unwrap a message whose content has the event's attributes."""
     inside = message.get("content")
     if not isinstance(inside, dict) or not inside.keys() & {"content", "message"}:
         return message

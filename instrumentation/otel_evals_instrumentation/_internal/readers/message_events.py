@@ -65,7 +65,7 @@ def _spoken(value: Any) -> Any:
 
 
 def _event(body: Any, role: str) -> tuple[Message, ...]:
-    """Return the messages of one event's body."""
+    """Return the messages of an event's body."""
     if not isinstance(body, dict):
         return read_messages(body, role)
     message = _spoken(body.get("message"))

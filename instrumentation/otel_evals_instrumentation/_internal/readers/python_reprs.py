@@ -76,7 +76,7 @@ def read_result_str(text: str) -> dict[str, Any] | None:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """Return the fields of a text such as `a=1 b='two' c=[]`; none if it is unreadable."""
+    """Return the fields of a text such as `a=1 b='two' c=[]`; empty if it is unreadable."""
     depth = 0
 
     def piece(token: re.Match[str]) -> str:

@@ -131,7 +131,7 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
 
 
 def is_quickly_parsed(text: str) -> bool:
-    """Return True for a text of up to 200,000 characters with little code outside of its strings."""
+    """Return True for a text of up to 200,000 characters with little code outside strings."""
     code = last = 0
     for string in _STRINGS.finditer(text) if len(text) <= 200_000 else ():
         code += string.start() - last + _PER_STRING

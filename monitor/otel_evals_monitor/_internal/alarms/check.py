@@ -101,7 +101,7 @@ class AlarmCheck:
 
 
 def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int, muted: bool) -> int:
-    """Claim a notification for this process; return 0 if it is not due, else its stored state plus one.
+    """Claim a notification for this process; return its stored state plus one, or 0 if it is not due.
 
     The end of a muted alarm is still due if its start was notified.
     A process has two minutes to notify after its claim; then it is assumed to have died.

@@ -15,7 +15,7 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Alarms of one agent and one family whose starts lie within a day of each other."""
+    """Alarms of an agent and a family whose starts lie within a day of each other."""
 
     alarms: Sequence[KeptAlarm]
     """The most telling first."""

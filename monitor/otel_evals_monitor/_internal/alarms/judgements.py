@@ -23,7 +23,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """A decision that nobody is notified of a monitor's alarms for some time."""
+    """A decision to send no notifications of a monitor's alarms for some time."""
 
     until: int
     """Its end, seconds since the Unix epoch."""
@@ -99,7 +99,7 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
 
 
 def mute(database: Database, monitor: str, until: float, note: str = "") -> None:
-    """Notify nobody of a monitor's alarms until a time; a time in the past ends it.
+    """Send no notifications of a monitor's alarms until a time; a time in the past ends it.
 
     Raises:
         ConfigError: the monitor has no lasting alarm to mute.

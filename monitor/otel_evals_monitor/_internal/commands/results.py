@@ -36,7 +36,7 @@ def export(
     at_least: Annotated[float, typer.Option(help="Minimum score in the test.")] = 1.0,
     labels: Annotated[Path | None, typer.Option(help="Write all labels, for `judge calibrate`.")] = None,
 ) -> None:
-    """Write a data set of recorded runs for tests, or of labels for judges."""
+    """Write recorded runs as a data set for tests, or labels for judges."""
     with exit_on(OSError, command="export", extra="results"):
         from otel_evals_monitor._internal.report.dataset import (
             items_of,
@@ -72,7 +72,7 @@ def load(
     files: Annotated[list[str], typer.Argument(help="Files of the jsonl destination.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write records of the jsonl destination into results, which keep what they have."""
+    """Load records of the jsonl destination into results; existing records are kept."""
     with exit_on(OSError, command="results load", extra="results"):
         from otel_evals_monitor._internal.report.opener import Loaded, files_of, load_files
         from otel_evals_monitor._internal.store.writer import ResultsStore

@@ -105,7 +105,7 @@ class History:
 
 
 class _Pools:
-    """Runs by what happened in them; none is empty."""
+    """Runs by what happened in them; each is non-empty."""
 
     def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
         wrong = [record for record in records if _is_wrong(record)]
@@ -118,7 +118,7 @@ class _Pools:
 
 
 class Trickle:
-    """Adds a made-up run to the history every 20 seconds, so that an open page has something to show."""
+    """Adds a made-up run to the history every 20 seconds, for an open page to show."""
 
     def __init__(self, store: Path, scores: Path, seed: int) -> None:
         self._store, self._history = store, History(scores, seed + 1, _RUNS + _QUIET_RUNS)

@@ -72,7 +72,7 @@ class Truth:
 
 
 def plan(shop: Shop, runs: int, seed: int) -> list[PlannedConversation]:
-    """Plan conversations of one or two turns, `runs` turns in total; the same seed gives the same plan."""
+    """Plan conversations with one or two turns, `runs` turns in total; the same seed gives the same plan."""
     planner = _Planner(shop, random.Random(seed))
     conversations: list[PlannedConversation] = []
     while runs > 0:

@@ -74,7 +74,7 @@ class Live:
 
 
 def pulse_of(database: Database) -> dict[str, Any]:
-    """Return what an open page watches: the newest evaluation, the rate of runs, and the alarms."""
+    """Return the state that an open page watches: the newest evaluation, the rate of runs, and the alarms."""
     table, runs = schema.evaluations.c, schema.runs.c
     now = time.time_ns()
     with database.reading() as connection:

@@ -24,7 +24,7 @@ class Shown(NamedTuple):
 
 
 def media(content: Any, side: str) -> list[Shown]:
-    """Return the media of one side of a run; records of other programs may contain anything."""
+    """Return the media of a run's input or output; records from other programs may contain anything."""
     given = content.get("media") if isinstance(content, Mapping) else None
     room, shown = _MOST_CHARACTERS, []
     for each in given if isinstance(given, list) else ():
@@ -41,7 +41,7 @@ def media(content: Any, side: str) -> list[Shown]:
 
 
 def _address(found: Media, room: int) -> str | None:
-    """Return a PNG, JPEG, GIF or WebP image by its bytes, not by what the record says."""
+    """Return a PNG, JPEG, GIF or WebP image, recognised by its bytes instead of the recorded type."""
     text = found.base64 or ""
     if len(text) > room or not _BASE64.fullmatch(text) or found.raster_type is None:
         return None

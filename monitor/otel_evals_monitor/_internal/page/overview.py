@@ -50,7 +50,7 @@ class Row:
 
 
 def overview(database: Database, window: Window, incidents: Sequence[Incident], missing: float) -> list[Row]:
-    """Return the rows of a window, alarms first; the numbers are those of `report --against previous`.
+    """Return the rows of a window, alarms first; the numbers equal `report --against previous`.
 
     `missing` is the share of missing scores above which a row has a warning.
     """
@@ -85,7 +85,7 @@ def overview(database: Database, window: Window, incidents: Sequence[Incident], 
 
 
 def newest_version(database: Database, rows: Sequence[SliceReport], window: Window) -> SliceReport:
-    """Return the row of the scorer's newest version, of rows of one scorer and agent."""
+    """Return the row of the scorer's newest version, given the rows of a scorer and agent."""
     if len(rows) == 1:
         return rows[0]
     only = {name: rows[0].slice[name] for name in _KEY}

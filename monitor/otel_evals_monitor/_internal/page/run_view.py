@@ -1,4 +1,4 @@
-"""A run as its page shows it: the selected score, and steps named for what they did."""
+"""A run as its page shows it: the selected score, and steps named after their actions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RunView:
 
 
 def chosen_of(runs: Sequence[RecordedRun], wanted: str) -> str:
-    """Return the id of the wanted evaluation, else of the worst score."""
+    """Return the wanted evaluation's id, or the worst score's."""
     every = [each for run in runs for each in run.evaluations]
     ids = [each.columns["evaluation_id"] for each in every]
     return wanted if wanted in ids else ids[every.index(min(every, key=_goodness))] if every else ""

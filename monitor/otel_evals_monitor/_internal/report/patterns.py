@@ -1,4 +1,4 @@
-"""Failure patterns: the failing runs of some slices, grouped by what is wrong."""
+"""Failure patterns: the failing runs of some slices, grouped by cause."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _read(
     table, runs = schema.evaluations, schema.runs.c
     count = connection.execute(_of(select(func.count()), slices, window).where(fails)).scalar_one()
     joined = select(table, runs.content, runs.error_type).join(schema.runs, runs.key == table.c.run_key)
-    # Ids of one scorer may be multiples of the number of scorers; a hash of them is not.
+    # A scorer's ids may be multiples of the number of scorers; a hash is not.
     hashed = table.c.id * _FACTOR % _PRIME
     query = _of(joined, slices, window).where(fails, hashed < _PRIME * _READ // max(count, _READ))
     rows = rows_of_query(connection, query.order_by(table.c.time.desc()))

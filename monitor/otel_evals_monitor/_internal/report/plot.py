@@ -150,7 +150,7 @@ class _Frame:
         if plot.scale is not None and not plot.dots:
             lowest, highest = max(0.0, lowest), min(plot.scale, highest)
         most = max((p.scored + p.missing + p.other for p in plot.points), default=1)
-        # The axis has whole steps, so that the first and the last point are drawn in full.
+        # The axis has whole steps: the first and the last point are drawn in full.
         first, last = plot.span[0], max(plot.span[1], plot.span[0] + plot.step)
         first = min(first, *(p.start for p in plot.points)) if plot.points else first
         last = max(last, *(p.start + plot.step for p in plot.points)) if plot.points else last
@@ -363,7 +363,7 @@ def sparkline(
 ) -> str:
     """Return a line of means by time; the part before the time `divide` is drawn lighter.
 
-    The numbers are next to it, so that it has no text.
+    It has no text: the numbers are next to it.
     """
     if not points:
         return ""

@@ -43,7 +43,7 @@ def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, s
 
 
 def keep_feedback(database: Database, found: Iterable[Feedback], rules: PullRules) -> Counter[str]:
-    """Keep feedback: as labels if a score of its name is on record, otherwise as feedback on the trace.
+    """Keep feedback: as labels if a score with its name is on record, otherwise as feedback on the trace.
 
     Newer feedback replaces older feedback only. The scores by all versions of a scorer are labelled. Returns
     counts of `labels` and `feedback` written, of `known` items, and of skipped items by reason.

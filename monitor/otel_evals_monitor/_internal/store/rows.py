@@ -109,7 +109,7 @@ def _media(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value, or the beginning of its text if it is too long."""
+    """Return a value, with a text that is too long cut."""
     text = value if isinstance(value, str) else _json(value)
     return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
 

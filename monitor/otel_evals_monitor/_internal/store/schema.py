@@ -28,7 +28,7 @@ COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input
 """Columns of rollups that add up."""
 
 metadata = MetaData()
-# SQLite numbers the rows of an INTEGER PRIMARY KEY itself, but not those of a BIGINT.
+# SQLite numbers the rows of an INTEGER PRIMARY KEY itself, but not of a BIGINT key.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -91,10 +91,10 @@ evaluations = Table(
     Column("cost", Float),  # US dollars
     *_columns(BigInteger, "input_tokens", "output_tokens"),
     Column("duration", Float),
-    *_columns(Integer, "cluster"),  # group of its conversation or user
+    *_columns(Integer, "cluster"),  # group of the conversation or user
     Column("details", Text),  # JSON: the scorer's steps, if content is kept
     Column("review", Text),  # the rule's condition if the score sends the run to review
-    Column("effect", Text),  # what the application did with a checked answer
+    Column("effect", Text),  # the application's use of a checked answer
     Column("evidence_cut", Boolean),
     Index("evaluations_by_run", "run_key"),
     Index("evaluations_by_time", "slice_id", "time"),

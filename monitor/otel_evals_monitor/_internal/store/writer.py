@@ -241,7 +241,7 @@ def _compiled(
     keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
 ) -> tuple[str, tuple[str, ...] | None]:
-    """Return an upsert's SQL, and the order of its parameters if they are positional."""
+    """Return an upsert's SQL, and the parameters' order if they are positional."""
     statement = (sqlite if dialect.name == "sqlite" else postgresql).insert(table)
     values = changed(statement.excluded)
     conflict = statement.on_conflict_do_update if values else statement.on_conflict_do_nothing

@@ -15,7 +15,7 @@ _SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check."""
+    """A check's result."""
 
     status: Status
     """`note`: runs are scored, but something is missing. `problem`: runs are not scored."""

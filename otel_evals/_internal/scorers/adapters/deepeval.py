@@ -67,7 +67,7 @@ class _Measured(Scorer):
     async def score(self, run: Run) -> Score | NotScored:
         if (nothing := missing(run, "output")) is not None:
             return nothing
-        metric = copy.copy(self.metric)  # a metric keeps what it measured last
+        metric = copy.copy(self.metric)  # a metric keeps its last measurement
         try:
             await metric.a_measure(self.test_case(run), _show_indicator=False)
         except Exception as error:
@@ -81,7 +81,7 @@ class _Measured(Scorer):
 
 
 def _steps(metric: Any) -> tuple[StepRecord, ...]:
-    """Return what the metric's judge cost, if a judge was asked."""
+    """Return the cost of the metric's judge, if a judge was asked."""
     used = Usage(input_tokens=metric.input_tokens or 0, output_tokens=metric.output_tokens or 0)
     if metric.evaluation_cost is None and not used.total_tokens:
         return ()

@@ -103,13 +103,13 @@ class Alternatives:
 
 
 def _only(texts: Iterable[str]) -> str | None:
-    """Return the only distinct text, else None."""
+    """Return the only distinct text, otherwise None."""
     found = set(texts)
     return found.pop() if len(found) == 1 else None
 
 
 def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
-    """Count what a value shares with the words around a claim; 0 if that is not enough."""
+    """Count the words that a value shares with a claim's surroundings; 0 if they are too few."""
     shared = len(words & value.beside)
     if value.names is None:
         alike = claim.number and value.number and claim.number.nouns() & value.number.nouns()

@@ -111,7 +111,7 @@ _WORKED_OUT = re.compile(
 
 
 def readings(digits: str) -> tuple[Decimal, ...]:
-    """Return the possible values of digits and separators; none for 1.2.3 or endless numbers."""
+    """Return the possible values of digits and separators; empty for 1.2.3 or endless numbers."""
     if len(digits) > _MAX_DIGITS:
         return ()
     if digits.isdigit():

@@ -1,4 +1,4 @@
-"""The numbers of texts, indexed by what they count."""
+"""The numbers of texts, indexed by the things they count."""
 
 from __future__ import annotations
 
