@@ -23,101 +23,101 @@ Each row is one capture of a real framework, running the same conversations: a t
 fails, parallel calls, retrieval, two turns, streaming, and a model that fails. The cells say what
 `otel-evals runs` finds:
 
-- **yes**: in every run that has it; **some**: in a part of the runs.
-- **off**: the instrumentation left it out; the setting beside it turns it on.
-- **no**: nothing in the telemetry speaks of it.
+- **yes**: in every run that has it; **some**: in some runs.
+- **off**: the instrumentation left it out; the setting next to it enables it.
+- **no**: not in the telemetry.
 
-Tool arguments and results are recovered from tool spans and from messages, whichever tells more.
+Tool arguments and results are recovered from tool spans or messages, whichever contain more.
 """
 
 MISSES = """\
 
-## What stays out of reach
+## Not recoverable
 
 | convention | what | why |
 |---|---|---|
 | OTel openai-v2 | calls of OpenAI's Responses API | not instrumented: there is no span to read |
-| smolagents | the trace of a run after one that failed | its root never ends: the next share its trace |
-| openai-agents, ADK 1 | the user's words when the model fails | written down after the call only |
+| smolagents | the trace of a run after a failed one | the root never ends: later runs share its trace |
+| openai-agents, ADK 1 | the question when the model fails | recorded only after the call |
 | OpenInference | images above `OPENINFERENCE_BASE64_IMAGE_MAX_LENGTH` | left out above 32,000 characters |
 | openai-agents | the text of a tool's error | masked by the SDK |
-| any | live: model calls that only events tell | files only: their spans are not claimed |
+| any | live: model calls recorded in events only | their spans are not claimed; read from files only |
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
-| AutoGen | everything said | not recorded |
-| MCP | the text of a tool's error as an answer | it is the run's error, not an answer |
-| any | whether a text was cut off | told only where some JSON broke off at the same length |
+| AutoGen | all content | not recorded |
+| MCP | the text of a tool's error as an answer | it is the run's error |
+| any | truncation of a text | detected only if some JSON was cut at the same length |
 """
 
 CONVENTIONS = """\
 
 ## Which conventions are read
 
-A span is given to a convention by its instrumentation scope. In scopes that nobody knows, attributes tell;
-where a span has those of several conventions, the first in this table reads it.
+The instrumentation scope selects the convention of a span. In unknown scopes, attributes do; if a span has
+attributes of several conventions, the first in this table reads it.
 
-| convention | scopes, by prefix | told in other scopes by | content is on by |
+| convention | scopes, by prefix | attributes in other scopes | content is enabled by |
 |---|---|---|---|
 """
 
 PARTICULARS = """\
 
-What is particular about some, beside the names of their attributes:
+Rules beyond the names of attributes:
 
-| convention | particular |
+| convention | rule |
 |---|---|
-| any | what an instrumentation wrote in place of a content (`<elided>`, `[REDACTED]`, ...) is no content |
-| any | a message list that was cut off tells a question only if nothing, or calls of this run, follow it |
-| any | log events: the event's name says who spoke, whatever role the body gives |
-| any | results are taken out of `{"result": ...}` only where the convention puts them in |
-| any | who asked, and in which conversation, may stand on a span around the run: a session's, a request's |
-| any | a server's span that is linked to a call of another trace is that call, and no run |
-| any | a streamed call that two spans tell is one call |
-| any | of several choices that a model gave, the first is the answer; chunks of a stream are one |
-| any | an exception on a tool's span without a result is its error, whatever the status |
-| any | a span that tells tokens, but neither operation nor model, is a model's call |
-| any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
-| any | an agent that ended by asking for tools, and the one that was given their results, are one run |
-| any | what a workflow was called with, an object, is the question only where nothing inside tells one |
-| any | JSON without messages in it is the text of a question or an answer, unless a model inside said one |
-| any | a prompt that extends that of an earlier call below the same span continues its run |
-| any | results without ids belong to calls with ids, and the reverse, if there are as many of each |
-| any | tools by which a framework's model answers or passes a task on (`final_answer`, ...) are no calls |
-| any | arguments of a tool named after the answer's form (LangChain, Strands) are the answer, and no call |
-| any | images, sounds and files are references: address or size, digest and type; bytes stay in memory |
-| any | a user's `Observation:` after an `Action:` of a model is a result, and no question |
+| any | placeholders for content (`<elided>`, `[REDACTED]`, ...) count as not recorded |
+| any | a truncated message list gives a question only if nothing, or calls of this run, follow it |
+| any | the name of a log event determines the role, whatever its body says |
+| any | results are unwrapped from `{"result": ...}` only in conventions that wrap them |
+| any | user and conversation may be on a span around the run, such as a session or request |
+| any | a server span linked to a call in another trace is that call, not a run |
+| any | two spans of a streamed call are one call |
+| any | the first of several choices is the answer; chunks of a stream are joined |
+| any | an exception on a tool span without a result is its error, whatever the status |
+| any | a span with tokens but without operation and model is a model call |
+| any | attributes that OpenInference, Langfuse or MLflow add to other spans fill gaps only |
+| any | an agent that ended by requesting tools, and the one that received their results, are one run |
+| any | an object passed to a workflow is the question only if no span inside has one |
+| any | JSON without messages is the text of a question or an answer, unless a model call inside has one |
+| any | a prompt that extends the prompt of an earlier call below the same span continues its run |
+| any | results without ids match calls with ids, and the reverse, if their numbers are equal |
+| any | tools for answering or handing over (`final_answer`, ...) are not calls |
+| any | arguments of a tool named after the answer's schema (LangChain, Strands) are the answer |
+| any | images, sounds and files become references: address or size, digest and type; bytes stay in memory |
+| any | a user's `Observation:` after a model's `Action:` is a result, not a question |
 | any | simultaneous spans of two libraries with the same question and answer are one call |
-| any | the text of an exception is no answer |
-| any | text after a call is the answer, unless the response ended for tools |
-| any | spans next to each other, at the same time and with the same tokens, are one call of a model |
+| any | the text of an exception is not an answer |
+| any | text after a call is the answer, unless the response ended with tool calls |
+| any | simultaneous sibling spans with the same tokens are one model call |
 | any | models below a guardrail or an evaluator give no question and no answer |
-| any | a server's tool call without a model inside is no run, nor is a call with an id and no parent |
+| any | a server's tool call without a model inside is not a run, nor is a call with an id and no parent |
 | any | operations below a lost span belong to the trace's only agent, if they ran during it |
-| any | model calls next to an agent that asked no model are its own, if they ran during it |
-| any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |
-| platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
-| `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |
-| `codex` | prompt, tools' results and responses' tokens are log records; answers are not recorded |
-| `genkit` | texts may be objects that were asked for; only models' names are models |
-| `google_adk` | requests and responses are JSON: what is none is no content |
-| `gemini_cli` | a streamed answer is one content for each chunk; cut values say so at their end |
-| `langfuse` | its attributes count on anybody's span, after those of frameworks and libraries |
-| `langwatch` | values have types; a text stays a text, even where it is JSON; a conversation is a model's |
-| `livekit` | a turn is a run, a session tells room and caller; content moved from `lk.*` to `lk.pii.*` |
-| `logfire` | of a streamed call, the span at its end tells all; events may be a list in one attribute |
-| `loongsuite` | also Dify's, whose workflows are runs; steps and tasks only wrap what an agent does |
-| `mastra` | a step is a model's call where it holds the request that was sent |
-| `mlflow` | attributes of other conventions are stored as JSON, each |
-| `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
-| `langfuse`, `traceloop`, ... | agents below an own span that tells nothing are runs, unless one goes on |
-| | with what another answered |
-| `openinference` | LangGraph's runs are named by `lc_agent_name`, else by the graph that was asked |
+| any | model calls next to an agent without any belong to it, if they ran during it |
+| any | speech synthesis and recognition are not model calls; `unknown` is not a model |
+| platforms | a workflow with a question and an answer is a run, even with nothing inside |
+| `claude_code` | also plug-ins that write its form of transcripts; labels before contents are removed |
+| `codex` | prompts, tool results and tokens are in log records; answers are not recorded |
+| `genkit` | texts may be structured output; only model names count as models |
+| `google_adk` | requests and responses are JSON; other text is not content |
+| `gemini_cli` | a streamed answer has one content per chunk; truncated values end with a notice |
+| `langfuse` | its attributes count on any span, after the attributes of frameworks and libraries |
+| `langwatch` | values have types; a text stays a text even if it is JSON; conversations are on model spans |
+| `livekit` | a turn is a run, the session has room and caller; content moved from `lk.*` to `lk.pii.*` |
+| `logfire` | the final span of a streamed call is complete; events may be a list in one attribute |
+| `loongsuite` | also Dify, whose workflows are runs; steps and tasks only wrap an agent's work |
+| `mastra` | a step is a model call if it contains the request |
+| `mlflow` | each attribute of another convention is stored as JSON |
+| `openai-agents` | each question under one `trace()` is a run; agents that hand over are one run |
+| `langfuse`, `traceloop`, ... | agents below an application span without content are runs, unless one uses |
+| | another's answer |
+| `openinference` | LangGraph's runs are named by `lc_agent_name`, or after the graph |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
-| `openlit` | older versions write a conversation as one text, each line after its speaker |
-| `openllmetry` | rerankers bring documents, their ranks are no answer; results of MCP are wrapped |
-| `spring_ai` | models' content is in log lines; of a prompt's texts only the last is known to be the user's |
-| `vercel_ai` | a model's span may tell the agent's conversation with other ids: it is the same |
-| `voltagent` | `entity.type` is the agent's on all its spans; `span.type` is the span's own |
+| `openlit` | older versions write a conversation as one text, with the role before each line |
+| `openllmetry` | rerankers give documents, not answers; results of MCP are wrapped |
+| `spring_ai` | content is in log lines; only the last text of a prompt is known to be the user's |
+| `vercel_ai` | a model's span may repeat the agent's conversation under other ids: it is the same |
+| `voltagent` | `entity.type` describes the agent on all its spans; `span.type` the span itself |
 """
 
 FIELDS = ("input", "output", "system", "tool_arguments", "tool_results", "documents")

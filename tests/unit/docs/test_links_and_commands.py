@@ -34,3 +34,18 @@ def test_no_page_installs_from_an_index_on_which_there_is_no_release() -> None:
         page.name for page in pages if re.search(r"pip install [^\n`]*otel-evals", page.read_text("utf-8"))
     ]
     assert wrong == []
+
+
+def test_the_pages_keep_their_limits() -> None:
+    """24,000 words outside tables and code, without the generated pages; README and CHANGELOG by lines."""
+    generated = {"scorer-reference.md", "configuration.md", "recovery.md"}
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "reference" not in page.parts]
+    words = 0
+    for page in pages:
+        if page.name not in generated:
+            text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+            lines = [line for line in text.splitlines() if not line.lstrip().startswith("|")]
+            words += len(" ".join(lines).split())
+    assert words <= 24_000
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 40
