@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
@@ -29,10 +31,15 @@ def client(store: ResultsStore) -> TestClient:
     return TestClient(Page(store.database, access=Access(None, "localhost")).app, base_url="http://localhost")
 
 
-def reported(store: ResultsStore, *options: str) -> list[dict[str, Any]]:
+def report(store: ResultsStore, *options: str) -> dict[str, Any]:
     done = CliRunner().invoke(app, ["report", store.database.name, "--json", *options])
     assert done.exit_code == 0, done.output
-    found: list[dict[str, Any]] = json.loads(done.stdout)["estimates"]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def reported(store: ResultsStore, *options: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = report(store, *options)["estimates"]
     return found
 
 
@@ -97,6 +104,78 @@ def test_a_scorer_s_page_has_the_numbers_of_the_report(
     for each in split:
         row = f"{each['agent_version']} {each['scorer_version']} {number(each['mean'])}"
         assert f"{row} {number(each['low'])} to {number(each['high'])}" in page
+
+
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+NO_NUMBERS = re.compile(
+    r"<(svg|time|select|form|details|nav|header|title|style|script)\b.*?</\1>|; a fall of .*? h\.", re.S
+)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    match value:
+        case dict():
+            for each in value.values():
+                yield from leaves(each)
+        case list():
+            for each in value:
+                yield from leaves(each)
+        case _:
+            yield value
+
+
+def told(estimates: list[dict[str, Any]]) -> set[str]:
+    """Return the numbers of estimates in every form that the page writes."""
+    found: set[str] = set()
+    for value in leaves(estimates):
+        if isinstance(value, str):
+            found |= set(NUMBER.findall(value))
+        elif value is not None:
+            percent = 100 * value
+            forms = (number(value), f"{value:+.3f}", f"{value:,.0f}", f"{value:,.2f}")
+            found |= {*forms, f"{percent:.1f}", f"{percent:.0f}"}
+    found |= {f"{100 * e['sampled'] / e['stands_for']:.0f}" for e in estimates if e["stands_for"]}
+    return found
+
+
+@pytest.mark.parametrize("window", ["6h", "24h", "all"])
+def test_every_number_of_the_page_is_one_of_the_report(
+    store: ResultsStore, client: TestClient, window: str
+) -> None:
+    varied(store)
+    length = [] if window == "all" else ["--window", window]
+    change = [*length, "--against", "previous"] if length else []
+    whole = report(store, *change)
+    every, (first, last) = whole["estimates"], map(datetime.fromisoformat, whole["recorded"])
+    start = max(first, datetime.fromisoformat(whole["since"] or whole["recorded"][0]))
+    days = (last - start).total_seconds() / 86_400
+    known = told(every)
+    for agent in {each["agent_name"] for each in every}:
+        represented = sum(each["stands_for"] for each in every if each["agent_name"] == agent)
+        known |= {f"{represented / days:,.0f}", f"{represented / days:.1f}"}
+    overview = words(NO_NUMBERS.sub(" ", client.get(f"/?window={window}").text))
+    assert set(NUMBER.findall(overview)) - known <= {"0.9", "2"}, (
+        "the floor to try, and the scorer's versions"
+    )
+    only = ["--scorer", "grounded", "--agent", "support", "--worst", "50"]
+    known = told(reported(store, *change, *only))
+    known |= told(reported(store, *length, "--by", "version", "--against", "1", *only))
+    page = words(NO_NUMBERS.sub(" ", client.get(f"{SCORER}&window={window}").text))
+    shown = set(NUMBER.findall(page))
+    assert len(shown) > 20
+    assert shown - known <= {"2"}, "the scorer's versions"
+
+
+def test_the_plot_has_the_means_of_the_report(store: ResultsStore, client: TestClient) -> None:
+    varied(store)
+    page = client.get(f"{SCORER}&window=24h&version=2").text
+    rows = re.findall(r"since=(\d+)&amp;until=(\d+).*?>([\d.]+|too few)</td>.*?Scored\">(\d+)<", page, re.S)
+    assert len(rows) > 10
+    for since, until, mean, scored in rows[:: len(rows) // 5]:
+        inside = [datetime.fromtimestamp(int(each), UTC).isoformat() for each in (since, until)]
+        found = reported(store, "--since", inside[0], "--until", inside[1], "--by", "version")
+        (row,) = [e for e in found if (e["agent_version"], e["agent_name"]) == ("2", "support")]
+        assert (mean, int(scored)) == ("too few" if row["too_few"] else number(row["mean"]), row["n"])
 
 
 def test_failure_patterns_are_those_of_the_report(store: ResultsStore, client: TestClient) -> None:
