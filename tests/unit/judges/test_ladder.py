@@ -101,6 +101,28 @@ def test_a_refused_form_leads_to_the_next_one_and_is_not_tried_again(make: Make,
     assert server.rungs == ["json_schema", "json_object_schema", "json_object_schema"]
 
 
+_NO_VALUE = "Failed to deserialize the JSON body into the target type: response_format: missing field `value`"
+_NO_JSON_MODE = "'response_format.type' must be 'json_schema' or 'text'"
+_NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+_IGNORED = "I think so."
+HOSTED = {
+    "LM Studio, a model without the form": (_IGNORED, (400, _NO_JSON_MODE)),
+    "Ollama, a model without tools": (_IGNORED, '{"other": 1}', (400, "stub does not support tools")),
+    "TGI": ((422, _NO_VALUE), (422, _NO_VALUE)),
+    "vLLM without a tool parser": (_IGNORED, _IGNORED, (400, _NO_PARSER)),
+}
+"""What servers that people host do on the upper rungs: statuses and messages, or answers that do not fit."""
+
+
+@pytest.mark.parametrize("acts", HOSTED.values(), ids=HOSTED)
+def test_servers_that_people_host_answer_on_the_next_rung(make: Make, acts: tuple[Any, ...]) -> None:
+    with Server(**dict(zip(RUNGS, acts, strict=False))) as server:
+        judge = make(api_base=server.url, limiters=(JudgeLimits(failures=1),))
+        assert ask(judge, Verdict, Verdict) == ["yes", "yes"]
+    works = RUNGS[len(acts)]
+    assert server.rungs == [*RUNGS[: len(acts)], works, works]
+
+
 @pytest.mark.parametrize("works", RUNGS)
 def test_every_rung_may_be_the_one_that_works(make: Make, works: str) -> None:
     above = RUNGS[: RUNGS.index(works)]
