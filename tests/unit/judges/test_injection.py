@@ -190,9 +190,13 @@ SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
 PICTURE = b64encode(b"\x89PNG\r\n\x1a\n of a lift").decode()
 
 
+def picture_of(text: str) -> Media:
+    return Media(kind="image", mime_type=text, name=text, digest=text, base64=PICTURE)
+
+
 def captioned(role: str, text: str) -> Message:
     """A message with a text, a picture named after it and a sound that has it as transcript."""
-    picture = Media(kind="image", mime_type=text, name=text, digest=text, base64=PICTURE)
+    picture = picture_of(text)
     sound = Media(kind="audio", mime_type="audio/wav", name=text, base64=PICTURE)
     spoken = (Part(kind="media", media=picture), Part(kind="media", text=text, media=sound))
     return Message(role=role, parts=(Part(kind="text", text=text), *spoken))
@@ -203,7 +207,7 @@ def poisoned(text: str) -> Run:
     run = a_run(
         text,
         text,
-        tools=[tool("orders", text, arguments={"q": text})],
+        tools=[tool("orders", [text, picture_of(text).in_result(text)], arguments={"q": text})],
         history=[("user", text), ("assistant", text)],
         documents=(Document(content=text),),
         system_instructions=text,
