@@ -98,6 +98,8 @@ def test_senders_wait_before_a_destination_loses_a_run() -> None:
 
         eventually(send, 60)
         assert len(accepted) > 100
+        pages = gateway.service._healthz()[0], gateway.service._readyz()[0]
+        assert pages == (200, 200), "a destination that is away is no reason to restart the process"
         gated.open.set()
         eventually(lambda: not send(), 60)
         eventually(lambda: gated.accepted == accepted, 60)

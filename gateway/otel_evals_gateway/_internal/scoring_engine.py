@@ -34,7 +34,7 @@ from otel_evals.sdk.pipeline import (
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
 from otel_evals_gateway._internal.recent_scores import RecentScores
-from otel_evals_gateway._internal.trace_gatherer import RootsTaken, TraceGatherer
+from otel_evals_gateway._internal.trace_gatherer import LostItems, RootsTaken, TraceGatherer
 
 _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
@@ -172,6 +172,10 @@ class ScoringEngine:
             return True
         finally:
             self.putting -= 1
+
+    def lose(self, items: Sequence[IntakeItem]) -> None:
+        """Note that `put` found no room for items: their runs would be judged on a part."""
+        self.engine.thread.put_all([LostItems(items)])  # type: ignore[list-item]
 
     def health(self) -> Health:
         return self.engine.health(10.0, closed=False)

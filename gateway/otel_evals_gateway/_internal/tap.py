@@ -57,10 +57,14 @@ class Tap:
         return self.selector.logs(request.message)
 
     async def judge(self, signal: str, selection: Selection, *, again: bool = False) -> None:
-        """Give the items to the engine, all or none; count them as lost if it has no room for long."""
+        """Give the items to the engine, all or none; count them as lost if it has no room for long.
+
+        Runs that lack lost items are not scored.
+        """
         seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
         if not await self.scoring.put(selection.items, seconds, roots=selection.roots):
             self.traffic.count(signal, "lost", len(selection.items))
+            self.scoring.lose(selection.items)
 
     async def take_again(self, request: ExportRequest) -> Selection:
         """Judge a request that an earlier process acknowledged."""

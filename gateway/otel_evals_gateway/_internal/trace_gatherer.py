@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -58,6 +58,12 @@ class SourceItems(NamedTuple):
     at: float = 0.0
     finished: bool = False
     """True for items of runs that were judged before, which are only remembered."""
+
+
+class LostItems(NamedTuple):
+    """Items that found no room: the runs of their traces lack them, and are not scored."""
+
+    items: Sequence[IntakeItem]
 
 
 class RootsTaken(NamedTuple):
@@ -162,6 +168,8 @@ class TraceGatherer:
                     self._add_log(item, at, gathered)
                 elif isinstance(item, SourceClocks):
                     self._clocks = item.times
+                elif isinstance(item, LostItems):
+                    self._add_lost(item.items, at)
                 elif isinstance(item, RootsTaken):
                     self.roots_taken += item.number
                 else:
@@ -261,6 +269,15 @@ class TraceGatherer:
         if parent is not None and self._closed.get(trace_id, parent) is None:
             self._remember(trace_id, parent, arrived=False)
         self._remember(trace_id, span.span_id, arrived=True)
+
+    def _add_lost(self, items: Iterable[IntakeItem], now: float) -> None:
+        for item in items:
+            if isinstance(item, CapturedLog):
+                trace_id, span_id = format_trace_id(item.trace_id), format_span_id(item.span_id)
+            else:
+                span = item if isinstance(item, UnclaimedSpan) else item.record()
+                trace_id, span_id = span.trace_id, span.span_id
+            self._any(trace_id, now).left_out.append(span_id)
 
     def _keep(self, trace: OpenTrace, record: SpanRecord, now: float) -> None:
         before = trace.spans.get(record.span_id)  # sent before it ended

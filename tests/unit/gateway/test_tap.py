@@ -22,8 +22,9 @@ from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
-from otel_evals_gateway._internal.trace_gatherer import RootsTaken
+from otel_evals_gateway._internal.trace_gatherer import LostItems, RootsTaken
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
+from tests.support.gateways import eventually
 
 
 class Taken:
@@ -31,11 +32,13 @@ class Taken:
 
     def __init__(self) -> None:
         self.count = 0
+        self.lost: list[LostItems] = []
         self.go_on = threading.Event()
 
     def take(self, items: Sequence[Any]) -> None:
         self.go_on.wait(30.0)
-        self.count += sum(not isinstance(item, RootsTaken) for item in items)
+        self.lost += [item for item in items if isinstance(item, LostItems)]
+        self.count += sum(not isinstance(item, (LostItems, RootsTaken)) for item in items)
 
     def tick(self) -> float:
         return time.monotonic() + 1.0
@@ -98,9 +101,12 @@ def test_what_was_passed_on_already_and_finds_no_room_is_counted_as_a_whole(
     busy: tuple[Tap, ScoringEngine, TrafficCounters, Taken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tap_module, "_PUT_SECONDS", 0.05)
-    tap, scoring, traffic, _ = busy
+    tap, scoring, traffic, work = busy
     scoring.engine.thread.put_all(tap.select(request(1)).items * 49_999)
     selection = tap.select(request(2_000))
     asyncio.run(tap.judge("traces", selection))
     assert traffic.snapshot()["items"]["traces"] == {"lost": 2_000}
     assert scoring.putting == 0
+    work.go_on.set()
+    eventually(lambda: work.lost)
+    assert work.lost[0].items is selection.items, "their runs are not scored without them"

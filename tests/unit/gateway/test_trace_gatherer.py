@@ -13,7 +13,12 @@ from otel_evals._internal.capture.items import CapturedLog, IntakeItem, Recorded
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals_gateway._internal.closed_spans import ClosedSpans
-from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems, TraceGatherer
+from otel_evals_gateway._internal.trace_gatherer import (
+    LostItems,
+    SourceClocks,
+    SourceItems,
+    TraceGatherer,
+)
 
 TRACE = "a" * 32
 
@@ -262,6 +267,15 @@ def test_a_trace_with_its_root_is_never_evicted_and_others_make_room() -> None:
     traces.add([span(50, 99, trace=f"{50:032x}")], 1.0)
     traces.add([span(51, 99, trace=f"{51:032x}"), span(99, trace=f"{51:032x}")], 1.0)
     assert (traces.size[0], traces.rooted[0]) == (5, 5), "the one whose root came stays, the other does not"
+
+
+def test_runs_that_lack_items_without_room_say_so() -> None:
+    traces = gatherer()
+    log = CapturedLog(3, 3, SpanEvent(name="said", time=1))
+    lost: list[Any] = [span(2, 1), link(7, 6, trace=f"{2:032x}"), log]
+    traces.add([span(1), LostItems(lost), *(span(n, trace=f"{n:032x}") for n in (2, 3, 4))], 0.0)
+    dropped = {g.spans[0].trace_id: g.spans[0].spans_dropped for g in traces.close_due(5.0)}
+    assert dropped == {TRACE: True, f"{2:032x}": True, f"{3:032x}": True, f"{4:032x}": False}
 
 
 def test_a_trace_of_too_many_spans_keeps_its_root() -> None:
