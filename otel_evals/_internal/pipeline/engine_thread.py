@@ -151,8 +151,12 @@ class EngineThread(Generic[_Item]):
 
     def call(self, function: Callable[[], object], wait: float = _LONGEST_START) -> None:
         """Call a function on the thread; waits for the thread's start."""
-        if (loop := self._loop or self._started(wait=wait)) is not None:
+        if (loop := self._running(wait)) is not None:
             self._call_soon(loop, function)
+
+    def _running(self, wait: float) -> asyncio.AbstractEventLoop | None:
+        """Return the loop, after a start that another thread is about to finish."""
+        return self._loop if self._loop and self.started else self._started(wait=wait)
 
     def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
         """Call a function on the loop's thread, in the thread's context rather than the caller's."""
@@ -163,7 +167,7 @@ class EngineThread(Generic[_Item]):
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
-        loop = self._loop if self._loop and self.started else self._started(wait=timeout)
+        loop = self._running(timeout)
         try:
             if loop is None or self.here or not self.alive:
                 return None

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.util.os_threads import OSThread
 
 SECONDS = 5.0
 FAR = 3_600.0
@@ -183,6 +184,27 @@ def test_a_thread_that_could_not_be_started_is_started_later(
             time.sleep(0.02)
         work.wait_for(lambda: work.items[:2] == [1, 2] and 3 in work.items)
     assert len([r for r in caplog.records if "cannot be started" in r.message]) == 1
+
+
+def test_a_caller_finds_the_thread_alive_while_another_is_still_starting_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = OSThread.start
+
+    def start_slowly(thread: OSThread) -> None:
+        start(thread)
+        if thread.name == "otel-evals":
+            taken.wait_for(lambda: bool(taken.ticks))
+            time.sleep(0.2)
+
+    monkeypatch.setattr(OSThread, "start", start_slowly)
+    with engine() as (thread, taken):
+        first = threading.Thread(target=thread.call, args=(lambda: None,))
+        first.start()
+        taken.wait_for(lambda: bool(taken.ticks))
+        thread.call(lambda: None)
+        assert thread.alive
+        first.join()
 
 
 def test_a_loop_that_could_not_be_had_is_made_later(
