@@ -66,6 +66,7 @@ In YAML
   `"tenant.id" in run.attributes && ...`. Macros (`exists`, `filter`, ...) cannot be nested;
 - **`get_context`** is a resolver's name, or a call: `documents(top=5)`, `static('Prices are in euros.')`,
   `combine(tool_results(), documents(top=5))`; or a mapping `{documents: {top: 5}}`, or a list of several;
+- **`examples`** names a file of [labels](judge.md#agreement-with-human-labels) to show a scorer's judge;
 - **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`;
 - **`${NAME}`** is an environment variable, `${NAME:-default}` has a default, and `$$` is a dollar sign, as in
   the OpenTelemetry Collector. A variable without value and default is an error.

@@ -21,8 +21,8 @@ from otel_evals._internal.model import Score
 from otel_evals._internal.model.evaluations import total_cost
 from otel_evals._internal.offline.agreement import CONFUSION, agreement
 from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all, load_attacks
-from otel_evals._internal.offline.labels import read_labels
 from otel_evals._internal.offline.progress_bar import bar
+from otel_evals._internal.scoring.labels import read_labels
 from otel_evals._internal.scoring.outcome import root_cause
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError

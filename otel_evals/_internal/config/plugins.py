@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, cast
 
 from otel_evals._internal.config.contexts import build_context
@@ -11,6 +12,8 @@ from otel_evals._internal.config.imports import PREFIX, destination_mistake, imp
 from otel_evals._internal.config.validation import Problems, call_with, suggestion
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
+from otel_evals._internal.scoring.examples import with_examples
+from otel_evals._internal.scoring.labels import read_labels
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
@@ -29,6 +32,7 @@ def find_scorer(name: str, field: str) -> Any:
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     """Build a scorer from its name and its options in YAML; `field` is the rule's path."""
     options = dict(options)
+    examples = options.pop("examples") if isinstance(options.get("examples"), str) else None
     found = find_scorer(name, f"{field}.scorer")
     problems = Problems()
     if options.get("get_context") is not None:
@@ -42,7 +46,18 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     problems.raise_any()
     if not isinstance(found, Scorer):
         raise ConfigError(f"{field}.scorer", scorer_mistake(found) or f"{name!r} is not a scorer")
-    return found
+    return found if examples is None else _with_examples(found, examples, f"{field}.options.examples")
+
+
+def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
+    """Show the labels in a file to the scorer's judge."""
+    try:
+        found = read_labels(Path(path).read_text("utf-8").splitlines())
+        return with_examples(scorer, [(example.run, example.label) for example in found])
+    except ConfigError as error:
+        raise ConfigError(field, f"{path}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(field, f"must name a file of labels: {error}") from None
 
 
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:

@@ -98,6 +98,9 @@ def _type(hint: Any) -> dict[str, Any]:
     return {"type": simple} if "string" in simple else {"anyOf": [{"type": simple}, _REFERENCE]}
 
 
+_EXAMPLES = "file of labelled examples to show the judge, as for `judge calibrate`"
+
+
 def _options_of(name: str) -> dict[str, Any]:
     try:
         found = find_scorer(name, "scorer")
@@ -108,6 +111,8 @@ def _options_of(name: str) -> dict[str, Any]:
         "properties": {option: _described(found, option) for option in parameters},
         "additionalProperties": False,
     }
+    if "model" in parameters:
+        options["properties"]["examples"] = {"type": "string", "description": _EXAMPLES}
     options["required"] = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
     then: dict[str, Any] = {"properties": {"options": options}}
     if options["required"]:

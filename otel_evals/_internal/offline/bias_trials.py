@@ -13,7 +13,7 @@ from typing import Any
 from otel_evals._internal.judges.judge import Judge, JudgeRequest
 from otel_evals._internal.model import Direction, Message, Part, Run, Score
 from otel_evals._internal.offline.judge_trials import all_of, outcome_of
-from otel_evals._internal.offline.labels import run_of
+from otel_evals._internal.scoring.labels import run_of
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.statistics.estimate import Estimate, estimate
 from otel_evals._internal.statistics.sums import Sums

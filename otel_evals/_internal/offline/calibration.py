@@ -11,8 +11,8 @@ from typing import Any
 
 from otel_evals._internal.model import Score
 from otel_evals._internal.offline.agreement import Pair, kappa
-from otel_evals._internal.offline.labels import Example
 from otel_evals._internal.scoring.examples import with_examples
+from otel_evals._internal.scoring.labels import Example
 from otel_evals._internal.scoring.scorer import Scorer
 
 FEWEST = 40

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import anyio
 
 from otel_evals._internal.model import Direction, Document, NotScored, Run, Score, ToolCall
-from otel_evals._internal.offline.labels import Example, run_of
+from otel_evals._internal.scoring.labels import Example, run_of
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
 
 _Item = TypeVar("_Item")

@@ -193,6 +193,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "there is no resolver 'tool_result'",
         "did you mean 'tool_results'?",
     ),
+    "examples in no file": (
+        judged(examples="/nowhere.jsonl"),
+        "rules[0].options.examples",
+        "/nowhere.jsonl",
+        "must name a file of labels",
+    ),
     "resolver's option": (
         judged(get_context="documents(tops=5)"),
         "rules[0].options.get_context.tops",

@@ -23,6 +23,8 @@ from otel_evals._internal.config.sections import section_names
 from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals.errors import ConfigError
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals.scorers import with_examples
+from otel_evals.testing import read_labels
 
 BUILTIN = {"scorer": "hallucination", "options": {"model": "openai/gpt-5-mini"}}
 
@@ -244,3 +246,17 @@ def test_the_schema_accepts_what_is_right(text: str) -> None:
 def test_the_published_schema_is_that_of_the_code() -> None:
     published = Path(__file__).parents[3] / "docs" / "otel-evals.schema.json"
     assert json.loads(published.read_text()) == config_schema(), "run: python docs/generate_configuration.py"
+
+
+def test_examples_in_a_file_are_shown_to_the_judge(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"input": "Where?", "output": "In Rome.", "label": 0}\n', encoding="utf-8")
+    plain, shown = (
+        build_config([{**BUILTIN, "options": {**BUILTIN["options"], **more}}]).rules[0].scorer
+        for more in ({}, {"examples": str(path)})
+    )
+    (example,) = read_labels(path.read_text("utf-8").splitlines())
+    assert shown.version == with_examples(plain, [(example.run, example.label)]).version != plain.version
+    path.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"options\.examples: .*labels\.jsonl: line 1\.label"):
+        build_config([{**BUILTIN, "options": {**BUILTIN["options"], "examples": str(path)}}])
