@@ -12,8 +12,6 @@ from otel_evals._internal.config.imports import PREFIX, destination_mistake, imp
 from otel_evals._internal.config.validation import Problems, call_with, suggestion
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
-from otel_evals._internal.scoring.examples import with_examples
-from otel_evals._internal.scoring.labels import read_labels
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
@@ -51,6 +49,9 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 
 def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
     """Show the labels in a file to the scorer's judge."""
+    from otel_evals._internal.scoring.examples import with_examples  # what judges need, for others not loaded
+    from otel_evals._internal.scoring.labels import read_labels
+
     try:
         found = read_labels(Path(path).read_text("utf-8").splitlines())
         return with_examples(scorer, [(example.run, example.label) for example in found])
