@@ -1,9 +1,10 @@
-"""`otel-evals runs`: prints the runs in OTLP files."""
+"""`otel-evals runs`: prints the runs in OTLP files, or the scored runs in files of the jsonl destination."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text, report_skipped
+from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run
@@ -20,13 +22,21 @@ from otel_evals._internal.read.reader import read_runs
 
 
 def runs(
-    files: Annotated[list[str], typer.Argument(help=FILES_HELP)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    files: Annotated[list[str], typer.Argument(help=f"Scores of jsonl, or {FILES_HELP}")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, as into a pipe.")] = False,
 ) -> None:
-    """Print the runs in OTLP files, as trees or as JSON lines."""
-    show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
+    """Print the runs in OTLP files, or the scored runs of jsonl, as trees or as JSON lines."""
+    plain = as_json or not sys.stdout.isatty()
+    show = _print_json if plain else _print_trees
     try:
         with exit_on(command="runs"), _progress(files) as advance:
+            if all(map(_has_scores, files)):
+                records = (record for path in files for record in read_jsonl(path))
+                if plain:
+                    sys.stdout.writelines(json_text(record) + "\n" for record in records)
+                else:
+                    _print_trees(records, _scored_tree)
+                return
             traces = read_traces(files, progress=advance, skipped=report_skipped)
             count = show(read_runs(traces, load_dialects()))
     except BrokenPipeError:
@@ -36,6 +46,15 @@ def runs(
         problem = "no run found: there is no span of an agent or a model"
         echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
         raise typer.Exit(1)
+
+
+def _has_scores(path: str) -> bool:
+    """Return True for a file whose first line is a scored run."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return "evaluations" in json.loads(lines.readline())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 @contextmanager
@@ -85,13 +104,13 @@ def _picked(record: Any, *names: str) -> dict[str, Any]:
 # --- trees ---
 
 
-def _print_trees(found: Iterable[Run]) -> int:
+def _print_trees(found: Iterable[Any], tree: Callable[[Any], Any] | None = None) -> int:
     from rich.console import Console
 
     console = Console(highlight=False)
     count = 0
     for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
-        console.print(_tree(run))
+        console.print((tree or _tree)(run))
     console.print(f"{count} run{'' if count == 1 else 's'}")
     return count
 
@@ -116,6 +135,20 @@ def _tree(run: Run) -> Any:
         tree.add(f"[red]error[/] {_short(run.error)}")
     tokens = f"{run.usage.input_tokens} + {run.usage.output_tokens} tokens"
     tree.add(f"[dim]{_short(', '.join(run.models) or 'model not recorded')}  {tokens}[/]")
+    return tree
+
+
+def _scored_tree(record: Mapping[str, Any]) -> Any:
+    from rich.tree import Tree
+
+    tree = Tree(f"[bold]{_short(record['agent'] or 'run')}[/]  [dim]{record['trace_id']}[/]")
+    tree.add(f"[cyan]user[/] {_short(record['input'] or '(not recorded)')}")
+    tree.add(f"[green]answer[/] {_short(record['output'] or '(not recorded)')}")
+    for each in record["evaluations"]:
+        no_value = f"{each['status']}: {each['reason']}"
+        value = no_value if each["value"] is None else f"{each['value']:.3f} {each['label'] or ''}"
+        why = f"  {_short(each['explanation'])}" if each["explanation"] else ""
+        tree.add(f"[magenta]{_short(each['rule'])}[/] {_short(value)}{why}")
     return tree
 
 

@@ -31,8 +31,8 @@ _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
 _SCORES = (
-    "has scores of the jsonl destination, not OTLP; fix: `otel-evals report` for all runs, "
-    "`otel-evals explain TRACE_ID --scores` for one"
+    "has scores of the jsonl destination, not OTLP; "
+    "fix: use `otel-evals runs`, `otel-evals report` or `otel-evals explain --scores`"
 )
 
 

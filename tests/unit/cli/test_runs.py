@@ -14,6 +14,7 @@ from otel_evals._internal.cli import runs as command
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
+from tests.support.result_records import record
 
 
 def messages(role: str, text: str) -> str:
@@ -54,6 +55,24 @@ def test_a_run_is_one_json_object_and_line(tmp_path: Path) -> None:
     assert run["usage"] == {"input_tokens": 0, "output_tokens": 0}
     assert run["availability"]["input"] == "present"
     assert run["duration"] == 2.5
+
+
+def test_scored_runs_of_the_jsonl_destination_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = record(2, None, status="not_scored", reason="no_claims") | {"input": "Hi [/]", "agent": None}
+    records = [record(1, 0.25) | {"output": "It costs 3 EUR."}, failed]
+    (path := tmp_path / "scores.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    done = run_command(str(path))
+    assert [json.loads(line) for line in done.stdout.splitlines()] == records, done.stderr
+    command._print_trees(records, command._scored_tree)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"support {records[0]['trace_id']}" in shown
+    assert "answer It costs 3 EUR." in shown
+    assert "grounded 0.250 explained 1" in shown
+    assert "user Hi [/]" in shown
+    assert "grounded not_scored: no_claims" in shown
+    assert "2 runs" in shown
 
 
 def test_a_file_that_is_no_otlp_ends_with_status_2_and_its_name(tmp_path: Path) -> None:

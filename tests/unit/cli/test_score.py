@@ -218,6 +218,6 @@ def test_files_without_spans_of_agents_are_said_to_be_so(name: str, tmp_path: Pa
     assert done.exit_code == 1
     assert f"{path}: no run found: there is no span of an agent or a model" in done.output
     path.write_text(json.dumps(record(1, 0.5)))
-    done = CliRunner().invoke(app, [name, str(path), *more])
+    done = CliRunner().invoke(app, ["score", str(path), "--scorer", "answered"])
     assert done.exit_code == 2
-    assert f"{path}: has scores of the jsonl destination, not OTLP; fix: `otel-evals report`" in done.output
+    assert f"{path}: has scores of the jsonl destination, not OTLP; fix: use `otel-evals runs`" in done.output
