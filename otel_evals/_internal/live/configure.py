@@ -42,6 +42,7 @@ from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, registe
 from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
+from otel_evals._internal.util.counted import counted
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
 _REPORT_MILLIS = 60_000
+_LEAST_SECONDS = 1.0
+"""Time that created providers have to shut down, however long scoring took."""
 _stopping = OneAtATime()
 _traffic_timer: threading.Timer | None = None
 _unchecked: Pipeline | None = None
@@ -328,7 +331,9 @@ def _exit() -> None:
     shutdown(_millis_left())
     if _unchecked is not None:
         warn_if_silent(_unchecked, _used, "before the process ended")
-    _made.shutdown()
+    if _ended is not None:
+        spent = 0.0 if _ending_since is None else time.monotonic() - _ending_since
+        _made.shutdown(max(_LEAST_SECONDS, _ended.config.shutdown_timeout - spent))
 
 
 def _report_losses() -> None:
@@ -344,7 +349,7 @@ def _examined_at_os_exit() -> Diagnosis:
     lost = _count_ended(_pipeline) - ended
     if not lost:
         return found
-    text = f"os._exit ended process {os.getpid()} before {lost} evaluations, which are lost"
+    text = f"os._exit ended process {os.getpid()} before {counted(lost, 'evaluation')} ended: scores are lost"
     loss = problem("exit", text, "call otel_evals.shutdown() before os._exit")
     return Diagnosis(findings=(*found.findings, loss))
 
@@ -354,6 +359,8 @@ def _count_ended(pipeline: Pipeline) -> int:
     return sum(each.scored + sum(each.not_scored.values()) + sum(each.failed.values()) for each in rules)
 
 
+_ending_since: float | None = None
+"""Time on `time.monotonic` when the main thread ended."""
 _gave_up_at: float | None = None
 """Time on `time.monotonic` when flushing at the end of the main thread timed out."""
 
@@ -367,7 +374,8 @@ def _millis_left() -> int | None:
 
 def _before_threads_end() -> None:
     """Score remaining runs while threads can still be started and the providers still work."""
-    global _gave_up_at
+    global _ending_since, _gave_up_at
+    _ending_since = time.monotonic()
     if _pipeline is not None:
         timeout = int(_pipeline.config.shutdown_timeout * 1000)
         if not _pipeline.force_flush(max(timeout, _REPORT_MILLIS) if REPORTS in os.environ else timeout):

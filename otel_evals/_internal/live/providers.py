@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from threading import Thread
 from types import ModuleType
@@ -24,7 +25,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.util.install_hint import install_hint
@@ -34,6 +35,9 @@ _logger = logging.getLogger(__name__)
 _SET = "_set_tracer_provider"
 _FIELD = "_TRACER_PROVIDER"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_SIGNALS = {"TRACES": "spans", "LOGS": "evaluation events", "METRICS": "metrics"}
+_undelivered: set[str] = set()
+"""Signals whose last batch was not delivered by an exporter created here."""
 _PROXIED = "_otel_evals_proxied"
 """Field of a proxy with its tracer or logger and their provider; of a replaced function, the API's own."""
 
@@ -54,12 +58,16 @@ class Providers:
         """Flush all providers; see `flush`."""
         return flush((self.tracers, self.evaluations, self.loggers, self.meters), timeout_millis)
 
-    def shutdown(self) -> None:
-        """Shut down all providers, the meter provider last: it reports losses of the others."""
-        for provider in (self.tracers, self.loggers, self.meters):
-            if provider is not None:
-                provider.shutdown()
+    def shutdown(self, timeout: float) -> None:
+        """Shut down all providers in time, the meter provider last: it reports losses of the others."""
+        deadline = time.monotonic() + timeout
+        for providers in ((self.tracers, self.loggers), (self.meters,)):
+            _in_time([each.shutdown for each in providers if each is not None], deadline)
         self.tracers = self.loggers = self.meters = None
+        if _undelivered:
+            what = ", ".join(_SIGNALS[signal] for signal in sorted(_undelivered))
+            fix = "start its server, or correct its address"
+            _logger.warning("otel-evals: the last %s did not reach the OTLP endpoint; fix: %s", what, fix)
 
 
 def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
@@ -71,16 +79,21 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
     Providers without `force_flush`, such as the API's own, are skipped.
     """
     deadline = time.monotonic() + timeout_millis / 1000
-    flushable = [each for each in providers if hasattr(each, "force_flush")]
+    flushes = [each.force_flush for each in providers if hasattr(each, "force_flush")]
+    return _in_time([partial(flush, timeout_millis) for flush in flushes], deadline)
+
+
+def _in_time(calls: Sequence[Callable[[], Any]], deadline: float) -> bool:
+    """Call functions of providers at the same time; return True if none failed or is late."""
     done: list[bool] = []
 
-    def run(provider: Any) -> None:
+    def run(call: Callable[[], Any]) -> None:
         try:
-            done.append(bool(provider.force_flush(timeout_millis)))
+            done.append(call() is not False)
         except BaseException:  # processors of other libraries may raise anything
             _logger.warning("a provider could not be flushed", exc_info=True)
 
-    threads = [Thread(target=run, args=(each,), name="otel-evals-flush", daemon=True) for each in flushable]
+    threads = [Thread(target=run, args=(each,), name="otel-evals-flush", daemon=True) for each in calls]
     for thread in threads:
         try:
             thread.start()
@@ -89,7 +102,7 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
     for thread in threads:
         if thread.ident is not None:
             thread.join(max(0.0, deadline - time.monotonic()))
-    return done == [True] * len(flushable)
+    return done == [True] * len(calls)
 
 
 def make_missing(given: Providers, made: Providers) -> Providers:
@@ -207,10 +220,25 @@ def _exporter(signal: str, module: str, name: str) -> Any:
         raise ConfigError(variable, f"{protocol!r} is unknown; use grpc or http/protobuf")
     path = f"opentelemetry.exporter.otlp.proto.{kinds[protocol]}.{module}"
     try:
-        return getattr(import_module(path), name)()
+        return _noting(signal, getattr(import_module(path), name)())
     except ImportError as error:
         problem = f"is set, but the exporter is missing: {install_hint('otlp')} ({error})"
         raise ConfigError(_ENDPOINT, problem) from error
+
+
+def _noting(signal: str, exporter: Any) -> Any:
+    """Let an exporter note its signal while its last batch is not delivered."""
+    export = exporter.export
+
+    def export_and_note(*args: Any, **options: Any) -> Any:
+        _undelivered.add(signal)
+        result = export(*args, **options)
+        if result.value == SpanExportResult.SUCCESS.value:  # as in the enums of the other signals
+            _undelivered.discard(signal)
+        return result
+
+    exporter.export = export_and_note
+    return exporter
 
 
 def notice_tracer_providers(notify: Callable[[Any], object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,11 +13,13 @@ import pytest
 
 from otel_evals._internal.live.providers import Providers, flush, make_missing
 from otel_evals.errors import ConfigError
+from tests.support import PYTHONPATH
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
 
 PROGRAM = """
 import os
+import socket
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
@@ -114,14 +117,15 @@ def test_those_there_are_are_flushed_and_shut_down_the_meters_last() -> None:
     names = ("tracers", "loggers", "meters")
     everything = Providers(*(Provider(name, told) for name in names))
     assert everything.force_flush(1_000)
-    everything.shutdown()
+    everything.shutdown(5.0)
     assert sorted(told[:3]) == sorted(f"flush {name}" for name in names)
-    assert told[3:] == [f"shutdown {name}" for name in names]
+    assert sorted(told[3:5]) == ["shutdown loggers", "shutdown tracers"]
+    assert told[5:] == ["shutdown meters"]
     told.clear()
     slow = Providers(Provider("tracers", told, flushes=False), None, object())
     assert not slow.force_flush(1_000)
     assert told == ["flush tracers"]
-    everything.shutdown()
+    everything.shutdown(5.0)
     assert told == ["flush tracers"], "once"
     assert Providers().force_flush(1)
 
@@ -133,6 +137,9 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_
         def force_flush(self, timeout_millis: int) -> bool:
             super().force_flush(timeout_millis)
             return threading.Event().wait(60)
+
+        def shutdown(self) -> None:
+            threading.Event().wait(60)
 
     class Raising(Provider):
         def force_flush(self, timeout_millis: int) -> bool:
@@ -146,3 +153,22 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_
     assert not flush([Raising("four", told), Provider("five", told)], 30_000)
     assert "flush five" in told
     assert flush([object(), None], 0)
+    Providers(Blocked("six", told), Blocked("seven", told), Blocked("eight", told)).shutdown(0.2)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+def test_the_end_says_that_nothing_reached_the_endpoint() -> None:
+    program = (
+        "import otel_evals\nfrom opentelemetry import trace\nfrom tests.support.traffic import agent_run\n"
+        "otel_evals.configure(rules=['answered'], shutdown_timeout=1)\nagent_run(trace.get_tracer('app'))"
+    )
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: nothing answers
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "PYTHONPATH": PYTHONPATH}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+        )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("otel-evals: the last evaluation events, metrics, spans did not reach the OTLP")

@@ -45,7 +45,7 @@ def _run(path: Path) -> None:
         asyncio.run(_serve(Gateway(loaded, used, path)))
     finally:
         made.force_flush(int(loaded.shutdown_timeout * 1000))
-        made.shutdown()
+        made.shutdown(loaded.shutdown_timeout)
 
 
 async def _serve(service: Gateway) -> None:
