@@ -192,9 +192,18 @@ def test_nine_of_the_ten_worst_runs_are_one_line(store: ResultsStore) -> None:
     store.write([failed(20, "the answer is empty", 0.1), *(record(n, 1.0) for n in range(30, 100))])
     done = CliRunner().invoke(app, ["report", store.database.name, "--worst", "10"])
     (line,) = (line for line in done.stdout.splitlines() if "of the 10 worst" in line)
-    assert "9 of the 10 worst runs are the same failure: order … does not exist" in line
+    assert "9 of the 10 worst runs are the same failure: order … does not exist; here: order " in line
     assert done.stdout.count("trace ") == 2
-    assert "    1 failing runs are in no pattern or in smaller ones" in done.stdout
+    assert "    in no pattern or in smaller ones: 1 failing run\n" in done.stdout
+
+
+def test_a_pattern_has_a_name_without_words_to_take_it_from(store: ResultsStore) -> None:
+    labelled = [record(number, 0.0) for number in range(3)]
+    for each in labelled:
+        each["evaluations"][0] |= {"explanation": None, "label": "false"}
+    store.write([*labelled, *(failed(n, f"{n} / {n}", time=START + n) for n in range(5, 8))])
+    found = {pattern.name for pattern in failures(store).patterns}
+    assert found == {"labelled false", "7 / 7"}
 
 
 def test_a_judge_names_patterns_and_those_it_cannot_name_keep_theirs(store: ResultsStore) -> None:

@@ -93,7 +93,11 @@ def test_what_the_jsonl_destination_writes_is_read_as_it_is(tmp_path: Path) -> N
 def test_few_runs_are_called_few(tmp_path: Path) -> None:
     (row,) = estimates(path := written(tmp_path / "scores.jsonl", records(9)))
     assert row["too_few"] is True
-    assert "too few" in report(path).stdout
+    assert "too few runs for a mean: 9 effective ones, at least 10 needed" in report(path).stdout
+    equal, other = (record(n, n % 2, time=START + n) for n in range(12)), record(100, 0.0, probability=0.1)
+    assert "one run has more" not in report(written(tmp_path / "equal.jsonl", equal)).stdout
+    unequal = [*(record(n, n % 2) for n in range(40)), other]
+    assert "one run has more than 5%" in report(written(tmp_path / "unequal.jsonl", unequal)).stdout
 
 
 def test_several_files_patterns_and_gzip_are_one_report(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def failures_of(
     first = _first_seen(connection, slices, window, fails, grouped)
     patterns = [
         FailurePattern(
-            name=names[group],
+            name=names[group] if any(map(str.isalpha, names[group])) else str(found[0]["explanation"]),
             template=group.template,
             tools=group.tools,
             words=group.words,
@@ -167,7 +167,7 @@ def _read(
     query = _of(joined, slices, window).where(fails, hashed < _PRIME * _READ // max(count, _READ))
     rows = rows_of_query(connection, query.order_by(table.c.time.desc()))
     for row in rows:
-        said = row["explanation"] or row["label"]
+        said = row["explanation"] or (f"labelled {row['label']}" if row["label"] else None)
         row["text"] = failure_text(said, content_of(row.pop("content")), row["error_type"])
     return count, rows
 

@@ -42,6 +42,8 @@ from otel_evals_monitor._internal.store.schema import HOUR
 
 _FEW = 20_000
 _RULE_OF_THREE, _UNSEEN = 3.0, 0.1
+_EVEN = 0.95
+"""Effective share of runs above which weights count as equal."""
 SURPRISING = 4.0
 """Standard deviations beyond which chance is unlikely."""
 _COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost", "input_tokens", "output_tokens")
@@ -133,13 +135,13 @@ class SliceReport:
         if not self.representative:
             yield "not representative: runs that the rule seldom samples are missing from the sample"
         if known.too_few:
-            yield f"too few: {known.n_effective:.1f} effective runs of at least 10"
+            yield f"too few runs for a mean: {int(known.n_effective)} effective ones, at least 10 needed"
         if unknown:
             yield f"{unknown} scored runs of unknown probability are in no mean"
-        if known.dominated and not known.too_few:
-            yield "one run holds more than 5% of all weight"
+        if known.dominated and not known.too_few and known.n_effective < _EVEN * known.n:
+            yield "one run has more than 5% of all weight"
         if known.few_clusters and not self.one_cluster and not known.too_few:
-            yield f"few users or conversations: as if they were {self.clusters:.0f} of equal weight"
+            yield f"few users or conversations: intervals count them as {self.clusters:.0f} independent ones"
         if self.one_cluster and not known.too_few:
             yield "all runs are of one user or conversation: the mean of others is unknown"
         if known.approximate:

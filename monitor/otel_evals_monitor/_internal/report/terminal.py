@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TextIO
 
-from otel_evals_monitor._internal.report.json_values import when
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 
@@ -98,16 +98,17 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
     failures = row.failures
     if failures.patterns:
         side = "above" if row.lower_is_better else "below"
-        yield f"  {failures.runs} failing runs (score {side} {number(failures.limit)}), by pattern:"
+        fails = _runs(failures.runs, "failing run")
+        yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
     for each in failures.patterns[:_PATTERNS]:
         interval = each.share.interval
         around = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
         share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
-        since = f"first seen {when(each.first_seen)}"
-        yield f"    {share}, {each.trend}, {each.runs} runs, {since}: {_line(each.name, 160)}"
+        since = f"first seen {_when(each.first_seen)}"
+        yield f"    {share}, {each.trend}, {_runs(each.runs)}, {since}: {_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
     if others > 0:
-        yield f"    {others} failing runs are in no pattern or in smaller ones"
+        yield f"    in no pattern or in smaller ones: {_runs(others, 'failing run')}"
     shown = failures.shared(row.worst)
     if shown:
         yield "  worst runs:"
@@ -115,7 +116,8 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
         at = link.to(run) or f"trace {run.trace_id}"
         why = _line(run.explanation or run.label or "", 120)
         if count > 1:
-            why = f"{count} of the {len(row.worst)} worst runs are the same failure: {_line(name, 160)}"
+            same = f"{count} of the {len(row.worst)} worst runs are the same failure"
+            why = f"{same}: {_line(name, 160)}" + (f"; here: {why}" if why else "")
         yield f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else "")
 
 
@@ -125,7 +127,15 @@ def _heading(report: ScoreReport) -> str:
     first, last = report.recorded
     since = report.window.since if report.window.since is not None else first
     until = report.window.until if report.window.until is not None else last
-    return f"Outcomes from {when(since)} to {when(until)}"
+    return f"Outcomes from {_when(since)} to {_when(until)}"
+
+
+def _when(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _runs(count: int, noun: str = "run") -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _line(text: str, width: int) -> str:
