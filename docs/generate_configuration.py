@@ -7,6 +7,8 @@ python docs/generate_configuration.py --check  exit with 1 if they are not up to
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 from pathlib import Path
 
@@ -96,13 +98,19 @@ ENVIRONMENT = f"""\
 
 def table(title: str, model: type, without: str = "") -> str:
     """A model's fields as a section."""
-    always = ("Field(default_factory=always)", "always()")
     rows = [
-        f"| `{name}` | `{default.replace(*always)}` | {text} |"
+        f"| `{name}` | `{_readable(default)}` | {text} |"
         for name, default, text in described_fields(model)
         if name != without
     ]
     return "\n".join([f"## {title}", "", "| field | default | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _readable(default: str) -> str:
+    """Return a default as a reader would write it."""
+    if re.fullmatch(r"\d+( \* 1024)+", default):
+        return f"{math.prod(map(int, default.split(' * '))) // 1024**2} MiB"
+    return re.sub(r"Field\(default_factory=(\w+)\)", r"\1()", default).replace("dict()", "{}")
 
 
 def gateway() -> list[str]:
