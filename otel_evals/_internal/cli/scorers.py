@@ -47,6 +47,9 @@ def show(
         echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
     if not options:
         echo("  none")
+    module, _, attribute = _row(name).get("defined_in", "").partition(":")
+    if attribute and "._" not in module:
+        echo(f"\nIn code:\n  from {module} import {attribute}")
     given = ", ".join(f"{option}: ..." for option, default in options.items() if default is None)
     echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
 

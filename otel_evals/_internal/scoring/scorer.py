@@ -224,12 +224,19 @@ def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
     match value:
         case NotScored():
             return value
+        case Score(value=bool(is_true)):
+            known = _of_bool(is_true, scale)
+            return replace(value, value=known.value, label=value.label or known.label)
         case Score():
             return replace(value, value=_number(value.value, scale))
         case bool():
-            return Score(value=_number(value * (scale or 1.0), scale), label="true" if value else "false")
+            return _of_bool(value, scale)
         case _:
             return Score(value=_number(value, scale))
+
+
+def _of_bool(is_true: bool, scale: float | None) -> Score:
+    return Score(value=_number(is_true * (scale or 1.0), scale), label="true" if is_true else "false")
 
 
 def _number(value: Any, scale: float | None) -> float:
@@ -253,7 +260,7 @@ def check_scale(scorer_id: str, scale: float | None) -> None:
 
 def how_to_capture(run: Run) -> str:
     """Return how to turn on content in the instrumentation that wrote a run's spans."""
-    return f"to turn on content capture: {content_setting(run.scope_name, run.dialect)}"
+    return f"content capture: {content_setting(run.scope_name, run.dialect)}"
 
 
 def missing(run: Run, *fields: str) -> NotScored | None:

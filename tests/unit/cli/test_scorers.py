@@ -32,6 +32,8 @@ def test_show_has_options_defaults_and_a_rule() -> None:
     text = run("scorers", "show", "hallucination")
     assert "model  (required)" in text
     assert "scale = 1.0" in text
+    assert "from otel_evals.scorers import hallucination" in text
+    assert "from otel_evals.scorers.checks import includes" in run("scorers", "show", "includes")
     assert "- scorer: hallucination\n    options: {model: ...}" in text
     assert json.loads(run("scorers", "show", "answered", "--json"))["options"] == {"refusals": "()"}
 

@@ -31,6 +31,10 @@ def test_a_function_becomes_a_scorer_named_after_it() -> None:
 def test_a_bool_becomes_a_value_with_a_label(output: str, value: float, label: str) -> None:
     score = anyio.run(mentions_friday.score, a_run(output))
     assert score == Score(value=value, label=label)
+    said = scorer(id="said", scale=5.0)(lambda run: Score(value="Friday" in run.output, explanation="why"))
+    assert anyio.run(said.score, a_run(output)) == Score(value=5 * value, label=label, explanation="why")
+    named = scorer(id="named")(lambda run: Score(value="Friday" in run.output, label="day"))
+    assert anyio.run(named.score, a_run(output)) == Score(value=value, label="day")
 
 
 def test_sync_functions_run_in_a_worker_thread_unless_inline() -> None:
