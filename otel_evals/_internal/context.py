@@ -157,7 +157,7 @@ def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
 def _why_no_results(run: Run, calls: int) -> str:
     if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
         setting = content_setting(run.scope_name, run.dialect)
-        return f"tool results were left out; to turn on content capture: {setting}"
+        return f"tool results were left out; content capture: {setting}"
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 

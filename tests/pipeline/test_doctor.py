@@ -129,20 +129,20 @@ BROKEN: dict[str, Broken] = {
     "`when` excludes all": Broken(
         on("{'scorer': 'answered', 'when': {'agent_name': 'nobody'}}"),
         on("{'scorer': 'answered'}"),
-        "its `when` excluded all of 1 runs: agent_name is 'nobody'; seen: agent_name 'support' (1 times)",
+        "its `when` (agent_name is 'nobody') excluded the only run; seen: agent_name 'support'",
         "correct `when`, or leave it out",
     ),
     "no instrumentation": Broken(
         "P = provider()\notel_evals.configure(rules=[answered()], tracer_provider=P)\n"
         "P.get_tracer('http').start_span('GET /').end()",
         on(),
-        "no spans of an agent or a model were seen; only from http",
+        "no spans of an agent or a model were seen, only of http",
         "turn on your framework's instrumentation",
     ),
     "an imported framework without instrumentation": Broken(
         AGENTS,
         AGENTS.replace("import agents", ON_AGENTS),
-        "no spans of an agent or a model were seen; OpenAI Agents is imported, without instrumentation",
+        "no spans of an agent or a model were seen; OpenAI Agents is imported, but not instrumented",
         "OpenAIAgentsInstrumentor; OpenAIAgentsInstrumentor().instrument()\n",
         {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
         {"OPENAI_BASE_URL": "OPEN/v1", "OPENAI_API_KEY": "k"},
@@ -157,14 +157,14 @@ BROKEN: dict[str, Broken] = {
     "os._exit": Broken(
         on("Rule(slow, timeout=30)") + "\nimport os\nos._exit(0)",
         on("Rule(slow, timeout=30)") + "\nimport os\notel_evals.shutdown()\nos._exit(0)",
-        "before 1 evaluations, which are lost",
+        "before 1 evaluation ended: scores are lost",
         "call otel_evals.shutdown() before os._exit",
     ),
     "configure raises": Broken(
         on("'answerd'"),
         on("'answered'"),
         "did you mean 'answered'?",
-        "correct the field that the message names",
+        "configuration: rules[0].scorer",
     ),
     "an error before configure": Broken(
         "1 / 0", on(), "failed before otel-evals was configured, and exited with 1", "correct the error"
@@ -172,7 +172,7 @@ BROKEN: dict[str, Broken] = {
     "os._exit in a forked child": Broken(
         FORKED % "os._exit(0)",
         FORKED % "otel_evals.shutdown(); os._exit(0)",
-        "before 1 evaluations, which are lost",
+        "before 1 evaluation ended: scores are lost",
         "call otel_evals.shutdown() before os._exit",
     ),
     "work in a forked child": Broken(
@@ -229,12 +229,12 @@ BROKEN: dict[str, Broken] = {
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
     ),
     "failing scorer": Broken(
-        on("broken"), on(), "broken fails: 1 evaluations with AttributeError", "traceback"
+        on("broken"), on(), "broken fails: 1 evaluation with AttributeError", "traceback"
     ),
     "timeout": Broken(
         on("Rule(slow, timeout=0.1)"),
         on("Rule(slow, timeout=30)"),
-        "slow fails: 1 evaluations with timeout",
+        "slow fails: 1 evaluation with timeout",
         "raise the rule's `timeout`",
     ),
     "endpoint": Broken(
@@ -308,7 +308,7 @@ def test_the_doctor_of_a_process_says_what_is_fine() -> None:
     agent_run(provider.get_tracer("app"))
     found = otel_evals.doctor()
     assert found.ok, str(found)
-    assert "answered: 1 scores" in str(found)
+    assert "answered: 1 score" in str(found)
     assert json.dumps(found.as_json())
 
 
@@ -355,15 +355,15 @@ def logged(imports: str, after: float = 60, then: str = "") -> list[str]:
 @pytest.mark.slow
 def test_an_idle_minute_is_one_warning_with_the_line_for_each_imported_framework() -> None:
     (line,) = logged("import agents, pydantic_ai", 0.1, WAIT)
-    assert line.startswith("no run was seen in 0.1 s: no spans of an agent or a model were seen")
-    assert "OpenAI Agents and pydantic-ai are imported, without instrumentation" in line
+    assert line.startswith("otel-evals saw no run in 0.1 s: OpenAI Agents and")
+    assert "OpenAI Agents and pydantic-ai are imported, but not instrumented" in line
     assert "OpenAIAgentsInstrumentor().instrument() and pydantic_ai.Agent.instrument_all()" in line
 
 
 @pytest.mark.slow
 def test_a_program_that_ends_within_the_minute_is_warned_too() -> None:
     (line,) = logged("import openai")
-    assert line.startswith("no run was seen before the process ended")
+    assert line.startswith("otel-evals saw no run before the process ended: the OpenAI client is imported")
     assert "OpenAIInstrumentor().instrument()  # " in line
     assert line.endswith("pip install openinference-instrumentation-openai")
 
@@ -389,4 +389,4 @@ def test_a_local_provider_that_nothing_uses_is_warned_about() -> None:
 
 def test_spans_of_other_libraries_are_named() -> None:
     (line,) = logged("", then="trace.get_tracer('http.server').start_span('GET /').end()")
-    assert "no spans of an agent or a model were seen; only from http.server" in line
+    assert "no spans of an agent or a model were seen, only of http.server" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -27,21 +28,21 @@ def warnings_of(
 def test_it_is_said_once_with_the_values_seen(caplog: pytest.LogCaptureFixture) -> None:
     when = {"agent_name": ["sales", "billing"], "tenant.id": "acme"}
     (line,) = warnings_of(caplog, 30, when)
-    assert "answered: its `when` excluded all of 20 runs" in line
-    assert "agent_name is 'sales' or 'billing' and tenant.id is 'acme'" in line
-    assert "seen: agent_name 'support' (20 times), tenant.id None (20 times)" in line
+    assert line.startswith("answered: its `when` (agent_name is")
+    assert "agent_name is 'sales' or 'billing' and tenant.id is 'acme') excluded all 20 runs" in line
+    assert "; seen: agent_name 'support', tenant.id None;" in line
     assert line.endswith("fix: correct `when`, or leave it out")
 
 
 def test_fewer_runs_are_reported_at_shutdown(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = warnings_of(caplog, 2, lambda run: False)
-    assert "excluded all of 2 runs" in line
-    assert "seen: agent_name 'support' (2 times)" in line
+    assert re.search(r"its `when` \(lambda at test_exclusions.py:\d+\) excluded all 2 runs", line)
+    assert "seen: agent_name 'support';" in line
 
 
 def test_an_expression_shows_the_fields_that_it_names(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = warnings_of(caplog, 2, {"cel": 'run.agent_name == "sales"'})
-    assert "seen: agent_name 'support' (2 times)" in line
+    assert "seen: agent_name 'support';" in line
 
 
 def test_values_are_content(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,4 +57,4 @@ def test_a_rule_that_applies_to_some_runs_is_right(caplog: pytest.LogCaptureFixt
 
 def test_runs_that_the_trace_id_ruled_out_say_nothing_about_when(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = warnings_of(caplog, 60, {"agent_name": "sales"}, "ratio(0.5)")
-    assert "answered: its `when` excluded all of" in line
+    assert "excluded all" in line

@@ -319,7 +319,10 @@ def test_an_overload_is_two_lines_and_every_loss_is_in_them(caplog: pytest.LogCa
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("otel_evals")]
     assert len(lines) == 2
     assert lines[0].startswith("scoring is losing data: ")
-    assert lines[1] == f"scoring lost data (shut down), in total: {dropped} evaluations by waits (queue_full)"
+    assert (
+        lines[1]
+        == f"scoring lost data before shutdown, in total: {dropped} evaluations by waits (queue_full)"
+    )
 
 
 # --- the answers add up ---

@@ -14,6 +14,7 @@ from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import randomness, share, threshold
 from otel_evals._internal.sampling.decide import CHECKED
 from otel_evals._internal.sampling.randomness import conversation_number
+from otel_evals._internal.util.counted import counted
 
 TraceStatus = Literal[
     "scored",
@@ -283,7 +284,3 @@ def _numbers(decision: ExplainedDecision, random_share: float) -> str:
 
 def _clock(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat(timespec="seconds")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -8,10 +8,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
+from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.error_log import log_error
 from otel_evals.errors import JudgeError
 
@@ -101,7 +103,7 @@ class FailureLog:
         for name, rule in self._rules.items():
             for kind, known in rule.kinds.items():
                 if known.count > 1:
-                    _logger.warning("%s failed with %s %d times, until shut down", name, kind, known.count)
+                    _logger.warning("%s failed %d times with %s before shutdown", name, known.count, kind)
 
     def _failed(self, name: str, rule: _Rule, outcome: ScorerFailure, error: BaseException | None) -> None:
         kind = outcome.error_type
@@ -167,7 +169,7 @@ class LossLog:
             self._last, self._changed = totals, now
         if self._losing:
             if now - self._changed >= self._quiet:
-                self._end("no more losses for now")
+                self._end("scoring no longer loses data; in total")
         elif totals != self._logged and now - self._began >= self._apart:
             self._losing, self._began = True, now
             _logger.warning("scoring is losing data: %s", _listed(totals - self._logged))
@@ -175,10 +177,10 @@ class LossLog:
     def close(self, losses: Mapping[str, int]) -> None:
         self._last = Counter(losses)
         if self._last != self._logged:
-            self._end("shut down")
+            self._end("scoring lost data before shutdown, in total")
 
-    def _end(self, state: str) -> None:
-        _logger.warning("scoring lost data (%s), in total: %s", state, _listed(self._last - self._logged))
+    def _end(self, said: str) -> None:
+        _logger.warning("%s: %s", said, _listed(self._last - self._logged))
         self._logged, self._losing = self._last, False
 
 
@@ -198,7 +200,7 @@ class ContentLog:
         setting = content_setting(run.scope_name, run.dialect)
         self.off[who] = setting
         _logger.warning(
-            "%s leaves out %s, so that scorers cannot judge it; to turn on content capture: %s",
+            "%s leaves out %s, so that scorers cannot judge it; content capture: %s",
             who,
             " and ".join(name.replace("_", " ") for name in off),
             setting,
@@ -218,7 +220,7 @@ class ExclusionLog:
 
     def note(self, rule: Any, run: Run, excluded: bool) -> None:
         """Note whether the `when` of a rule excluded a run."""
-        known = self._rules.setdefault(rule.name, _Excluded(str(rule.when)) if excluded else None)
+        known = self._rules.setdefault(rule.name, _Excluded(_described(rule.when)) if excluded else None)
         if known is None or known.runs >= _EXCLUDED:
             return
         if not excluded:
@@ -248,9 +250,19 @@ class _Excluded:
     seen: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        values = ", ".join(f"{value} ({count} times)" for value, count in self.seen.most_common(5))
-        said = f"its `when` excluded all of {self.runs} runs: {self.when}"
+        runs = "the only run" if self.runs == 1 else f"all {self.runs} runs"
+        said = f"its `when` ({self.when}) excluded {runs}"
+        found = self.seen.most_common(5)
+        values = ", ".join(v if n == self.runs else f"{v} ({counted(n, 'run')})" for v, n in found)
         return f"{said}; seen: {values}" if values else said
+
+
+def _described(when: Any) -> str:
+    """Return a condition as text; a function by its name, file and line."""
+    code = getattr(when, "__code__", None)
+    if code is None:
+        return str(when)
+    return f"{when.__name__.strip('<>')} at {Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def _agent_name(run: Run) -> dict[str, Any]:
@@ -258,7 +270,7 @@ def _agent_name(run: Run) -> dict[str, Any]:
 
 
 def _tell(name: str, said: str, error: BaseException | None) -> None:
-    message = "%s fails: %s; more of this kind are only counted"
+    message = "%s fails: %s; further failures of this kind are counted, not logged"
     # A judge's error names the problem with the model or its key; a traceback would be of our own code.
     if error is None or isinstance(error, JudgeError):
         _logger.warning(message, name, said)

@@ -16,6 +16,7 @@ from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.schema import config_schema
 from otel_evals._internal.config.sections import check_sections
 from otel_evals._internal.model import OperationKind, Run
+from otel_evals._internal.util.counted import counted
 from otel_evals.errors import ConfigError
 
 app = typer.Typer(help="Check a configuration file and explain its rules.", no_args_is_help=True)
@@ -88,8 +89,8 @@ def _applies_to(rule: Rule) -> str:
 def _lines(
     file: str, config: Config, rules: Sequence[Mapping[str, Any]], input_tokens: int, output_tokens: int
 ) -> Iterator[str]:
-    places = _count(len(config.destinations), "destination")
-    yield f"{file}: no mistakes; {_count(len(rules), 'rule')}, {places}"
+    places = counted(len(config.destinations), "destination")
+    yield f"{file}: no mistakes; {counted(len(rules), 'rule')}, {places}"
     for rule in rules:
         yield f"\n{rule['rule']}"
         yield f"  judges     {rule['judges']}"
@@ -116,7 +117,7 @@ def _cost(rule: Mapping[str, Any]) -> str:
     if not rule["calls"]:
         return "none: no judge is called"
     calls = ", ".join(
-        f"at least {_count(each['calls'], 'call')} to {each['model']}" for each in rule["calls"]
+        f"at least {counted(each['calls'], 'call')} to {each['model']}" for each in rule["calls"]
     )
     if rule["cost_per_run"] is None:
         return f"{calls} per scored run; unknown price: set input_price and output_price"
@@ -137,7 +138,3 @@ def _where(config: Config) -> str:
 
 def _usd(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.2g}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -15,7 +15,6 @@ from otel_evals._internal import model
 from otel_evals._internal.accounting.explanation import (
     ExplainedDecision,
     Explanation,
-    counted,
     explain_unknown,
     numbers,
     trace_status,
@@ -29,6 +28,7 @@ from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.sampling.algebra import Earlier
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
 from otel_evals._internal.sampling.decide import chance_of
+from otel_evals._internal.util.counted import counted
 from otel_evals.errors import ConfigError
 
 

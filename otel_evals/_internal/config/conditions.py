@@ -48,6 +48,9 @@ def condition(value: Any) -> Any:
     field of runs is an attribute; `attributes` may hold any attribute.
     """
     if not isinstance(value, Mapping):
+        if value is not None and not callable(value):
+            wanted = "a mapping such as {'agent_name': 'support'}, or a function of the run"
+            raise ConfigError("when", f"must be {wanted}, not {value!r:.80}")
         return value
     if "cel" in value:
         if len(value) > 1:

@@ -46,12 +46,16 @@ class JsonlDestination:
         self._known: set[tuple[str, int]] = set()
         self._known_to = 0
         if self._path.is_dir():
-            raise ConfigError("path", f"{self._path} is a folder; name a file in it")
+            raise ConfigError("path", f"{str(self._path)!r} is a folder; name a file in it")
         if not self._path.parent.is_dir():
-            raise ConfigError("path", f"the folder {self._path.parent} does not exist; create it first")
+            raise ConfigError(
+                "path", f"the folder {str(self._path.parent)!r} does not exist; create it first"
+            )
         place = self._path if self._path.exists() else self._path.parent
         if not os.access(place, os.W_OK):
-            raise ConfigError("path", f"{place} cannot be written by this user; change its permissions")
+            raise ConfigError(
+                "path", f"{str(place)!r} cannot be written by this user; change its permissions"
+            )
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Append a batch.

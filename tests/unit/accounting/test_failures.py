@@ -21,7 +21,7 @@ def test_a_kind_of_error_is_told_once_and_again_when_it_has_ended(caplog: pytest
     for _ in range(40):
         log.note("polite", failure(), KeyError("order"))
     assert [r.getMessage() for r in caplog.records] == [
-        "polite fails: KeyError: 'order'; more of this kind are only counted"
+        "polite fails: KeyError: 'order'; further failures of this kind are counted, not logged"
     ]
     assert caplog.records[0].exc_info is not None
     for _ in range(9):

@@ -184,7 +184,7 @@ def test_an_overload_of_twenty_seconds_is_two_lines(caplog: pytest.LogCaptureFix
     losing.go(60)
     began, ended = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert began.startswith("scoring is losing data: ")
-    assert ended == "scoring lost data (no more losses for now), in total: 2000 runs (queue_full)"
+    assert ended == "scoring no longer loses data; in total: 2000 runs (queue_full)"
 
 
 def test_losses_that_come_and_go_are_told_at_most_twice_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -270,7 +270,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "store that is a folder": (
         lambda: build_config(store="/"),
         "store",
-        "/ is a folder",
+        "'/' is a folder",
         "name a file in it",
     ),
     "option": (lambda: build_config(holdd=3), "holdd", "unknown option", "did you mean 'hold'?"),

@@ -39,8 +39,7 @@ def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float =
 
 
 def diagnosis_of(error: ConfigError) -> Diagnosis:
-    fix = "correct the field that the message names"
-    return Diagnosis(findings=tuple(problem("configuration", str(each), fix) for each in error.errors))
+    return Diagnosis(findings=tuple(problem("configuration", str(each)) for each in error.errors))
 
 
 @contextmanager
@@ -98,7 +97,7 @@ def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Find
     for destination in config.destinations:
         url = getattr(getattr(destination, "_http", destination), "url", None)
         if isinstance(url, str):
-            yield _reached("destinations", destination.name, url, timeout)
+            yield _reached("destinations", f"{destination.name}'s `url`", url, timeout)
 
 
 def _reached(check: str, name: str, address: str, timeout: float) -> Finding:

@@ -44,7 +44,7 @@ class Framework(NamedTuple):
     def line_for_provider(self) -> str:
         """Return the line that sends its spans to a provider that is not global; empty if none does."""
         line = self.line.replace(".instrument()", ".instrument(tracer_provider=PROVIDER)")
-        return line.replace("_all()", "_all(InstrumentationSettings(tracer_provider=PROVIDER))")
+        return line.replace("_all()", "_all(pydantic_ai.InstrumentationSettings(tracer_provider=PROVIDER))")
 
 
 def imported_frameworks() -> list[Framework]:

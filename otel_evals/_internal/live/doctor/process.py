@@ -25,10 +25,13 @@ from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note
 from otel_evals._internal.live.doctor.frameworks import imported_frameworks
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals._internal.util.counted import counted
 from otel_evals.semconv import SCOPE_NAME
 
 _logger = logging.getLogger(__name__)
-_BY_HAND = "turn on your framework's instrumentation (docs/recovery.md), or use @agent (docs/instrument.md)"
+_DOCS = "https://otel-evals.readthedocs.io/"
+_BY_HAND = f"turn on your framework's instrumentation, or use @agent: {_DOCS}instrument/"
+_NO_SPANS = "no spans of an agent or a model were seen"
 BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
 """Line that exports spans with their scores; `configure` returns the pipeline."""
 _SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
@@ -76,14 +79,11 @@ def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
     cause = next((finding for finding in found if finding.status == "problem"), None)
     # Without any span, an agent without a framework may be idle.
     if cause is None or (cause.fix == _BY_HAND and not pipeline.dialects.unclaimed()):
-        _logger.info("no run was seen %s, and no span of an agent or a model", when)
+        _logger.info("otel-evals saw no run %s, and no span of an agent or a model", when)
     else:
-        _logger.warning(
-            "no run was seen %s: %s; fix: %s",
-            when,
-            cause.text,
-            cause.fix.replace("\nor ", ", or ").replace("\n", " and "),
-        )
+        text = cause.text.removeprefix(f"{_NO_SPANS}; ")
+        fix = cause.fix.replace("\nor ", ", or ").replace("\n", " and ")
+        _logger.warning("otel-evals saw no run %s: %s; fix: %s", when, text, fix)
 
 
 def _check_environment() -> Iterator[Finding]:
@@ -162,13 +162,13 @@ def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
     claimed = pipeline.dialects.claimed()
     if seen:
         names = ", ".join(claimed) or "unnamed instrumentations"
-        yield fine(SPANS, f"{seen} runs were seen, from {names}")
+        yield fine(SPANS, f"{seen} {'run was' if seen == 1 else 'runs were'} seen, from {names}")
     elif claimed:
         text = f"spans of {', '.join(claimed)} were seen, but no run: no root span has ended"
         yield note(SPANS, text, "wait, or end the process")
     else:
-        scopes = f"; only from {', '.join(unclaimed)}" if unclaimed else ""
-        yield _without_spans(f"no spans of an agent or a model were seen{scopes}", pipeline, used)
+        scopes = f", only of {', '.join(unclaimed)}" if unclaimed else ""
+        yield _without_spans(f"{_NO_SPANS}{scopes}", pipeline, used)
 
 
 def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
@@ -176,7 +176,7 @@ def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
     separate = used.given and not same_provider(trace.get_tracer_provider(), used.tracers)
     if off := [each for each in found if not each.on]:
         names = " and ".join(each.name for each in off)
-        text += f"; {names} {'is' if len(off) == 1 else 'are'} imported, without instrumentation"
+        text += f"; {names} {'is' if len(off) == 1 else 'are'} imported, but not instrumented"
         return problem(SPANS, text, "\n".join(e.line_for_provider() if separate else e.line for e in off))
     if others := _not_scored(used):
         text += f"; this process has another tracer provider, which is not scored: {', '.join(others)}"
@@ -219,22 +219,22 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
         text = f"{name} did not accept its last batch; the log has the reason"
         yield problem("destinations", text, f"start {name}, or correct its options")
     for what, count in health.losses.items():
-        yield note("losses", f"{count} {what}", "docs/accounting.md")
+        yield note("losses", f"{count} {what}", f"{_DOCS}accounting/")
 
 
 def _check_rule(name: str, rule: Any, failing: str | None, excluded: str) -> Iterator[Finding]:
     failed = sum(rule.failed.values())
     if failed and (failing or not rule.scored):
         kinds = ", ".join(rule.failed)
-        text = f"{name} fails: {failing or f'{failed} evaluations with {kinds}'}"
+        text = f"{name} fails: {failing or counted(failed, 'evaluation') + ' with ' + kinds}"
         yield problem("scorers", text, _FIXES.get(kinds, "see the log's traceback"))
     elif rule.scored:
-        yield fine("scorers", f"{name}: {rule.scored} scores")
+        yield fine("scorers", f"{name}: {counted(rule.scored, 'score')}")
     elif rule.eligible and rule.not_sampled.get("not_applicable") == rule.eligible:
         yield problem("scorers", f"{name}: {excluded}", "correct `when`, or leave it out")
     elif rule.not_scored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in rule.not_scored.items())
-        yield note("scorers", f"{name} scored none of its runs: {reasons}", "docs/accounting.md#reasons")
+        yield note("scorers", f"{name} scored none of its runs: {reasons}", f"{_DOCS}accounting/#reasons")
 
 
 _FIXES = {
