@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_marked_as_left_out() -> None:
 
 def test_an_empty_context_says_why() -> None:
     off = a_run(tools=[tool("a")], availability={"tool_results": Availability.CAPTURED_OFF})
-    assert "turn on content capture" in (find(tool_results(), off).note or "")
+    assert "left out; content capture: " in (find(tool_results(), off).note or "")
     assert find(tool_results(), a_run()).note == "no tool call matches"
     assert find(documents(), a_run()).note is not None
     assert find(conversation(), a_run()).note is not None

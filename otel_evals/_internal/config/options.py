@@ -193,12 +193,12 @@ class Config:
 
 def _check_store(path: Path) -> None:
     if path.is_dir():
-        raise ConfigError("store", f"{path} is a folder: name a file in it")
+        raise ConfigError("store", f"{str(path)!r} is a folder: name a file in it")
     if not path.parent.is_dir():
-        raise ConfigError("store", f"the folder {path.parent} does not exist: create it first")
+        raise ConfigError("store", f"the folder {str(path.parent)!r} does not exist: create it first")
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
-        raise ConfigError("store", f"{place} cannot be written by this user: change its permissions")
+        raise ConfigError("store", f"{str(place)!r} cannot be written by this user: change its permissions")
 
 
 class ConfigOptions(TypedDict, total=False):

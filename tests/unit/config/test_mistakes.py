@@ -258,13 +258,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "folder of a file": (
         lambda: build_config([], [{"jsonl": {"path": "/no/such/folder/x"}}]),
         "destinations[0].jsonl.path",
-        "/no/such/folder does not exist",
+        "the folder '/no/such/folder' does not exist",
         "create it first",
     ),
     "store's folder": (
         lambda: build_config(store="/no/such/folder/store.db"),
         "store",
-        "/no/such/folder does not exist",
+        "the folder '/no/such/folder' does not exist",
         "create it first",
     ),
     "store that is a folder": (
