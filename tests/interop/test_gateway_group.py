@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,14 @@ def test_conversations_and_strata_hold_over_workers_that_are_killed(
 ) -> None:
     """One is killed and starts again, one ends and comes back: every conversation is judged whole at last."""
     turns = sorted(conversations(random.Random(11)))
-    with RunningRedis() as redis, Kafka(tmp_path / "kafka") as broker:
+    with RunningRedis() as redis, Kafka(tmp_path / "kafka") as broker, ExitStack() as ending:
         admin = kafka_admin.AdminClient({"bootstrap.servers": broker.broker})
         for made in admin.create_topics(
             [kafka_admin.NewTopic(t, 6, 1) for t in (TRACES, CONVERSATIONS)]
         ).values():
             made.result(30)
         members = list(workers(tmp_path, broker.broker, redis.url, properties))
+        ending.callback(lambda: [m.kill() for m in members if m.process and m.process.poll() is None])
         with ThreadPoolExecutor() as pool:
             list(pool.map(GatewayProcess.start, members))
         eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 4 for m in members), 60)
@@ -136,10 +138,10 @@ def write(broker: str, turns: list[tuple[float, str, str, str]], events: dict[fl
     """Write each turn at its time, and let events happen; return the agents by trace id."""
     producer, agents, began = kafka.Producer({"bootstrap.servers": broker}), {}, time.monotonic()
     with ThreadPoolExecutor() as pool:
-        due = sorted(events)
+        due, happened = sorted(events), []
         for at, conversation, question, agent in turns:
             while due and due[0] <= at:
-                pool.submit(events[due.pop(0)])
+                happened.append(pool.submit(events[due.pop(0)]))
             time.sleep(max(0.0, began + at - time.monotonic()))
             spans = recorded(
                 question=question,
@@ -151,6 +153,7 @@ def write(broker: str, turns: list[tuple[float, str, str, str]], events: dict[fl
             producer.produce(TRACES, body(spans), trace_id)
             producer.poll(0)
         assert producer.flush(60) == 0
+        assert [each.result() or 0 for each in happened] == [0] * len(events)
     return agents
 
 

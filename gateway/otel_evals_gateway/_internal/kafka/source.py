@@ -150,15 +150,15 @@ class KafkaSource:
         self._thread.join(max(0.0, seconds))
 
     def close(self) -> None:
-        """Commit finished messages, and leave the group."""
+        """Commit finished messages, leave the group, and leave its conversations to the others."""
+        left = set(self._assigned)
         if not self._thread.is_alive():
             self._send()
             if self._producer is not None:
                 self._producer.flush(_FLUSH_SECONDS)
             self._commit()
-            left = set(self._assigned)
             self._consumer.close()
-            self._conversations.forget(left)
+        self._conversations.forget(left)
 
     @property
     def problem(self) -> str | None:
