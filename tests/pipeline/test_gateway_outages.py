@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otel_evals import Rule
 from otel_evals.errors import DestinationError
-from otel_evals.model import ScoredRun
-from otel_evals.scorers import answered
+from otel_evals.model import Run, ScoredRun
+from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually, post
@@ -105,6 +105,35 @@ def test_senders_wait_before_a_destination_loses_a_run() -> None:
         eventually(lambda: gated.accepted == accepted, 60)
         assert gateway.service.scoring.engine.steps.losses() == {}
     assert statuses == {200, 429}
+
+
+def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:
+    """The scorer answers nothing for a while: the rest is answered with 429 until it does."""
+    go_on, accepted = threading.Event(), set[str]()
+
+    def slow(run: Run) -> float:
+        return float(go_on.wait(60))
+
+    rule = Rule(scorer(id="slow", version="1")(slow), concurrency=1, timeout=90.0)
+    section = {"quiet": 0.05, "idle": 600.0}
+    with GatewayThread(rule, gateway=section, queue_size=8, max_open_traces=40) as gateway:
+
+        def send() -> int:
+            spans = recorded()
+            status: int = gateway.post("/v1/traces", body(spans))[0]
+            if status == 200:
+                accepted.add(f"{spans[0].context.trace_id:032x}")
+            return status
+
+        def is_full() -> bool:
+            return send() == 429
+
+        eventually(is_full, 60)
+        assert 36 < len(accepted) < 60, "those that wait for the scorer, and nine tenths of the open traces"
+        go_on.set()
+        eventually(lambda: not is_full(), 60)
+        eventually(lambda: {e.trace_id for e in gateway.scored.evaluations} == accepted, 60)
+        assert gateway.service.scoring.engine.steps.losses() == {}
 
 
 @pytest.mark.slow
