@@ -1,4 +1,4 @@
-"""Scores agent traffic live, where the OpenTelemetry traces are.
+"""Score LLM agent traffic live, from OpenTelemetry spans.
 
     import otel_evals
     from otel_evals import Rule, sampling

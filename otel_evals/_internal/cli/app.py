@@ -78,7 +78,7 @@ def _replacement(point: EntryPoint, error: Exception) -> Any:
 
 
 app = typer.Typer(
-    cls=_Commands, help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True
+    cls=_Commands, help="Score LLM agent traffic live, from OpenTelemetry spans.", no_args_is_help=True
 )
 
 
@@ -94,7 +94,7 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Scores agent traffic live, where the OpenTelemetry traces are."""
+    """Score LLM agent traffic live, from OpenTelemetry spans."""
     from otel_evals._internal.cli.terminal import log_visibly
 
     log_visibly()

@@ -23,7 +23,7 @@ def doctor(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each connection and question.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
-    """Find mistakes in a configuration or in a program, each with its fix."""
+    """Find mistakes in a configuration or a program, with their fixes."""
     named = config or os.environ.get("OTEL_EVALS_CONFIG")
     found = []
     if named:

@@ -34,12 +34,12 @@ from otel_evals.errors import ConfigError
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, or its first digits.")],
-    scores: Annotated[list[Path] | None, typer.Option(help="Output of jsonl.")] = None,
+    scores: Annotated[list[Path] | None, typer.Option(help="Files of the jsonl destination.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file, to recompute sampling.")] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Explain the sampling decisions and scores of a trace; exit with 1 if the files have none of it."""
+    """Explain the sampling decisions and scores of a trace; exits with 1 if the files do not contain it."""
     with exit_on(ValueError, command="explain"):
         if not scores and config is None:
             raise ValueError("give --scores, --config, or both")

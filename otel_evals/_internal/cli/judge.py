@@ -29,9 +29,9 @@ from otel_evals.errors import ConfigError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
-Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]
+Model = Annotated[str, typer.Option("--model", help="Model, by LiteLLM's name: openai/gpt-5-mini.")]
 ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
-AtOnce = Annotated[int, typer.Option(min=1, help="Runs that are judged at the same time.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Maximum number of runs to judge at the same time.")]
 
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
@@ -47,7 +47,7 @@ def check(
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Report how the model's server gives typed answers, and changes of a run that move scores unduly."""
+    """Report the server's forms of typed answers, and irrelevant changes that move scores."""
     with exit_on(command="judge check"):
         scorers = [_scorer(name, model, api_base, option) for name in scorer or ("hallucination",)]
         forms = check_forms(getattr(scorers[0], "judge", None))
@@ -63,7 +63,7 @@ def attack(
     scorer: ScorerNames = None,
     api_base: ApiBase = None,
     option: Options = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="Random variation: share of the scale.")] = 0.2,
+    tolerance: Annotated[float, typer.Option(min=0, help="Random variation, as a share of the scale.")] = 0.2,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of attacks.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
@@ -89,7 +89,7 @@ def attack(
 def calibrate(
     labels: Annotated[Path, typer.Argument(help="Labelled examples, one JSON object per line.", exists=True)],
     scorer: Annotated[str, typer.Option(help="The scorer, by name or as python:package.module:name.")],
-    model: Annotated[str | None, typer.Option(help="As LiteLLM names it: openai/gpt-5-mini.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, by LiteLLM's name: openai/gpt-5-mini.")] = None,
     api_base: ApiBase = None,
     option: Options = None,
     threshold: Annotated[float, typer.Option(help="Lowest label and score that count as positive.")] = 0.5,

@@ -38,10 +38,10 @@ def replay(
         str, typer.Option(help="Factor over the recorded speed; max or 0: as fast as possible.")
     ] = "1",
     max_gap: Annotated[
-        float, typer.Option(min=0, help="Seconds to which longer pauses are cut, during the replay.")
+        float, typer.Option(min=0, help="Maximum seconds between two spans; longer pauses are shortened.")
     ] = 60.0,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds that the endpoint may be unavailable or full.")
+        float, typer.Option(min=0, help="Maximum seconds to wait for an unavailable or full endpoint.")
     ] = 30.0,
     header: Annotated[
         list[str] | None,

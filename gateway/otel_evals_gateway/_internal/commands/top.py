@@ -25,7 +25,7 @@ Stats = Mapping[str, Any]
 
 def top(
     gateway: str = typer.Argument("http://127.0.0.1:4318", help="Base URL of the gateway's HTTP port."),
-    interval: float = typer.Option(2.0, min=0.1, help="Seconds between two updates; rates are over them."),
+    interval: float = typer.Option(2.0, min=0.1, help="Seconds between two updates."),
     once: bool = typer.Option(False, "--once", help="Print one update as plain text, and exit."),
     as_json: bool = typer.Option(False, "--json", help="Print one update as JSON, and exit."),
     cafile: str | None = typer.Option(None, help="PEM file with the authority of the gateway's certificate."),

@@ -36,9 +36,11 @@ def demo(
         typer.Option("--guard", help="Send customers a fallback instead of answers with unsupported facts."),
     ] = False,
     monitor: Annotated[
-        bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
+        bool, typer.Option("--monitor", help="Open the page afterwards, with two days of made-up history.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0 selects a free one.")
+    ] = 8765,
     browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
     """Score the live traffic of a support agent with planted faults."""

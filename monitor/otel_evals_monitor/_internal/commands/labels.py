@@ -38,7 +38,7 @@ def pull(
         list[str] | None,
         typer.Option(help="Only this name, from programs too; NAME=SCORER if the scorer's name differs."),
     ] = None,
-    value: Annotated[list[str] | None, typer.Option(help="Number of a category: good=1.")] = None,
+    value: Annotated[list[str] | None, typer.Option(help="Value of a category: good=1.")] = None,
     window: Annotated[str, typer.Option(help="Last recorded period only: 24h, 30d.")] = "30d",
     most: Annotated[int, typer.Option(min=1, help="Maximum number of items to read.")] = 100_000,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for the whole import.")] = 300.0,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def monitor(
     store: Store,
     once: Annotated[
-        bool, typer.Option("--once", help="Look for alarms once, and exit with 1 if there is one.")
+        bool, typer.Option("--once", help="Check for alarms once, and exit with 1 if there is one.")
     ] = False,
     floor: Annotated[
         list[str] | None, typer.Option(help="SCORER=MEAN: alarm if the mean falls below; repeatable.")
@@ -40,14 +40,14 @@ def monitor(
     alertmanager: Annotated[str | None, typer.Option(help="Base URL of an Alertmanager.")] = None,
     link: Link = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8765,
     token: Annotated[
         str | None, typer.Option(envvar="OTEL_EVALS_MONITOR_TOKEN", help="Required to listen on other hosts.")
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --once: print the alarms as JSON.")] = False,
 ) -> None:
-    """Serve a page with means, runs and alarms, or look for alarms once."""
+    """Serve a page with means, runs and alarms, or check for alarms once."""
     with exit_on(OSError, command="monitor", extra="monitor"):
         from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
         from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook

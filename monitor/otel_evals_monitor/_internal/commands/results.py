@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database
 
 Monitor = Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")]
-Note = Annotated[str, typer.Option(help="Why, for the page and the record of the alarm.")]
+Note = Annotated[str, typer.Option(help="Reason, for the page and the alarm's record.")]
 
-results = typer.Typer(help="Fill, trim and clear results.", no_args_is_help=True)
+results = typer.Typer(help="Manage stored results and their alarms.", no_args_is_help=True)
 
 
 def export(
@@ -94,7 +94,7 @@ def forget(
     user: Annotated[list[str] | None, typer.Option(help="Everything about this user; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete everything about traces or users, from means too."""
+    """Delete all data of traces or users, from means too."""
     with exit_on(OSError, command="results forget", extra="results"):
         from otel_evals_monitor._internal.store.database import Database
         from otel_evals_monitor._internal.store.retention import forget as delete
@@ -113,7 +113,7 @@ def trim(
     older_than: Annotated[str, typer.Option(help="Delete runs older than this: 30d, 12w.")],
     as_json: AsJson = False,
 ) -> None:
-    """Delete old runs, which means over time still include."""
+    """Delete old runs; means over time still include them."""
     with exit_on(OSError, command="results trim", extra="results"):
         from otel_evals.sdk.commands import seconds_of
         from otel_evals_monitor._internal.store.database import Database
@@ -127,7 +127,7 @@ def trim(
 
 @results.command()
 def acknowledge(store: Store, monitor: Monitor, note: Note = "") -> None:
-    """End a known alarm, and measure falls against the time from now.
+    """Acknowledge an alarm; falls are then measured against runs after it.
 
     The alarm returns if it begins again.
     """
@@ -144,7 +144,7 @@ def acknowledge(store: Store, monitor: Monitor, note: Note = "") -> None:
 def mute(
     store: Store,
     monitor: Monitor,
-    length: Annotated[str, typer.Option("--for", help="How long: 1h, 7d.")] = "1d",
+    length: Annotated[str, typer.Option("--for", help="Duration: 1h, 7d.")] = "1d",
     note: Note = "",
     end: Annotated[bool, typer.Option("--end", help="End the mute.")] = False,
 ) -> None:
