@@ -59,7 +59,7 @@ class MlflowDestination(ApiDestination):
         given = needed(url, "url", "MLFLOW_TRACKING_URI")
         databricks = given == "databricks"
         if (schema is None) != (warehouse_id is None):
-            raise ConfigError("schema", "needs warehouse_id, and the reverse; fix: give both or neither")
+            raise ConfigError("schema", "and warehouse_id go together; fix: give both or neither")
         environment = os.environ.get
         key = token or environment("DATABRICKS_TOKEN" if databricks else "MLFLOW_TRACKING_TOKEN")
         user, password = environment("MLFLOW_TRACKING_USERNAME"), environment("MLFLOW_TRACKING_PASSWORD")

@@ -139,4 +139,4 @@ def _client(url: str) -> Any:
             decode_responses=True,
         )
     except (ValueError, TypeError) as error:
-        raise ConfigError("store", f"{without_password(url)} is no address of a Redis: {error}") from None
+        raise ConfigError("store", f"{without_password(url)} is not a Redis address: {error}") from None

@@ -235,7 +235,7 @@ class _Outbox:
         self._journal.forwarded([part.key for part in batch])
         self._traffic.count("traces", "forwarded" if accepted else "lost", len(batch))
         if not accepted:
-            _logger.error("%d held spans were refused for good: %s", len(batch), message)
+            _logger.error("%d held spans were permanently refused: %s", len(batch), message)
 
 
 def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:

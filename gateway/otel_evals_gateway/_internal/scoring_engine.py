@@ -257,7 +257,7 @@ class _NotingAttacher(Attacher):
         try:
             self._recent.note(run, evaluation)
         except Exception:
-            _logger.exception("an evaluation of %s could not be noted", evaluation.scorer_id)
+            _logger.exception("an evaluation of %s could not be recorded", evaluation.scorer_id)
 
 
 def _scales(config: Config) -> dict[str, float | None]:

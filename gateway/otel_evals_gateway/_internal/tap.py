@@ -15,7 +15,7 @@ from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
-BUSY = ExportAnswer(429, "there is no room for more spans", retry_after=1.0)
+BUSY = ExportAnswer(429, "no room for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0
 _PUT_AGAIN_SECONDS = 30.0
 _LARGE = 256 * 1024

@@ -91,7 +91,7 @@ class Attacher:
             try:
                 self._metrics.estimates.expect(rule, run)
             except BaseException as error:  # a meter of the application
-                message = "metrics of rule %s could not be begun"
+                message = "metrics of rule %s could not be started"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
 
     def learn(self, rule: str, scale: float | None) -> None:

@@ -63,7 +63,7 @@ def load_config(path: str | Path) -> Config:
     file = YamlFile(path)
     problems = Problems()
     if not isinstance(file.values, dict):
-        problems.add("the file", "must be a mapping with `rules` and, if wanted, `destinations`")
+        problems.add("the file", "must be a mapping with `rules` and optionally `destinations`")
     elif "rules" not in file.values and (near := get_close_matches("rules", map(str, file.values), n=1)):
         problems.add(near[0], "unknown option; did you mean 'rules'?")
     elif not file.values.get("rules"):

@@ -78,7 +78,9 @@ class Rule:
             )
         scale = self.facts.scale
         if self.reviews and scale is not None and not 0.0 <= self.reviews.limit <= scale:
-            raise ConfigError("review", f"scores are in 0..{scale:g}; fix: compare with a number in it")
+            raise ConfigError(
+                "review", f"scores are in 0..{scale:g}; fix: compare with a number in this range"
+            )
         if self.isolation == "process":
             try:
                 pack(self.scorer)

@@ -136,7 +136,9 @@ def show_traces_at(destination: Any, address: Any, field: str) -> None:
     text = str(address)
     places = set(re.findall(r"\{(.*?)\}", text))
     if not re.match(r"https?://\S+$", text) or "trace_id" not in places or places - {"trace_id", "span_id"}:
-        raise ConfigError(field, f"{text!r} is no http address with {{trace_id}}, which may have {{span_id}}")
+        raise ConfigError(
+            field, f"{text!r} is not an http address with {{trace_id}} and optionally {{span_id}}"
+        )
 
     def trace_url(trace_id: str, span_id: str) -> str:
         return text.replace("{trace_id}", trace_id).replace("{span_id}", span_id)

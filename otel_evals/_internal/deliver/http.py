@@ -73,7 +73,7 @@ class HttpOptions:
             return options or cls()
         if unknown := sorted(set(options) - set(cls.__slots__)):
             raise ConfigError(
-                f"http.{unknown[0]}", f"there is no such option; there are {', '.join(cls.__slots__)}"
+                f"http.{unknown[0]}", f"there is no such option; known: {', '.join(cls.__slots__)}"
             )
         return cls(**options)
 
@@ -185,7 +185,7 @@ class HttpClient:
         url = without_credentials(url)
         async with request as response:
             if response.headers.get("content-encoding", "identity").strip().lower() not in _CODINGS:
-                raise _unexpected(url, response.status_code, "a compression that was not asked for")
+                raise _unexpected(url, response.status_code, "a compression that was not requested")
             received = bytearray()
             async for piece in response.aiter_bytes():
                 received += piece

@@ -127,7 +127,7 @@ async def paged(
         try:
             items, cursor = await page(cursor)
         except (KeyError, TypeError, AttributeError) as error:
-            raise _unexpected(f"a page has another form: {error!r}") from None
+            raise _unexpected(f"a page has an unexpected form: {error!r}") from None
         for item in items:
             yield item
         if not cursor:

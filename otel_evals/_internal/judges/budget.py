@@ -88,7 +88,7 @@ class Budget:
         if not await self._reserve(key, usd, tokens):
             left = f"of {self._limit()} for {key.rpartition(' ')[0]} today"
             raise BudgetExceededError(
-                f"{call.model}: up to ${usd:.4f} and {tokens} tokens do not fit into what is left {left}"
+                f"{call.model}: up to ${usd:.4f} and {tokens} tokens exceed the rest of the budget {left}"
             )
         settled: list[tuple[Usage, float | None]] = []
         try:
@@ -122,11 +122,11 @@ class Budget:
         """Return the maximum dollars and tokens of a call."""
         if self._usd is not None and call.max_cost is None and self._refuses_unknown:
             raise JudgeError(
-                f"{call.model}: its price is not known, so a budget in dollars cannot hold: give the judge "
+                f"{call.model}: its price is unknown, so a budget in dollars cannot be kept: give the judge "
                 "input_price, output_price and max_tokens, budget tokens instead, or allow unknown prices"
             )
         if call.max_output_tokens is None:
-            raise JudgeError(f"{call.model}: give the judge max_tokens, so that a budget can hold")
+            raise JudgeError(f"{call.model}: give the judge max_tokens, which a budget needs")
         return call.max_cost or 0.0, call.max_input_tokens + call.max_output_tokens
 
     def _key(self, what: str) -> str:

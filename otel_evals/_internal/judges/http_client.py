@@ -36,7 +36,7 @@ class BoundedTransport(httpx.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         try:
             if response.headers.get("content-encoding", "identity") != "identity":
-                raise AnswerTooLongError("the answer is compressed, though no compression was asked for")
+                raise AnswerTooLongError("the answer is compressed, although no compression was requested")
             body = await _read(response)
         finally:
             await response.aclose()

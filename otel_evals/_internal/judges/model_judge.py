@@ -147,7 +147,7 @@ class ModelJudge(ABC):
         if request.schema is None:
             answer = await self._complete(request, spent, {})
             if not answer.text.strip():
-                raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
+                raise JudgeReplyError(f"{self.model} gave an empty answer ({answer.finish_reason})")
             return spent.reply(answer.text.strip(), answer.model)
         question = TypedQuestion(request, request.schema, self._asker(spent), self.model)
         if self.structured_output is not None:

@@ -45,7 +45,7 @@ def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:
     else:
         items = tuple(_item(each, f"data[{n}]") for n, each in enumerate(data))
     if not items:
-        raise ConfigError("data", "holds no items")
+        raise ConfigError("data", "contains no items")
     return items
 
 

@@ -112,7 +112,7 @@ def _sized_requests(
             found = True
             yield size, request, position
     if not found:
-        raise ConfigError(path, "holds no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
+        raise ConfigError(path, "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
         try:
             yield len(message), ExportLogsServiceRequest.FromString(message)
         except DecodeError as error:
-            raise ConfigError(path, "holds neither JSON nor an OTLP export request") from error
+            raise ConfigError(path, "is neither JSON nor an OTLP export request") from error
 
 
 def protobuf_records(request: Any) -> Iterator[Record]:
@@ -63,7 +63,7 @@ def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
         size = int.from_bytes(head, "big")
         message = stream.read(size) if size <= _LARGEST else b""
         if len(message) < size or len(head) < 4:
-            raise ConfigError(path, "holds neither JSON nor an OTLP export request, or ends within one")
+            raise ConfigError(path, "is neither JSON nor an OTLP export request, or ends within one")
         yield message
 
 

@@ -248,7 +248,7 @@ class EngineThread(Generic[_Item]):
         self._thread, self._armed = None, False
         self._ready.set()
         if first:
-            _logger.warning("the scoring thread cannot be started; nothing is scored so far")
+            _logger.warning("the scoring thread cannot be started; nothing is scored yet")
 
     async def _serve(self) -> None:
         self._native_id = threading.get_native_id()

@@ -60,7 +60,7 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
             if main.done() or loop.is_closed():
                 raise
             what = "stopped its loop" if isinstance(error, RuntimeError) else f"raised {type(error).__name__}"
-            _logger.log(level, "a task %s in the scoring thread, which goes on", what)
+            _logger.log(level, "a task %s in the scoring thread, which continues", what)
             level = logging.DEBUG
 
 

@@ -93,7 +93,7 @@ def pattern_search(
         re.compile(source, flags)
         return PatternSearch(source, flags, whole, library.compile(source, flags))
     except (re.error, library.error) as error:
-        raise ConfigError(field, f"is no regular expression: {error}") from error
+        raise ConfigError(field, f"is not a regular expression: {error}") from error
 
 
 Reference = Literal["input", "ground_truth"]

@@ -144,5 +144,5 @@ def _folded(text: str, ignore_case: bool) -> str:
 
 def _not_empty(id: str, text: str) -> str:
     if not text:
-        raise ConfigError(f"{id}.text", "must not be empty: every answer contains nothing")
+        raise ConfigError(f"{id}.text", "must not be empty: every answer contains the empty text")
     return text

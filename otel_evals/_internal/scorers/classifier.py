@@ -77,7 +77,7 @@ def classifier(
             f"{id}.classes", "needs at least two classes that differ by more than case and punctuation"
         )
     if stray := sorted((descriptions or {}).keys() - classes.keys()):
-        raise ConfigError(f"{id}.descriptions", f"describes {stray[0]!r}, which is no class")
+        raise ConfigError(f"{id}.descriptions", f"describes {stray[0]!r}, which is not a class")
 
     choice: Any = Annotated[
         Literal[tuple(classes)], BeforeValidator(lambda w: labels.get(normalise_word(w), w))

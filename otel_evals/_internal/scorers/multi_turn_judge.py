@@ -55,7 +55,9 @@ def multi_turn_judge(
         ConfigError: `criterion` is empty, `scale` is not positive, or the judge cannot be used.
     """
     if not criterion.strip():
-        raise ConfigError(f"{id}.criterion", "is empty: say what the conversation has to satisfy")
+        raise ConfigError(
+            f"{id}.criterion", "is empty: describe the criterion that the conversation must satisfy"
+        )
 
     def score(params: Params[None, ConversationReply]) -> Score:
         met = params.results.analyze.satisfied

@@ -164,4 +164,6 @@ def _criterion(item: str | Criterion | Mapping[str, Any], scorer_id: str) -> Cri
     try:
         return Criterion(**item)
     except TypeError as error:
-        raise ConfigError(f"{scorer_id}.criteria", f"{dict(item)!r:.80} is no criterion: {error}") from None
+        raise ConfigError(
+            f"{scorer_id}.criteria", f"{dict(item)!r:.80} is not a criterion: {error}"
+        ) from None

@@ -82,7 +82,7 @@ def _expected(field: str, step: Any) -> ExpectedStep:
             try:
                 return ExpectedStep(**step)
             except TypeError as error:
-                raise ConfigError(field, f"is no step: {error}") from error
+                raise ConfigError(field, f"is not a step: {error}") from error
     raise ConfigError(field, f"must be a name or a step, not {type(step).__name__}")
 
 

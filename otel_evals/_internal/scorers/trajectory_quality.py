@@ -83,9 +83,7 @@ def trajectory_quality(
     """
     checked = plan if isinstance(plan, Plan) else _plan(plan)
     if checked == Plan():
-        raise ConfigError(
-            "trajectory_quality.plan", "looks at nothing: give steps, limits or what is forbidden"
-        )
+        raise ConfigError("trajectory_quality.plan", "checks nothing: give steps, limits or forbidden calls")
     if unknown := set(weights) - set(_WEIGHTS):
         raise ConfigError("trajectory_quality.weights", f"there is no respect {', '.join(sorted(unknown))}")
     worth = {**_WEIGHTS, **weights}
@@ -113,7 +111,7 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
     try:
         return Plan(**fields)
     except TypeError as error:
-        raise ConfigError("trajectory_quality.plan", f"is no plan: {error}") from error
+        raise ConfigError("trajectory_quality.plan", f"is not a plan: {error}") from error
 
 
 def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:

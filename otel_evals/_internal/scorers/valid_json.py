@@ -80,7 +80,7 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
     try:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise ConfigError("valid_json.schema", f"is no JSON Schema: {error.message}") from error
+        raise ConfigError("valid_json.schema", f"is not a JSON Schema: {error.message}") from error
     bounded = jsonschema.validators.extend(kind, _bounded_keywords(schema, kind.VALIDATORS, jsonschema))
     validator, best_match = bounded(_of_one_dialect(schema)), jsonschema.exceptions.best_match
 

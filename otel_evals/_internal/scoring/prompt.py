@@ -148,7 +148,7 @@ class PromptStep(Generic[_R]):
 
     def __post_init__(self) -> None:
         if not Template(self.prompt).is_valid():
-            raise ConfigError("prompt", "has a '$' that begins no slot: write '$$' for a dollar sign")
+            raise ConfigError("prompt", "has a '$' that does not begin a slot: write '$$' for a dollar sign")
         unknown = set(Template(self.prompt).get_identifiers()) - _READY.keys()
         if unknown and self.data is None:
             raise ConfigError("prompt", f"nothing fills ${', $'.join(sorted(unknown))}: pass data=...")

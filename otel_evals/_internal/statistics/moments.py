@@ -20,7 +20,7 @@ def seconds_of(text: str, field: str) -> int:
     """
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
     if found is None or not int(found[1]):
-        raise ConfigError(field, f"{text!r} is no length of time: write 15m, 24h, 7d or 2w")
+        raise ConfigError(field, f"{text!r} is not a duration: write 15m, 24h, 7d or 2w")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -37,6 +37,8 @@ def moment_of(text: str, field: str) -> int:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ConfigError(field, f"{text!r} is no time: write 2026-11-20, 2026-11-20T10:00, or 24h") from None
+        raise ConfigError(
+            field, f"{text!r} is not a time: write 2026-11-20, 2026-11-20T10:00, or 24h"
+        ) from None
     aware = found if found.tzinfo else found.replace(tzinfo=UTC)
     return int(aware.timestamp()) // _MINUTE * _MINUTE

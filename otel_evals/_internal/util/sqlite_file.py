@@ -66,7 +66,7 @@ def make_private(path: Path) -> None:
     except FileExistsError:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("is a symbolic link, or no plain file") from None
+            raise OSError("is a symbolic link, or not a regular file") from None
         if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
             raise OSError("belongs to another user") from None
         if os.name == "posix" and found.st_mode & 0o077:

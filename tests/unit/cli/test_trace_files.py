@@ -20,7 +20,7 @@ from otel_evals._internal.cli.app import app
         ),
         (["--from", "opik", "--since", "1h"], "--from: cannot read traces from 'opik'"),
         (["--from", "jaeger=ftp://x", "--since", "1h"], "'ftp://x' is not a URL"),
-        (["--from", "jaeger", "--since", "soon"], "--since: 'soon' is no time"),
+        (["--from", "jaeger", "--since", "soon"], "--since: 'soon' is not a time"),
         (["--from", "jaeger", "--since", "1h", "--until", "2h"], "--until: must be later than --since"),
         (["--from", "jaeger", "--since", "1h", "--filter", "shop"], "--filter: must be NAME=VALUE words"),
         (

@@ -94,7 +94,7 @@ def test_every_destination_takes_an_address_instead(name: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("wrong", ["https://x/trace", "x/{trace_id}", "https://x/{trace_id}/{org}", 7])
 def test_an_address_that_is_none_is_named(wrong: object) -> None:
-    with pytest.raises(ConfigError, match=r"^destinations\[0\]\.logfire\.trace_url: .* is no http address"):
+    with pytest.raises(ConfigError, match=r"^destinations\[0\]\.logfire\.trace_url: .* not an http address"):
         build_destination("logfire", {"trace_url": wrong}, "destinations[0]")
 
 

@@ -88,7 +88,7 @@ def test_what_is_no_gateway_is_told() -> None:
     assert (done.exit_code, "no gateway answers there" in done.stderr) == (1, True)
     with recording_server() as server:
         server.reply = lambda _: Reply(body=b'{"some": "page"}')
-        assert "no counters of a gateway" in run(server.url, "--once").stderr
+        assert "not the counters of a gateway" in run(server.url, "--once").stderr
 
 
 def test_counters_need_a_token_where_senders_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,7 +357,7 @@ def test_a_budget_may_be_per_scorer() -> None:
 def test_an_unknown_price_is_refused_aloud() -> None:
     with StubOpenAI("so") as stub:
         judge = judge_with(Budget(usd=1), stub, input_price=None, output_price=None)
-        with pytest.raises(JudgeError, match="price is not known"):
+        with pytest.raises(JudgeError, match="price is unknown"):
             run(lambda: judge.ask(TEXT))
         assert stub.requests == []
         allowed = judge_with(Budget(usd=1, unknown_price="allow"), stub, input_price=None, output_price=None)

@@ -150,7 +150,7 @@ def test_a_broken_transport_is_an_error_of_the_judge(make: Make, how: str) -> No
 
 
 def test_an_empty_answer_is_no_text(make: Make) -> None:
-    with StubOpenAI(Misbehave("empty")) as stub, pytest.raises(JudgeReplyError, match="answered nothing"):
+    with StubOpenAI(Misbehave("empty")) as stub, pytest.raises(JudgeReplyError, match="gave an empty answer"):
         ask(make, stub, TEXT)
 
 

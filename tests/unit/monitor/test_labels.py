@@ -142,7 +142,7 @@ def test_an_older_langfuse_is_asked_for_its_older_list(server: RecordingServer, 
     [
         (Reply(401, b'{"error": "bad key ' + KEY.encode() + b'"}'), "answered 401"),
         (Reply(200, b"<html>", {"Content-Type": "text/html"}), "a page of HTML"),
-        (Reply(200, b'{"data": 3}'), "has another form"),
+        (Reply(200, b'{"data": 3}'), "has an unexpected form"),
         (Reply(200, b'{"data": [], "meta": {"cursor": "x"}}'), "the same page twice"),
         (Reply(302, b"", {"Location": "https://elsewhere.example"}), "redirects are not followed"),
     ],

@@ -88,7 +88,7 @@ def _read(gateway: str, cafile: str | None, token: str | None) -> Stats:
             stats: Stats = json.load(response)
             if "rules" in stats and "runs" in stats:
                 return stats
-            raise ValueError("no counters of a gateway")
+            raise ValueError("not the counters of a gateway")
     except (OSError, ValueError, urllib.error.URLError) as error:
         if isinstance(error, urllib.error.HTTPError) and error.code == 401:
             problem = "refuses this bearer token" if token else "requires a bearer token"

@@ -127,7 +127,7 @@ def _inflated(body: bytes, window: int, most: int) -> bytes:
         part = inflater.decompress(body, left + 1)
         left -= len(part)
         if left < 0:
-            problem = f"the body has more than {most} bytes without its compression"
+            problem = f"the body has more than {most} bytes after decompression"
             raise RefusedError(ExportAnswer(413, problem))
         if not inflater.eof:
             raise zlib.error("ends early")

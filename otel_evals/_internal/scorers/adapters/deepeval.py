@@ -44,7 +44,7 @@ def deepeval_metric(
     theirs = extra_library("deepeval.metrics", name, "deepeval")
     made = built(metric, options, f"{name}.metric")
     if not isinstance(made, theirs.BaseMetric):
-        raise ConfigError(f"{name}.metric", f"is no metric of DeepEval but {made!r:.100}")
+        raise ConfigError(f"{name}.metric", f"is not a DeepEval metric, but {made!r:.100}")
     cases = extra_library("deepeval.test_case", name, "deepeval")
     shown = "_".join(str(made.__name__).lower().split())
     return _Measured(made, id or shown, test_case or (lambda run: _case(run, cases)), Direction(direction))

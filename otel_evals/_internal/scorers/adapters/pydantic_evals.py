@@ -46,7 +46,7 @@ def pydantic_evaluator(
     theirs = extra_library("pydantic_evals.evaluators", name, "pydantic-evals")
     made = built(evaluator, options, f"{name}.evaluator")
     if not isinstance(made, theirs.Evaluator):
-        raise ConfigError(f"{name}.evaluator", f"is no evaluator of pydantic-evals but {made!r:.100}")
+        raise ConfigError(f"{name}.evaluator", f"is not a pydantic-evals evaluator, but {made!r:.100}")
     return _Evaluated(
         made, id or str(made.get_default_evaluation_name()), result, labels or {}, scale, Direction(direction)
     )
@@ -76,7 +76,7 @@ class _Evaluated(Scorer):
         value, reason = _with_reason(self._chosen(found))
         if isinstance(value, str):
             if value not in self.labels:
-                raise ValueError(f"{self.id} returned the label {value!r}: say in `labels` what it is worth")
+                raise ValueError(f"{self.id} returned the label {value!r}: give its value in `labels`")
             return Score(value=_worth(self.labels[value], self.scale), label=value, explanation=reason)
         scored = to_score(value, scale=self.scale)
         if isinstance(scored, Score):
