@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from otel_evals_instrumentation._internal.readers.convention import (
     AttributeNames,
     Convention,
 )
+from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
@@ -50,7 +52,29 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields["input_messages"] = ()
         # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
         reader.note("input", source, Availability.TRUNCATED)
+    if kind is not OperationKind.TOOL and not _MEDIA.isdisjoint(reader.attributes):
+        _read_media(reader, "input", "user")
+        _read_media(reader, "output", "assistant")
     return kind
+
+
+def _read_media(reader: SpanReader, side: str, role: str) -> None:
+    """Read the images and files of a span, unless its messages have them."""
+    field, attributes = f"{side}_messages", reader.attributes
+    messages: list[Message] = [*reader.fields.get(field, ())]
+    found: list[Part] = []
+    for several, one in _FAMILIES:
+        for number in count():
+            url = attributes.get(f"{side}.{several}.{number}.{one}.url")
+            if url is None:
+                break
+            found.append(read_media({"type": one, one: {"url": url}}))
+    if not found or any(message.media for message in messages):
+        return
+    last = messages.pop() if messages and messages[-1].role == role else Message(role=role)
+    reader.fields[field] = (*messages, replace(last, parts=(*last.parts, *found)))
+    if reader.source_of(side) is None:
+        reader.note(side, f"{side}.images.*")
 
 
 def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
@@ -191,6 +215,8 @@ _OF_MODELS = frozenset(
 )
 """Attributes of model calls, some of which have no kind."""
 _DOCUMENTS = frozenset(("retrieval.documents", "retrieval.documents.0.document.content"))
+_FAMILIES = (("images", "image"), ("documents", "document"))
+_MEDIA = frozenset(f"{side}.{s}.0.{o}.url" for side in ("input", "output") for s, o in _FAMILIES)
 _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
 
 TABLE = Convention(

@@ -294,3 +294,28 @@ def test_agents_that_are_asked_about_different_images_are_different_runs() -> No
         answer = {"gen_ai.output.messages": json.dumps([ANSWER])}
         trace.add("invoke_agent a", {"gen_ai.operation.name": "invoke_agent", **said, **answer})
     assert len(find_runs(trace.spans, DIALECTS)) == 2
+
+
+@pytest.mark.parametrize("kind", ["LLM", "AGENT"])
+def test_images_of_an_openinference_span_belong_to_its_question_and_its_answer(kind: str) -> None:
+    said = {"openinference.span.kind": kind, "input.value": ASKED, "output.value": SAID}
+    seen = {"input.images.0.image.url": URI, "input.images.1.image.url": LINK}
+    drawn = {"output.images.0.image.url": URI, "output.documents.0.document.url": "s3://bucket/lift.pdf"}
+    run = run_of(span(1, {**said, **seen, **drawn}))
+    assert (run.input, run.output) == (ASKED, SAID)
+    assert [m.media for m in run.input_messages] == [(PNG, LINKED)]
+    assert [m.media for m in run.output_messages] == [(PNG, Media(kind="file", uri="s3://bucket/lift.pdf"))]
+
+
+def test_images_that_openinference_s_messages_have_are_read_once() -> None:
+    said = {"llm.input_messages.0.message.role": "user"}
+    content = "llm.input_messages.0.message.contents.0.message_content"
+    said |= {f"{content}.type": "image", f"{content}.image.image.url": URI}
+    run = run_of(span(1, {"openinference.span.kind": "LLM", **said, "input.images.0.image.url": URI}))
+    assert [m.media for m in run.input_messages] == [(PNG,)]
+
+
+def test_an_image_alone_is_the_question_of_an_openinference_span() -> None:
+    run = run_of(span(1, {"openinference.span.kind": "LLM", "input.images.0.image.url": URI}))
+    assert [m.media for m in run.input_messages] == [(PNG,)]
+    assert run.availability["input"] is Availability.PRESENT
