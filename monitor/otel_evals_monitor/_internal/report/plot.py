@@ -206,7 +206,7 @@ def _grid(frame: _Frame) -> Iterator[str]:
         yield f'<text class="tick end" x="{left - 6}" y="{y + 4:.1f}">{_compact(score)}</text>'
     base = _BASE + _GAP
     yield f'<text class="tick end" x="{left - 6}" y="{base + 8}">{_compact(frame.most)}</text>'
-    unit = length_of(frame.step).removeprefix("1 ")
+    unit = "hour" if frame.step == 3600 else length_of(frame.step).removeprefix("1 ")
     yield f'<text class="tick" x="{left}" y="{base - 6}">runs per {unit}</text>'
     yield f'<line class="axis" x1="{left}" x2="{frame.right}" y1="{_BOTTOM}" y2="{_BOTTOM}"/>'
     for time, text in _times(frame):
