@@ -74,8 +74,7 @@ class OutcomeTracker(DurableQueue):
         def record() -> None:
             if lost is not None:
                 self._ledger.lost(Loss("run", lost, trace_id))
-            self._open.subtract([trace_id])
-            self._open = +self._open
+            self._close([trace_id])
 
         self._post(record)
 
@@ -127,8 +126,13 @@ class OutcomeTracker(DurableQueue):
         self._evaluations.submit([job])
 
     def _end(self, target: Target) -> None:
-        self._open.subtract(_traces(target))
-        self._open = +self._open
+        self._close(_traces(target))
+
+    def _close(self, ids: Collection[str]) -> None:
+        for each in ids:
+            self._open[each] -= 1
+            if self._open[each] <= 0:
+                del self._open[each]
 
 
 def _traces(target: Target) -> set[str]:

@@ -196,8 +196,9 @@ class Conversations:
 
     @property
     def open_digests(self) -> set[str]:
-        """Digests of the waiting conversations of other processes."""
-        return {each.digest for waiting in self._waiting.values() for each in waiting.values()} - {""}
+        """Digests of the waiting conversations of other processes, without those that are only counted."""
+        waiting = (each for conversations in self._waiting.values() for each in conversations.values())
+        return {each.digest for each in waiting if each.digest and not each.ruled_out}
 
     def forget(self, sources: Collection[Hashable]) -> None:
         """Delete the conversations of these sources, which another process gathers now."""
