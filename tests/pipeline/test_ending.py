@@ -116,3 +116,13 @@ def test_a_run_whose_root_has_not_ended_counts_once() -> None:
         live.run(during=lambda _: live.pipeline.shutdown(0))
         stats = books(live)
     assert stats.ignored == {"root_not_ended_at_shutdown": 1}
+
+
+@pytest.mark.parametrize("endless", [float("inf"), 1e300])
+def test_endless_timeouts_end_when_everything_is_scored(endless: float) -> None:
+    with Live(Rule(slow(0.0), timeout=endless), shutdown_timeout=endless, no_traffic_after=endless) as live:
+        live.run()
+        assert live.pipeline.force_flush(10**400)
+        live.run()
+        live.pipeline.shutdown()
+        check(books(live), 2)

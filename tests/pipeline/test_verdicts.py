@@ -186,6 +186,7 @@ def test_a_verdict_follows_from_the_outcome_and_the_options(
     [
         ("deadline", {"deadline": 0}),
         ("deadline", {"deadline": float("inf")}),
+        ("deadline", {"deadline": 1e10}),
         ("threshold", {"threshold": 1.5}),
         ("threshold", {"threshold": "high"}),
         ("on_error", {"on_error": "raise"}),

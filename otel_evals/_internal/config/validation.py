@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar, get_args
 
 import pydantic
-from pydantic import BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
 
 from otel_evals.errors import ConfigError, ConfigErrors
 
@@ -37,9 +37,17 @@ def seconds(value: Any) -> Any:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds)]
+FOREVER = 1e9
+"""Maximum of every duration in seconds, infinity included: clocks and locks accept no more."""
+
+
+def _at_most_forever(value: float) -> float:
+    return min(value, FOREVER)
+
+
+Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds), AfterValidator(_at_most_forever)]
 """Seconds, or a duration as text."""
-PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds)]
+PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds), AfterValidator(_at_most_forever)]
 """Seconds above 0, or a duration as text."""
 
 

@@ -22,6 +22,7 @@ from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
+from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
@@ -298,7 +299,7 @@ def force_flush(timeout_millis: int = 30_000) -> bool:
     Conversations that are not idle yet keep waiting; `shutdown` ends them.
     """
     done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
-    return _made.force_flush(timeout_millis) and done
+    return _made.force_flush(min(timeout_millis, int(FOREVER * 1000))) and done
 
 
 def shutdown(timeout_millis: int | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from otel_evals._internal.util.error_log import log_error
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_LONGEST_WAIT = 3600.0
 
 
 class CheckOptions(TypedDict, total=False):
@@ -100,10 +100,12 @@ class Checks:
         on_fail: OnFail = "block",
         on_error: OnError = "allow",
     ) -> None:
-        if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not deadline > 0:
-            raise ConfigError("deadline", f"must be a number of seconds above 0, not {deadline!r:.100}")
-        if not math.isfinite(deadline):
-            raise ConfigError("deadline", "must be finite: an answer cannot wait forever")
+        number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+        if not number or not 0 < deadline <= _LONGEST_WAIT:
+            problem = (
+                f"must be a number of seconds above 0 and up to {_LONGEST_WAIT:g}, not {deadline!r:.100}"
+            )
+            raise ConfigError("deadline", problem)
         self._rule = Rule(scorer)
         self._deadline = deadline
         self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)

@@ -32,6 +32,7 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.sections import start_watches
+from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
@@ -167,8 +168,9 @@ class Pipeline:
         """
         if self._closed or self._engine.here:
             return False
-        deadline = time.monotonic() + timeout_millis / 1000
-        done = self._engine.flush(timeout_millis / 1000)
+        timeout = _seconds(timeout_millis)
+        deadline = time.monotonic() + timeout
+        done = self._engine.flush(timeout)
         self._scores.let_pass(time.time_ns())
         return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
 
@@ -182,7 +184,7 @@ class Pipeline:
         """
         if self._closed:
             return
-        timeout = self.config.shutdown_timeout if timeout_millis is None else timeout_millis / 1000
+        timeout = self.config.shutdown_timeout if timeout_millis is None else _seconds(timeout_millis)
         deadline = time.monotonic() + timeout
         try:
             self._engine.shutdown(deadline)
@@ -230,6 +232,10 @@ def _check_threads(config: Config) -> None:
         if rule.isolation == "process" and are_greenlets():
             problem = "'process' does not work where gevent has replaced threads: leave it out"
             raise ConfigError(f"rules[{number}].isolation", problem)
+
+
+def _seconds(millis: int) -> float:
+    return min(millis, FOREVER * 1000) / 1000
 
 
 def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:

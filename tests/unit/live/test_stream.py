@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+import timeit
 
 import pytest
 from hypothesis import given
@@ -44,3 +46,12 @@ def test_nothing_is_lost_and_parts_end_with_a_sentence(pieces: list[str], size: 
 )
 def test_where_sentences_end(chunks: list[str], expected: list[str]) -> None:
     assert parts(chunks) == expected
+
+
+@pytest.mark.parametrize("repeated", [".", "\n", ". ", '."', "。", " "])
+def test_long_runs_take_linear_time(repeated: str) -> None:
+    def seconds(length: int) -> float:
+        text = "A. " + repeated * (length // len(repeated))
+        return min(timeit.repeat(lambda: parts([text]), timer=time.process_time, number=1, repeat=3))
+
+    assert seconds(80_000) < 40 * seconds(8_000) + 0.01
