@@ -27,6 +27,7 @@ from otel_evals._internal.model import (
 from otel_evals._internal.util.plain import field_values
 
 _MOST_MEDIA = 20
+_MOST_BITS = 1024
 
 
 def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0) -> dict[str, Any]:
@@ -53,10 +54,12 @@ def cost_of(outcome: Outcome) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """Return an object as a JSON value: numbers that are not finite become None, other objects their text."""
+    """Return an object as a JSON value: numbers beyond a float become None, other objects their text."""
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return value
+        case int():  # one with more than 4,300 digits has no text
+            return value if value.bit_length() <= _MOST_BITS else None
         case float():
             return value if math.isfinite(value) else None
         case Mapping():

@@ -126,6 +126,7 @@ class Claim:
     ("result", "expected"),
     [
         (float("nan"), None),
+        pytest.param(10**5_000, None, id="too many digits"),
         ([float("inf"), 1.5], [None, 1.5]),
         (Verdict(supported=True), {"supported": True}),
         ([Claim("a", float("-inf"))], [{"text": "a", "weight": None}]),

@@ -281,7 +281,8 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
     """Return a text in quotes, of a less trusted attribute, or written as a number."""
     text = reader.text(field)
-    return str(value) if text is None and type(value) is int else text
+    is_number = type(value) is int and value.bit_length() <= 64
+    return str(value) if text is None and is_number else text
 
 
 def _read_finish(reader: SpanReader) -> None:
