@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import Counter, deque
@@ -279,4 +280,10 @@ def _tell(name: str, said: str, error: BaseException | None) -> None:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {where}" for where, count in sorted(counts.items()))
+    return ", ".join(_lost(where, count) for where, count in sorted(counts.items()))
+
+
+def _lost(where: str, count: int) -> str:
+    """Say what was lost; its name begins with a plural, as in `scored runs for console`."""
+    singular = re.sub(r"(run|evaluation|span|record)s", r"\1", where, count=1)
+    return f"{count} {singular if count == 1 else where}"

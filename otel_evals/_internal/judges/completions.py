@@ -90,10 +90,13 @@ def judge_error(
     status = getattr(error, "status_code", None)
     status = status if isinstance(status, int) else None
     said = redact_secrets(redact_values(_said(error), secrets))[:300] or "no answer in time"
-    message = f"{model}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
+    lost = _cause(error, httpx.TransportError)
+    request = getattr(lost, "_request", None)  # `request` raises if there is none
+    place = f" at {request.url.host}" if request is not None else ""
+    message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = isinstance(error, ConnectionError | TimeoutError | httpx.TransportError)
     connection = connection or "Connection" in type(error).__name__
-    connection = connection or _cause(error, httpx.TransportError) is not None
+    connection = connection or lost is not None
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     if (too_long := _cause(error, AnswerTooLongError)) is not None:
         translated = JudgeError(f"{model}: {too_long}")

@@ -267,6 +267,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "the folder '/no/such/folder' does not exist",
         "create it first",
     ),
+    "text as a condition": (
+        lambda: build_config([Rule(answered(), when="agent_name == 'shop'")]),
+        "when",
+        "must be a mapping such as {'agent_name': 'support'}, or a function of the run",
+        "not \"agent_name == 'shop'\"",
+    ),
     "store that is a folder": (
         lambda: build_config(store="/"),
         "store",
