@@ -121,7 +121,7 @@ class Config:
     conversation_keep: Seconds = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
-    """Maximum number of queued evaluations; beyond it, the rule that needs longest for its own loses one."""
+    """Maximum number of queued evaluations; beyond it, the rule with the slowest queue loses one."""
     trust_remote: bool = False
     """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
     their trace's sampling threshold and randomness (`ot=` in tracestate). By default only signed marks count
