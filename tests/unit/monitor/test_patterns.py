@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import time
+import timeit
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -80,6 +82,15 @@ def test_a_template_has_no_values(text: str, template: str) -> None:
 @given(st.text())
 def test_a_template_is_its_own_template(text: str) -> None:
     assert template_of(template_of(text)) == template_of(text)
+
+
+@pytest.mark.parametrize("repeated", ["x_", "a.b-", ".", "“", "x@"])
+def test_templates_of_hostile_explanations_take_linear_time(repeated: str) -> None:
+    def seconds(length: int) -> float:
+        text = repeated * (length // len(repeated))
+        return min(timeit.repeat(lambda: template_of(text), timer=time.process_time, number=1, repeat=3))
+
+    assert seconds(2_000) < 25 * seconds(200) + 0.003
 
 
 def test_explanations_in_a_judges_words_are_grouped_by_their_telling_words() -> None:

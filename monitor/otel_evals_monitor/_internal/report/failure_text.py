@@ -19,10 +19,11 @@ _ALIKE = 0.8
 """Share of common words from which a text joins a template."""
 _COMMON = 0.5
 """Share of a group's texts that contain each of its telling words."""
+# The lookbehinds keep it linear: a match can begin only where a word does.
 _VALUES = re.compile(
-    r'"[^"]*"|“[^”]*”|`[^`]*`|(?<!\w)\'[^\']*\'(?!\w)'  # quotations
-    r"|\b\w+://\S+|[\w.+-]+@[\w-]+\.[\w.]+"  # addresses
-    r"|[$€£]?[\w+#.,:/-]*\d[\w.,:/%+-]*(?<![.,:])"  # numbers, dates, identifiers
+    r'"[^"]*"|“[^“”]*”|`[^`]*`|(?<!\w)\'[^\']*\'(?!\w)'  # quotations
+    r"|\b\w+://\S+|(?<![\w.+-])[\w.+-]++@[\w-]+\.[\w.]+"  # addresses
+    r"|(?:[$€£]|(?<![\w+#.,:/-]))[\w+#.,:/-]*\d[\w.,:/%+-]*(?<![.,:])"  # numbers, dates, identifiers
 )
 _GAP = "…"
 _GAPS = re.compile(rf"{_GAP}(?:[ ,]*{_GAP})+")
