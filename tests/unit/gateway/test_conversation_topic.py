@@ -134,10 +134,12 @@ def test_a_run_that_is_too_large_for_a_message_is_counted_and_holds_nothing_back
     assert losses == {"runs (too_large_to_pass_on)": 1}
 
 
-def test_what_is_no_run_goes_to_the_dead_letters(brokers: str) -> None:
+def test_runs_received_over_http_join_and_what_is_no_run_goes_to_the_dead_letters(brokers: str) -> None:
     with member(brokers) as gateway:
         produce(brokers, [turn("c", "one")])
         produce(brokers, [("x", b"poison"), ("y", b'{"ids":{}}')], CONVERSATIONS)
         eventually(lambda: judged(gateway) == [("c", 1, "one")])
         eventually(lambda: gateway.service._kafka.stats()["dead_letters"] == 2)
+        assert gateway.post("/v1/traces", turn("c", "by HTTP")[1])[0] == 200
+        eventually(lambda: judged(gateway) == [("c", 1, "one"), ("c", 2, "one by HTTP")])
         eventually(lambda: all_committed(brokers))
