@@ -334,8 +334,9 @@ def test_every_claimed_span_ends_in_one_group_or_is_counted(
             if evicted:
                 counted += before + 1 - open_spans(traces)
         closed += [each.span_id for group in traces.close_due(now) for each in group.spans]
+        assert traces.size[0] <= max(3, traces.rooted[0] + 1)
     closed += [each.span_id for group in traces.close_due(now + 1_000) for each in group.spans]
-    assert open_spans(traces) == 0
+    assert (open_spans(traces), traces.size, traces.rooted) == (0, (0, 0), (0, 0))
     assert put == counted + len(closed)
 
 
