@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
+from otel_evals._internal.durable_queue import retries
 from otel_evals.errors import DestinationError
 from otel_evals.model import Run, ScoredRun
 from otel_evals.scorers import answered, scorer
@@ -105,6 +106,26 @@ def test_senders_wait_before_a_destination_loses_a_run() -> None:
         eventually(lambda: gated.accepted == accepted, 60)
         assert gateway.service.scoring.engine.steps.losses() == {}
     assert statuses == {200, 429}
+
+
+def test_with_a_store_what_a_full_destination_did_not_take_is_delivered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "UNAVAILABLE_SECONDS", 0.2)
+    gated, accepted = Gated(), set[str]()
+    options = {"destinations": [gated], "max_bytes": 200_000, "store": tmp_path / "runs.db"}
+    with GatewayThread(Rule(answered()), gateway={"quiet": 0.05, "idle": 0.1}, **options) as gateway:
+        fan_out = gateway.service.scoring.engine.steps.fan_out
+
+        def is_full() -> bool:
+            spans = recorded()
+            if gateway.post("/v1/traces", body(spans))[0] == 200:
+                accepted.add(f"{spans[0].context.trace_id:032x}")
+            return bool(fan_out.stats()["gated"].dropped > 5)
+
+        eventually(is_full, 60)
+        gated.open.set()
+        eventually(lambda: gated.accepted == accepted, 60)
 
 
 def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:

@@ -281,7 +281,7 @@ class SQLiteQueue(DurableQueue):
     def _sent(
         self, run: StoredRun, awaited: object, span_id: str, scored: ScoredRun, missed: Sequence[str]
     ) -> None:
-        if missed and run.kept:
+        if missed and run.kept is not False:  # it may not be written yet
             run.undelivered.append(
                 Undelivered(span_id, tuple(missed), tuple(stored(e) for e in scored.evaluations))
             )
