@@ -52,7 +52,7 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields["input_messages"] = ()
         # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
         reader.note("input", source, Availability.TRUNCATED)
-    if kind is not OperationKind.TOOL and not _MEDIA.isdisjoint(reader.attributes):
+    if kind is not OperationKind.TOOL and not reader.attributes.keys().isdisjoint(_MEDIA):
         _read_media(reader, "input", "user")
         _read_media(reader, "output", "assistant")
     return kind
