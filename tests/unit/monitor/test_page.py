@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
+import anyio
 import pytest
+from starlette.requests import Request
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.page.live import Live
 from otel_evals_monitor._internal.page.markdown import as_html
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.report.zones import Zone
@@ -338,3 +341,18 @@ def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: 
     chosen = client.get(f"/runs/{both['trace_id']}?score={both['evaluations'][0]['evaluation_id']}").text
     assert "grounded: 1.000" in chosen
     assert "Asked judge-1 to analyse the run" in chosen
+
+
+def test_pages_opened_at_once_are_kept_up_to_date_up_to_the_bound(store: ResultsStore) -> None:
+    async def open_pages() -> list[str]:
+        live = Live(store.database)
+        responses = [await live.events(Request({"type": "http"})) for _ in range(100)]
+        streams = [aiter(each.body_iterator) for each in responses]  # type: ignore[attr-defined]
+        first = [await anext(stream) for stream in streams]
+        for stream in streams:
+            await stream.aclose()
+        return first
+
+    first = anyio.run(open_pages)
+    assert sum(each.startswith("data:") for each in first) == 64
+    assert first.count("retry: 60000\n\n") == 36

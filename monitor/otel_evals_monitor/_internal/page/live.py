@@ -46,6 +46,9 @@ class Live:
         return StreamingResponse(self._stream(request), media_type="text/event-stream", headers=headers)
 
     async def _stream(self, request: Request) -> AsyncIterator[str]:
+        if self._open >= _MOST:  # many pages were opened at the same moment
+            yield "retry: 60000\n\n"
+            return
         self._open += 1
         try:
             sent: dict[str, Any] = {}
