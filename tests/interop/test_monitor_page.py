@@ -209,6 +209,22 @@ def test_new_runs_appear_without_a_reload(page: Page, tmp_path: Path) -> None:
     opened.close()
 
 
+def test_new_alarms_appear_without_a_reload(page: Page, tmp_path: Path) -> None:
+    opened = ResultsStore(tmp_path / "live.db")
+    opened.write([record(1, 1.0, time=time.time() - 86_400)])
+    for address in served(tmp_path / "live.db", "--floor", "grounded=0.9"):
+        page.goto(address + "/")
+        page.evaluate("window.same = true")
+        page.locator("#live.on").wait_for(timeout=20_000)
+        assert page.locator(".incident").count() == 0
+        opened.write(records(600, hours=12, mean=lambda hour: 0.6, end=time.time() - 60))
+        AlarmCheck(opened.database, AlarmSettings(floors={"grounded": 0.9})).run()
+        page.locator(".incident", has_text="below the floor of 0.9").wait_for(timeout=20_000)
+        assert page.locator("nav .count").inner_text() == "1"
+        assert page.evaluate("window.same") is True
+    opened.close()
+
+
 def test_an_incident_is_muted_with_a_note_and_the_mute_ended(address: str, page: Page) -> None:
     page.goto(address + "/")
     worse = page.locator(".incident", has_text="got worse with version 2")
