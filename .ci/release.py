@@ -145,8 +145,9 @@ def test(wheel: Path, resolution: str, python: str, scratch: Path, paths: Sequen
     copy(folder, [name for name in tracked() if not name.startswith(tuple(f"{room}/" for room in ROOMS))])
     print(f"\n== the wheel with the {resolution} dependencies on Python {python}", flush=True)
     ignored = [f"--ignore={path}" for path in OF_THE_TREE]
-    # Old libraries call what newer ones deprecate; only the locked versions have to be free of that.
-    warnings = ("-W", "default::DeprecationWarning", "-W", "default::PendingDeprecationWarning")
+    # Libraries of other ages warn of each other; only the locked versions have to be free of that.
+    kinds = ("DeprecationWarning", "PendingDeprecationWarning", "UserWarning")
+    warnings = [word for kind in kinds for word in ("-W", f"default::{kind}")]
     os.environ.pop("PYTHONPATH", None)
     parallel = ("-q", "-n", "auto", "--dist", "worksteal")
     run(environment / "bin/python", "-m", "pytest", *parallel, *warnings, *ignored, *paths, cwd=folder)

@@ -185,7 +185,8 @@ def _server(url: str) -> Engine:
             raise StoreError(f"{_shown(url)}: only SQLite files and postgresql:// URLs are supported")
         return create_engine(parsed, pool_pre_ping=True, connect_args={"connect_timeout": 10})
     except (ArgumentError, NoSuchModuleError) as error:
-        raise StoreError(f"{_shown(url)}: {error}") from error
+        # SQLAlchemy 2.0 quotes the URL with its password.
+        raise StoreError(f"{_shown(url)}: {str(error).replace(url, _shown(url))}") from None
     except ModuleNotFoundError as error:
         raise StoreError(f"{_shown(url)}: needs {error.name}: {install_hint('results')}") from error
 
