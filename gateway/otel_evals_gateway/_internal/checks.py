@@ -1,4 +1,4 @@
-"""Checks of a configuration that need no connection, at the start and with `--check`."""
+"""Checks of a configuration that need no connection, at startup and in `otel-evals config check`."""
 
 from __future__ import annotations
 
