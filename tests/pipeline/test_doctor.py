@@ -376,6 +376,7 @@ def test_an_application_without_traffic_is_not_warned_about(imports: str) -> Non
     assert logged(imports, 0.1, WAIT) == []
 
 
+@pytest.mark.slow
 def test_a_local_provider_that_nothing_uses_is_warned_about() -> None:
     local = "from opentelemetry.sdk.trace import TracerProvider; P = TracerProvider()"
     given = "\notel_evals.configure(rules=[answered()], no_traffic_after=%s, tracer_provider=P)\n"

@@ -42,6 +42,7 @@ def scorer(stub: StubOpenAI, **options: Any) -> Any:
     return hallucination(judge, get_context=tool_results())
 
 
+@pytest.mark.slow
 def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
     with StubOpenAI(checker) as stub, Live(Rule(scorer(stub))) as live:
         dates = [f"2031-0{n}-11" for n in range(1, 7)]
