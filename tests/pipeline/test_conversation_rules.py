@@ -243,7 +243,7 @@ def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation(
             answer = live.pipeline.explain(trace)
             (decision,) = answer.decisions
             assert (answer.status, decision.status, decision.value) == ("scored", "scored", 0.2)
-            assert "randomness " in str(answer)
+            assert "c1: sampled by ratio(1); score 0.2" in str(answer)
         say(live, "c1")
         until(lambda: live.pipeline.explain(traces[0]).status == "pending")
         assert "; last score 0.2" in str(live.pipeline.explain(traces[0]))
