@@ -23,6 +23,7 @@ import opentelemetry.sdk._logs, opentelemetry.sdk.trace.export
 
 for name in ("fork", "register_at_fork", "geteuid", "getuid", "sched_getaffinity", "fchmod", "killpg"):
     vars(os).pop(name, None)
+os.process_cpu_count = os.cpu_count  # what Python 3.13 has without sched_getaffinity
 for name in ("SIGHUP", "SIGKILL", "SIGUSR1", "SIGALRM", "pthread_sigmask", "setitimer"):
     vars(signal).pop(name, None)
 for name in ("fcntl", "resource", "pwd", "grp", "termios"):
