@@ -13,7 +13,8 @@ def conversation_number(conversation_id: str) -> int:
 
     It depends on the deployment's key: callers may choose conversation ids.
     """
-    return keyed_number(b"conversation", conversation_id.encode("utf-8", "surrogatepass"))
+    # Formatted as in evaluation ids: an id that cannot be formatted fails here, where only its run is lost.
+    return keyed_number(b"conversation", f"{conversation_id}".encode("utf-8", "surrogatepass"))
 
 
 def randomness_source(run: Run) -> tuple[int, str]:
