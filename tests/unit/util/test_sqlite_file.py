@@ -285,10 +285,10 @@ def test_rows_of_a_child_survive_when_the_parent_closes_the_file(tmp_path: Path)
 def test_a_child_forked_while_the_application_is_in_sqlite_fails_and_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutex: str
 ) -> None:
-    monkeypatch.setattr("otel_evals._internal.util.sqlite_file._PROOF_SECONDS", 0.3)
     budget, in_memory = Budget(tokens=500, store=tmp_path / "b.db"), Budget(tokens=500)
 
     def use() -> None:
+        monkeypatch.setattr("otel_evals._internal.util.sqlite_file._PROOF_SECONDS", 0.3)
         for each in (in_memory, budget):
             with pytest.raises(StoreError, match="when this process was forked"):
                 Budget(tokens=5, store=tmp_path / "c.db")
