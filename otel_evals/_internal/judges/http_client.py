@@ -105,9 +105,12 @@ def provider_client(
         return None
     if not key:
         return None
-    return _of_this_loop(
-        ("both", base or "", key), lambda: _http_handler(_sdk_client(base, key, http.client))
-    )
+
+    def make() -> Any:
+        sdk = _sdk_client(base, key, http.client)
+        return sdk if provider == "openai" else _http_handler(sdk)
+
+    return _of_this_loop((provider, base or "", key), make)
 
 
 def _azure_client(
