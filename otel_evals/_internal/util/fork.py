@@ -89,6 +89,8 @@ _things: weakref.WeakSet[Renewable] = weakref.WeakSet()
 _last: list[Renewable] = []
 _held: list[Lock] = []
 _closed: list[Callable[[], object]] = []
+_closers: list[OSThread] = []
+"""Threads that close connections for this fork, or still for an earlier one."""
 _kept: list[Callable[[], object]] = []
 """In a child: the functions that closed the parent's connections, kept so that none is closed here."""
 
@@ -118,10 +120,13 @@ def _before() -> None:
                 _closed.append(close)
     if _closed:
         # In another thread: a disk may take longer than the fork should wait.
-        closing = OSThread(_close_all, (tuple(_closed),), "otel-evals-fork")
+        closer = OSThread(_close_all, (tuple(_closed),), "otel-evals-fork")
         with suppress(RuntimeError):  # no thread can be started while the interpreter ends
-            closing.start()
-            closing.join(max(0.0, deadline - time.monotonic()))
+            closer.start()
+            _closers.append(closer)
+    for closer in _closers:
+        closer.join(max(0.0, deadline - time.monotonic()))
+    _closers[:] = [closer for closer in _closers if closer.is_alive()]
 
 
 def _close_all(closes: Iterable[Callable[[], object]]) -> None:
@@ -139,6 +144,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     _kept.extend(_closed)
     _closed.clear()
+    _closers.clear()
     _held.clear()
     for thing in _all():
         thing.renew()
