@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import sys
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -149,7 +150,19 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+_here = threading.local()
+
+
 def hide_task() -> None:
     """Hide the current task from users' functions that use `asyncio.all_tasks`."""
     unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
-    unregister(asyncio.current_task())
+    if (task := asyncio.current_task()) is not None:
+        unregister(task)
+        _here.hidden = hidden = getattr(_here, "hidden", None) or weakref.WeakSet()
+        hidden.add(task)
+
+
+def hidden_tasks() -> set[asyncio.Task[Any]]:
+    """Return the other hidden tasks of the running loop that have not ended."""
+    loop, hidden = asyncio.get_running_loop(), set(getattr(_here, "hidden", ()))
+    return {each for each in hidden if each.get_loop() is loop and not each.done()} - {asyncio.current_task()}

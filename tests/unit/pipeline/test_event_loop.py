@@ -15,6 +15,7 @@ import pytest
 from anyio import to_thread
 
 from otel_evals._internal.pipeline.event_loop import new_loop, run, run_to_the_end
+from otel_evals._internal.util.calls import hide_task
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -101,3 +102,20 @@ def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCapture
     assert [record.name for record in caplog.records] == ["otel_evals._internal.pipeline.event_loop"], (
         "of the SystemExit"
     )
+
+
+def test_hidden_tasks_end_with_their_loop() -> None:
+    ended = []
+
+    async def forever() -> None:
+        hide_task()
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            ended.append(asyncio.get_running_loop())
+
+    with new_loop() as loop:
+        task = loop.create_task(forever())
+        loop.run_until_complete(asyncio.sleep(0))
+    assert ended == [loop]
+    assert task.cancelled()
