@@ -27,6 +27,7 @@ from otel_evals_monitor._internal.store.queries import Measured, Window, measure
 from otel_evals_monitor._internal.store.retention import forget, holds, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
 from otel_evals_monitor._internal.store.writer import ResultsStore
+from tests.support.forked import exit_code
 from tests.support.result_records import START, record, records
 from tests.support.scored import scored_run
 
@@ -403,7 +404,7 @@ def test_children_forked_while_threads_read_and_write_lose_nothing(tmp_path: Pat
     for thread in threads:
         thread.join()
     store.close()
-    assert [ended(child) for child in children] == [0] * 4
+    assert [exit_code(child) for child in children] == [0] * 4
     assert count(store, "evaluations") == next(written) + 4 * 3
 
 
@@ -423,19 +424,6 @@ def forked(work: Callable[[], object]) -> int:
         finally:
             os._exit(1)
     return child
-
-
-def ended(child: int) -> int:
-    """Return the exit code of a child, 99 if it hangs."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return 99
 
 
 def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from otel_evals._internal.util.sqlite_file import SQLiteFile
 from otel_evals.errors import JudgeUnavailableError, StoreError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, LiteLLMJudge, ScriptedJudge
 from otel_evals.model import Usage
+from tests.support.forked import exit_code
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS t (n INTEGER)"
 CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
@@ -245,15 +245,7 @@ def in_child(work: object) -> int:
             os._exit(0)
         except BaseException:
             os._exit(1)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return 99
+    return exit_code(child)
 
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -314,7 +306,7 @@ def sqlite_mutex(number: int) -> Iterator[None]:
         library = ctypes.CDLL(importlib.import_module("_sqlite3").__file__)
         library.sqlite3_mutex_alloc.restype = ctypes.c_void_p
     except (AttributeError, OSError, TypeError):
-        pytest.skip("SQLite is part of the interpreter")
+        pytest.skip("SQLite's mutexes cannot be reached: this interpreter has no shared library of it")
     mutex = ctypes.c_void_p(library.sqlite3_mutex_alloc(number))
     held, over = threading.Event(), threading.Event()
 
