@@ -332,9 +332,9 @@ def _exit() -> None:
     shutdown(_millis_left())
     if _unchecked is not None:
         warn_if_silent(_unchecked, _used, "before the process ended")
-    if _ended is not None:
-        spent = 0.0 if _ending_since is None else time.monotonic() - _ending_since
-        _made.shutdown(max(_LEAST_SECONDS, _ended.config.shutdown_timeout - spent))
+    timeout = Config.shutdown_timeout if _ended is None else _ended.config.shutdown_timeout
+    spent = 0.0 if _ending_since is None else time.monotonic() - _ending_since
+    _made.shutdown(max(_LEAST_SECONDS, timeout - spent))
 
 
 def _report_losses() -> None:

@@ -157,11 +157,28 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_
     assert time.monotonic() - began < 20
 
 
+FAILS = """
+from otel_evals._internal.live import configure
+def fail(*_, **__): raise RuntimeError
+configure.Pipeline = fail
+try: otel_evals.configure(rules=['answered'])
+except RuntimeError: pass
+"""
+"""Scoring cannot start, after the providers were created."""
+
+
 @pytest.mark.slow
-def test_the_end_says_that_nothing_reached_the_endpoint() -> None:
+@pytest.mark.parametrize(
+    ("configured", "signals"),
+    [
+        ("otel_evals.configure(rules=['answered'], shutdown_timeout=1)", "evaluation events, metrics, spans"),
+        (FAILS, "spans"),
+    ],
+)
+def test_the_end_says_what_did_not_reach_the_endpoint(configured: str, signals: str) -> None:
     program = (
         "import otel_evals\nfrom opentelemetry import trace\nfrom tests.support.traffic import agent_run\n"
-        "otel_evals.configure(rules=['answered'], shutdown_timeout=1)\nagent_run(trace.get_tracer('app'))"
+        f"{configured}\nagent_run(trace.get_tracer('app'))"
     )
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: nothing answers
@@ -171,4 +188,4 @@ def test_the_end_says_that_nothing_reached_the_endpoint() -> None:
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True
         )
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("otel-evals: the last evaluation events, metrics, spans did not reach the OTLP")
+    assert last.startswith(f"otel-evals: the last {signals} did not reach the OTLP")
