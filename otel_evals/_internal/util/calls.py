@@ -150,7 +150,14 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-_here = threading.local()
+class _Here(threading.local):
+    """The hidden tasks of this thread's loops."""
+
+    def __init__(self) -> None:
+        self.tasks = weakref.WeakSet[asyncio.Task[Any]]()
+
+
+_hidden = _Here()
 
 
 def hide_task() -> None:
@@ -158,11 +165,10 @@ def hide_task() -> None:
     unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
     if (task := asyncio.current_task()) is not None:
         unregister(task)
-        _here.hidden = hidden = getattr(_here, "hidden", None) or weakref.WeakSet()
-        hidden.add(task)
+        _hidden.tasks.add(task)
 
 
 def hidden_tasks() -> set[asyncio.Task[Any]]:
     """Return the other hidden tasks of the running loop that have not ended."""
-    loop, hidden = asyncio.get_running_loop(), set(getattr(_here, "hidden", ()))
-    return {each for each in hidden if each.get_loop() is loop and not each.done()} - {asyncio.current_task()}
+    loop, current = asyncio.get_running_loop(), asyncio.current_task()
+    return {t for t in _hidden.tasks if t.get_loop() is loop and not t.done() and t is not current}

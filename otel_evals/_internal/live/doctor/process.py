@@ -184,9 +184,12 @@ def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
         return problem(SPANS, text, fix)
     scopes = scopes_of(used.tracers) - {SCOPE_NAME} if separate else set()
     if separate and found and not any(map(pipeline.dialects.knows, scopes)):
-        text += "; the instrumentation is on, but may send its spans to another tracer provider than the"
+        text += (
+            "; the instrumentation is on, but may send its spans to another tracer provider than the scored "
+            "one, which is not global"
+        )
         lines = [line for each in found if (line := each.line_for_provider())]
-        return problem(SPANS, f"{text} scored one, which is not global", "\nor ".join([*lines, _SET_GLOBAL]))
+        return problem(SPANS, text, "\nor ".join([*lines, _SET_GLOBAL]))
     if found:
         return Finding("note", SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
     if separate and not scopes:
