@@ -1,4 +1,4 @@
-"""The cost of a check over the bare call of its scorer: p50 and p99, interleaved in one process.
+"""Measures what a check adds to a call of its scorer: p50 and p99, interleaved in one process.
 
 python benchmarks/verdicts.py [--calls 2000]
 """

@@ -27,7 +27,7 @@ class OpenTraces:
         """Without their root; the least recently active first."""
         self._rooted: dict[str, OpenTrace] = {}
         self._bytes = [0, 0]
-        """Of the others, and of those with their root."""
+        """Bytes of the traces without their root, and of those with it."""
 
     def __len__(self) -> int:
         return len(self._others) + len(self._rooted)

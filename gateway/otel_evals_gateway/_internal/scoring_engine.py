@@ -140,8 +140,8 @@ class ScoringEngine:
         """Return True if a request's items fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
-        and nothing else is accepted until there is room again. Traces without their root refuse nobody, for
-        the root may never come: they are evicted.
+        and nothing else is accepted until there is room again. Traces without their root never cause
+        a refusal, because the root may not arrive: they are evicted.
         """
         fits = self.engine.thread.room >= min(count, _MUST_FIT)
         waits = self.gatherer.waits_for_room and self.gathered >= _FULL

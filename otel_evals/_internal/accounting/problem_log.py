@@ -284,6 +284,6 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _lost(where: str, count: int) -> str:
-    """Say what was lost; its name begins with a plural, as in `scored runs for console`."""
+    """Return a count of losses as text. The name has a plural, such as `scored runs for console`."""
     singular = re.sub(r"(run|evaluation|span|record)s", r"\1", where, count=1)
     return f"{count} {singular if count == 1 else where}"

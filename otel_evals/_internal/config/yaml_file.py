@@ -62,7 +62,7 @@ class YamlFile:
         return sorted([*self.errors, *others], key=lambda error: _numbers(error.place))
 
     def place(self, field: str) -> str:
-        """Return `path:line:column` of a field like `rules[0].options.top`, or of its nearest parent."""
+        """Return `path:line:column` of a field, such as `rules[0].options.top`, or of its closest parent."""
         node, mark = self._root, getattr(self._root, "start_mark", None)
         while field and node is not None:
             step = _step(node, field)
