@@ -546,6 +546,22 @@ def test_a_late_span_scores_the_run_again_under_the_same_id(tmp_path: Path) -> N
     assert left(tmp_path) == {"done": 1}
 
 
+def test_late_spans_beyond_the_limit_of_a_trace_are_counted(tmp_path: Path) -> None:
+    with Live(Rule(fine), store=tmp_path / "runs.db", max_spans_per_trace=4) as live:
+        late: list[Any] = []
+        chat = {"gen_ai.operation.name": "chat"}
+
+        def begin(root: Any) -> None:
+            late.extend(live.tracer.start_span("late", attributes=chat) for _ in range(5))
+
+        agent_run(live.tracer, during=begin)
+        wait(live, lambda s: s.rules["fine"].scored == 1)
+        for span in late:
+            span.end()
+        wait(live, lambda s: s.losses.get("span_late") == 5)
+    assert left(tmp_path) == {"done": 1}
+
+
 def test_a_late_span_of_a_run_that_is_not_kept_is_counted(tmp_path: Path) -> None:
     """A store that keeps no scored runs cannot score them again."""
     with Live(Rule(fine), store=tmp_path / "runs.db", store_keep=0) as live:

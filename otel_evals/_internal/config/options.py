@@ -113,7 +113,8 @@ class Config:
     """Maximum number of spans per trace; a run with more is not scored (`run_truncated`)."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to
-    items waiting to be read, to runs waiting for scorers or for each destination, and to held spans."""
+    items waiting to be read, to runs waiting for scorers, for each destination or for the store, and to held
+    spans."""
     max_conversations: PositiveInt = 10_000
     """Maximum number of conversations in memory, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import NoneType
@@ -28,11 +29,23 @@ _RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events"
 _event_row = attrgetter(*_EVENT)
 
 
-def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> bytes:
+class TooLargeError(Exception):
+    """The encoded spans are larger than allowed."""
+
+
+def encode(
+    spans: Sequence[SpanRecord], links: Mapping[str, str | None], max_bytes: int = sys.maxsize
+) -> bytes:
     """Encode spans and the links between them; any error if JSON cannot represent an attribute."""
     rows, resources = _span_rows(spans)
     common = {"links": dict(links), "resources": resources, "count": len(rows)}
-    return b"\n".join(map(_line, (common, *rows)))
+    lines, size = list[bytes](), 0
+    for value in (common, *rows):  # stops early: a control character of a text takes six bytes
+        lines.append(_line(value))
+        size += len(lines[-1]) + 1
+        if size > max_bytes:
+            raise TooLargeError
+    return b"\n".join(lines)
 
 
 def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None]]:
@@ -52,7 +65,8 @@ def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None
 
 
 def _line(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), default=_other).encode("ascii")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_other)
+    return text.encode("utf-8", "surrogatepass")  # as `json.loads` decodes bytes
 
 
 def _is_span(span: SpanRecord) -> bool:

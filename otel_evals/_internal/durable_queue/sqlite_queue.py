@@ -19,10 +19,17 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.durable_queue import retries
 from otel_evals._internal.durable_queue.deliveries import Deliveries
-from otel_evals._internal.durable_queue.late_spans import Late, LateSpans, add_late, run_of
+from otel_evals._internal.durable_queue.late_spans import Late, LateSpans, add_late, run_of, size_of
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
-from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
+from otel_evals._internal.durable_queue.stored_run import (
+    RunStatus,
+    StoredRun,
+    Task,
+    Undelivered,
+    merged,
+    new_run,
+)
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.queue_interface import (
@@ -51,11 +58,12 @@ class SQLiteQueue(DurableQueue):
         self._config = config
         self.use_rules(config.rules)
         self._ended: dict[str, StoredRun] = {}
-        """Runs in their grace period, by root span id."""
+        """Runs in their grace period, by root span id; also those that the gatherer has lost meanwhile."""
+        self._ended_bytes = 0
         self._by_target: dict[Target, StoredRun] = {}
         self._by_trace: dict[str, list[StoredRun]] = {}
         """Runs in progress."""
-        self._late_spans = LateSpans(self._join)
+        self._late_spans = LateSpans(self._join, config.max_bytes)
         self._asking: set[asyncio.Future[None]] = set()
         self._recovered: Recovered | None = None
         self._stopping = False
@@ -80,21 +88,23 @@ class SQLiteQueue(DurableQueue):
 
     def root_ended(self, root: str, group: SpanGroup) -> None:
         """Write the run, so a crash within its grace period does not lose it."""
-        run = self._ended[root] = StoredRun(group.spans[0].trace_id, group.spans, group.links)
+        run = new_run(group.spans[0].trace_id, group, RunStatus())
+        self._note_ended(root, run)
         self._writer.save(run)
-        if len(self._ended) > _MAX_ENDED:
-            self._delete([self._ended.pop(next(iter(self._ended)))])
+        while len(self._ended) > _MAX_ENDED or self._ended_bytes > self._config.max_bytes:
+            self._delete(self._pop_ended(next(iter(self._ended))))
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
         """Write the run with its jobs, or delete it if there are none."""
-        known = [run for span in group.spans if (run := self._ended.pop(span.span_id, None)) is not None]
+        known = [run for span in group.spans for run in self._pop_ended(span.span_id)]
         first = known.pop(0) if known and jobs else None
         self._delete(known)
         if jobs:
             status = RunStatus(revision=jobs[0].target.revision)
-            run = first or StoredRun(jobs[0].run.trace_id, group.spans, group.links, status)
-            if run.spans != group.spans:
-                run.spans, run.links, run.grown = group.spans, group.links, True
+            kept = new_run(jobs[0].run.trace_id, group, status)
+            run = first or kept
+            if run.spans != kept.spans:
+                run.spans, run.links, run.size, run.grown = kept.spans, kept.links, kept.size, True
             run.status = replace(run.status, tasks=tuple(_task(job) for job in jobs))
             self._adopt(run, jobs)
             self._by_trace.setdefault(run.trace_id, []).append(run)
@@ -151,6 +161,18 @@ class SQLiteQueue(DurableQueue):
             run.awaited.add(job.target)
             self._by_target[job.target] = run
 
+    def _note_ended(self, root: str, run: StoredRun) -> None:
+        self._pop_ended(root)
+        self._ended[root] = run
+        self._ended_bytes += run.size
+
+    def _pop_ended(self, root: str) -> list[StoredRun]:
+        run = self._ended.pop(root, None)
+        if run is None:
+            return []
+        self._ended_bytes -= run.size
+        return [run]
+
     def _delete(self, runs: Iterable[StoredRun]) -> None:
         for run in runs:
             run.status = replace(run.status, state="gone")
@@ -160,7 +182,7 @@ class SQLiteQueue(DurableQueue):
 
     def keep_for_conversation(self, run: Run, state: ConversationState) -> KeptRun:
         group = group_of([run])
-        kept = StoredRun(run.trace_id, group.spans, group.links, RunStatus(conversation=state))
+        kept = new_run(run.trace_id, group, RunStatus(conversation=state))
         self._writer.save(kept)
         return kept
 
@@ -292,8 +314,12 @@ class SQLiteQueue(DurableQueue):
 
     # --- runs that other processes left ---
 
-    def _room(self) -> int:
-        return 0 if self._stopping else max(1, self._config.queue_size // 2) - self._evaluations.waiting
+    def _room(self) -> tuple[int, int]:
+        """Return how many further runs, of how many bytes, may be claimed."""
+        runs, size = self._config.queue_size // 2, self._config.max_bytes // 2
+        if self._stopping:
+            return 0, 0
+        return max(1, runs) - self._evaluations.waiting, size - self._evaluations.waiting_bytes
 
     def _take_up(self, runs: Sequence[StoredRun]) -> None:
         """Continue with claimed runs."""
@@ -330,7 +356,7 @@ class SQLiteQueue(DurableQueue):
     def _score_ended(self, run: StoredRun) -> None:
         """Score a run whose process ended in the grace period, before the rules were evaluated."""
         if not self._stopping:
-            self._ended[run.spans[0].span_id] = run
+            self._note_ended(run.spans[0].span_id, run)
             self._recovered = self._recovered or Recovered()
             self._recovered.groups.append(SpanGroup(run.spans, run.links))
 
@@ -393,7 +419,7 @@ class SQLiteQueue(DurableQueue):
         """Add late spans to the run in progress, or have the writer find the stored one."""
         run = run_of(self._by_trace.get(trace_id, []), late)
         if run is not None:
-            add_late(run, late)
+            self._add_late(run, late)
         elif self._stopping:
             self._parts.ledger.lost_late(trace_id, len(late))
         else:
@@ -401,15 +427,26 @@ class SQLiteQueue(DurableQueue):
 
     def _rejoin(self, trace_id: str, late: Sequence[Late], found: Sequence[StoredRun]) -> None:
         owner = run_of(found, late)
+        if owner is None:
+            self._parts.ledger.lost_late(trace_id, len(late))
+        elif not self._add_late(owner, late):
+            owner = None
         for run in found:
             if run is not owner:
                 run.status = replace(run.status, state="done")
                 self._writer.save(run)
-        if owner is None:
-            self._parts.ledger.lost_late(trace_id, len(late))
-        else:
-            add_late(owner, late)
+        if owner is not None:
             self._score_again(owner)
+
+    def _add_late(self, run: StoredRun, late: Sequence[Late]) -> bool:
+        """Add late spans to a run; returns False if that would exceed the limits of an open trace."""
+        count, size = len(run.spans) + len(run.late) + len(late), run.size + size_of(late)
+        if count > self._config.max_spans_per_trace or size > self._config.max_bytes // 2:
+            self._parts.ledger.lost_late(run.trace_id, len(late))
+            return False
+        add_late(run, late)
+        run.size = size
+        return True
 
     def _score_again(self, run: StoredRun) -> None:
         """Score a run again with its late spans, as the next revision of the same evaluations."""

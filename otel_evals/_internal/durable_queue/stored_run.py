@@ -9,7 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun
+from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, SpanRecord
+from otel_evals._internal.model.sizes import size_of_span
 
 
 class Task(NamedTuple):
@@ -81,6 +83,8 @@ class StoredRun(KeptRun):
     """The `file` of the table that has the row."""
     grown: bool = False
     """True if spans were added since the row was written; cleared by the writer."""
+    size: int = 0
+    """Approximate bytes of the spans."""
     written: RunStatus | None = None
     """The status in the file; set by the writer."""
     counted: bool = False
@@ -117,6 +121,11 @@ class StoredRun(KeptRun):
         tasks = self.status.tasks or ()
         wanted = job.rule.name, job.target.span_id
         return next(place for place, task in enumerate(tasks) if (task.rule, task.target) == wanted)
+
+
+def new_run(trace_id: str, group: SpanGroup, status: RunStatus) -> StoredRun:
+    size = group.size or sum(map(size_of_span, group.spans))
+    return StoredRun(trace_id, group.spans, group.links, status, size=size)
 
 
 def load_status(jobs: str | None, **columns: Any) -> RunStatus:

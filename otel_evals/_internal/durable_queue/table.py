@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -100,22 +101,27 @@ class RunTable:
             )
         return freed
 
-    def claim(self, limit: int, held: Mapping[int, int]) -> list[StoredRun]:
-        """Claim up to `limit` free runs that are due; `held` counts those of this process, by crashes."""
+    def claim(self, limit: int, most: int, held: Mapping[int, int]) -> list[StoredRun]:
+        """Claim up to `limit` free runs of `most` bytes that are due.
+
+        `held` counts the runs of this process, by crashes.
+        """
         taken: list[StoredRun] = []
         for crashes, together in enumerate(_CLAIMED_TOGETHER):
             room = min(limit - len(taken), together - held.get(crashes, 0))
-            if room > 0:
+            left = most - sum(run.size for run in taken)
+            if room > 0 and left > 0:
                 taken += self._take(
+                    left,
                     "state = 'open' AND owner IS NULL AND (due <= ? OR due > ?) AND crashes = ?"
                     " ORDER BY due, id LIMIT ?",
                     (time.time(), time.time() + 86_400, crashes, room),
                 )
         return taken
 
-    def take_done(self, trace_id: str) -> list[StoredRun]:
-        """Claim the scored runs of a trace that are kept for late spans."""
-        return self._take("trace_id = ? AND state = 'done'", (trace_id,))
+    def take_done(self, trace_id: str, most: int) -> list[StoredRun]:
+        """Claim the scored runs of a trace that are kept for late spans: the newest, up to `most` bytes."""
+        return self._take(most, "trace_id = ? AND state = 'done' ORDER BY id DESC", (trace_id,))
 
     def release(self) -> int:
         """Free the runs of this process, and remove the process; return their number."""
@@ -150,15 +156,20 @@ class RunTable:
                 lost["size"] += deleted if state != "done" else 0
         return +lost
 
-    def _take(self, where: str, values: tuple[Any, ...]) -> list[StoredRun]:
-        rows = self._sql.execute(f"SELECT {_COLUMNS} FROM run WHERE {where}", values).fetchall()
-        if rows:
-            self._sql.executemany(
-                "UPDATE run SET owner = ?, since = CASE state WHEN 'open' THEN since ELSE ? END,"
-                " state = 'open' WHERE id = ?",
-                [(self._owner, time.time(), row[0]) for row in rows],
-            )
-        return list(self._decoded(rows))
+    def _take(self, most: int, where: str, values: tuple[Any, ...]) -> list[StoredRun]:
+        """Claim runs of up to `most` bytes together, or one run."""
+        found = self._sql.execute(f"SELECT id, length(payload) FROM run WHERE {where}", values).fetchall()
+        sizes = accumulate(size for _, size in found)
+        rows = [row for (row, _), size in zip(found, sizes, strict=True) if size <= most] or [
+            row for row, _ in found[:1]
+        ]
+        self._sql.executemany(
+            "UPDATE run SET owner = ?, since = CASE state WHEN 'open' THEN since ELSE ? END,"
+            " state = 'open' WHERE id = ?",
+            [(self._owner, time.time(), row) for row in rows],
+        )
+        read = f"SELECT {_COLUMNS} FROM run WHERE id ="
+        return list(self._decoded(self._row(f"{read} {row}") for row in rows))
 
     def _decoded(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredRun]:
         for row, trace_id, attempts, crashes, revision, reason, jobs, payload in rows:
@@ -174,7 +185,9 @@ class RunTable:
                 )
                 self.unreadable += 1
             else:
-                yield StoredRun(trace_id, spans, links, status, row=row, file=self.file, kept=True)
+                yield StoredRun(
+                    trace_id, spans, links, status, row=row, file=self.file, size=len(payload), kept=True
+                )
 
     def _values(self, status: RunStatus) -> tuple[Any, ...]:
         return (
@@ -193,7 +206,11 @@ class RunTable:
         return self._sql.execute(f"DELETE FROM run WHERE {where}", values).rowcount
 
     def _one(self, sql: str) -> Any:
-        return self._sql.execute(sql).fetchone()[0]
+        return self._row(sql)[0]
+
+    def _row(self, sql: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] = self._sql.execute(sql).fetchone()
+        return row
 
 
 def boot_id() -> str:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from otel_evals._internal.accounting.counters import StoreStats
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.durable_queue.payload import encode
+from otel_evals._internal.durable_queue.payload import TooLargeError, encode
 from otel_evals._internal.durable_queue.queue_file import QueueFile
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
@@ -33,6 +33,8 @@ _REST = 4.0
 _POLL_SECONDS = 1.0
 _CLAIM = 256
 _BACKLOG = 20_000
+_COPIES = 4
+"""Copies of an encoded run in memory until SQLite has written it."""
 _FORK_SECONDS = 2.0
 
 _inherited: list[QueueFile] = []
@@ -58,14 +60,14 @@ class Writer:
     """Writes runs to the file on its own thread, and claims runs while the engine has room.
 
     `post` calls functions on the engine's thread: `claimed` with claimed runs, and `resolved` with each new
-    run once it is written or lost.
+    run once it is written or lost. `room` returns how many runs, of how many bytes, the engine can take.
     """
 
     def __init__(
         self,
         config: Config,
         post: Callable[[Callable[[], object]], None],
-        room: Callable[[], int],
+        room: Callable[[], tuple[int, int]],
         claimed: Then,
         resolved: Callable[[StoredRun], None],
     ) -> None:
@@ -78,6 +80,10 @@ class Writer:
         self._not_written: Counter[str] = Counter()
         self._evicted: Counter[str] = Counter()
         self._file = QueueFile(config, self._evicted)
+        self._unwritten: dict[StoredRun, int] = {}
+        """Bytes of new runs that are neither written nor lost yet; engine's thread only."""
+        self._bytes = 0
+        """Of all of them."""
         self._changed: deque[StoredRun] = deque()
         self._asked: deque[tuple[str, Then]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
@@ -122,7 +128,7 @@ class Writer:
         """Write a run's status; for a new run, `run.kept` is set once it is written or lost."""
         if self._thread is None:
             self.start()
-        if self._closing or self._thread is None or len(self._changed) >= _BACKLOG:
+        if self._closing or self._thread is None or not self._has_room(run):
             self._count_not_written(run, "backlog")
             self._post(partial(self._resolve, [run]))
             return
@@ -131,6 +137,15 @@ class Writer:
             self._hurry.set()
         if not self._work.is_set():
             self._work.set()
+
+    def _has_room(self, run: StoredRun) -> bool:
+        """Return True if a run may wait for the disk; the bytes of a new one count until it is written."""
+        if run.kept is None:
+            others = self._bytes - self._unwritten.get(run, 0)
+            if others and others + run.size > self._config.max_bytes:
+                return False
+            self._unwritten[run], self._bytes = run.size, others + run.size
+        return len(self._changed) < _BACKLOG
 
     def ask(self, trace_id: str, then: Then) -> None:
         """Claim the done runs of a trace; call `then` with them on the engine's thread."""
@@ -237,7 +252,8 @@ class Writer:
         with transaction(self._file.connection):
             self._file.upkeep(table)
             batch.rows = [self._save(table, run) for run in batch.changed]
-            batch.answers = [(then, table.take_done(trace_id)) for trace_id, then in batch.asked]
+            most = self._config.max_bytes
+            batch.answers = [(then, table.take_done(trace_id, most)) for trace_id, then in batch.asked]
             batch.claimed = self._claim(table) if may_claim else []
             batch.unreadable, table.unreadable = table.unreadable, 0
             if closing:
@@ -272,17 +288,21 @@ class Writer:
 
     def _encoded(self, run: StoredRun) -> bytes | None:
         try:
-            return encode(run.spans, run.links)
+            return encode(run.spans, run.links, self._config.max_bytes // _COPIES)
+        except TooLargeError:
+            self._count_not_written(run, "too_large")
         except Exception:  # attribute values of any type may raise anything when read
             self._count_not_written(run, "unserializable")
-            return None
+        return None
 
     def _claim(self, table: RunTable) -> list[StoredRun]:
-        limit = min(_CLAIM, self._room())
-        claimed = table.claim(limit, self._leased) if limit > 0 else []
+        room, most = self._room()
+        limit = min(_CLAIM, room)
+        claimed = table.claim(limit, most, self._leased) if limit > 0 else []
         self._counts["taken_over"] += sum(run.status.crashes > 0 for run in claimed)
-        # There may be more: claim again soon if the limit was reached or suspect runs were claimed.
-        more = len(claimed) >= limit or any(run.status.crashes for run in claimed)
+        # There may be more: claim again soon if a limit was reached or suspect runs were claimed.
+        full = len(claimed) >= limit or sum(run.size for run in claimed) > most // 2
+        more = full or any(run.status.crashes for run in claimed)
         self._claim_at = time.monotonic() + (_GATHER_SECONDS if more else _POLL_SECONDS)
         return claimed
 
@@ -341,6 +361,7 @@ class Writer:
         """On the engine's thread: set `kept` of new runs."""
         for run in runs:
             if run.kept is None:
+                self._bytes -= self._unwritten.pop(run, 0)
                 run.kept = run.row is not None
                 self._resolved(run)
 

@@ -69,6 +69,10 @@ class Evaluations(Protocol):
     def waiting(self) -> int:
         """Number of queued jobs."""
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Approximate bytes of the runs of queued and running jobs."""
+
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Create the jobs of evaluations from the queue."""
 

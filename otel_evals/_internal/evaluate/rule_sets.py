@@ -83,6 +83,10 @@ class RuleSets:
     def waiting(self) -> int:
         return sum(each.scheduler.waiting for each in self._all)
 
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(each.scheduler.bytes for each in self._all)
+
     def running(self) -> set[tuple[str, str]]:
         return {pair for each in self._all for pair in each.scheduler.running()}
 

@@ -59,7 +59,8 @@ class Scheduler:
     ) -> None:
         self._queue_size = queue_size
         self._max_bytes = max_bytes
-        self._bytes = 0
+        self.bytes = 0
+        """Approximate bytes of the runs of queued and running jobs, a run once for each job."""
         self._isolated: list[IsolatedScorer] = []
         self._draw = draw
         self.lanes = {rule.name: Lane(self._placed(rule), draw) for rule in rules}
@@ -94,7 +95,7 @@ class Scheduler:
         take the room of other rules.
         """
         size, dropped, lane = size_of_run(job.run), list[Job](), self.lanes[job.rule.name]
-        while self.room <= 0 or (self._bytes and self._bytes + size > self._max_bytes):
+        while self.room <= 0 or (self.bytes and self.bytes + size > self._max_bytes):
             slowest = max(filter(_QUEUE, self.lanes.values()), key=Lane.load, default=lane)
             if slowest.load() <= lane.load(1) or slowest is lane:
                 return [*dropped, job]
@@ -110,7 +111,7 @@ class Scheduler:
     def hold(self, job: Job, size: int = 0) -> None:
         """Count the bytes of a job's run until the job has ended; `size` if known."""
         job.size = size or size_of_run(job.run)
-        self._bytes += job.size
+        self.bytes += job.size
 
     def release(self, job: Job) -> None:
         """Free the slot, the bytes and the timer of a job that has ended."""
@@ -120,7 +121,7 @@ class Scheduler:
         self.lanes[job.rule.name].release(job)
 
     def _forget(self, job: Job) -> None:
-        self._bytes -= job.size
+        self.bytes -= job.size
         job.size = 0
 
     def close(self) -> None:

@@ -328,7 +328,7 @@ class LocalGatherer:
         mine = [trace.spans[span_id] for span_id in self._members(trace, root)]
         links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
         links.pop(root, None)
-        return SpanGroup(tuple([held.record for held in mine]), links)
+        return SpanGroup(tuple([held.record for held in mine]), links, sum([held.size for held in mine]))
 
     def _members(self, trace: _Trace, root: str) -> list[str]:
         """Return the spans whose topmost span is a root, in the order of their arrival."""

@@ -25,7 +25,7 @@ def test_spans_of_a_trace_are_handed_on_together() -> None:
             if len(joined) == 2:
                 both.set()
 
-        spans = LateSpans(join)
+        spans = LateSpans(join, 10**9)
         assert spans.take(span(1), None)
         assert spans.take(span(9, trace=2), "8" * 16)
         assert spans.take(span(2, 1), None)
@@ -42,7 +42,7 @@ def test_spans_of_a_trace_are_handed_on_together() -> None:
 
 def test_no_more_are_held_than_fit() -> None:
     async def body() -> None:
-        spans = LateSpans(lambda *_: None)
+        spans = LateSpans(lambda *_: None, 10**9)
         taken = [spans.take(span(number, trace=number), None) for number in range(1, 10_003)]
         assert taken.count(True) == 10_000
         assert not any(taken[10_000:])

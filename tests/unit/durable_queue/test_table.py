@@ -95,12 +95,12 @@ def test_a_symbolic_link_is_not_followed(path: Path, target: str) -> None:
 def test_a_free_run_is_taken_by_one_process_only(connect: Callable[[], sqlite3.Connection]) -> None:
     a, b = owned(connect(), "a"), owned(connect(), "b")
     made = write(a, 1)
-    assert b.claim(10, {}) == []
+    assert b.claim(10, 10**9, {}) == []
     assert a.update(made.row or 0, replace(made.status, free=True), None)
-    (taken,) = b.claim(10, {})
+    (taken,) = b.claim(10, 10**9, {})
     assert taken.spans == made.spans
     assert taken.status.tasks == made.status.tasks
-    assert a.claim(10, {}) == []
+    assert a.claim(10, 10**9, {}) == []
     assert not a.update(made.row or 0, replace(made.status, state="done"), None), "it is b's now"
 
 
@@ -108,7 +108,7 @@ def test_a_run_is_not_taken_before_it_is_due(connect: Callable[[], sqlite3.Conne
     table = owned(connect(), "a")
     write(table, 1, free=True, due=time.time() + 60)
     write(table, 2, free=True, due=time.time() + 10 * 86_400)
-    (taken,) = table.claim(10, {})
+    (taken,) = table.claim(10, 10**9, {})
     assert int(taken.trace_id, 16) == 2, "a due time that far ahead is a clock that was set back"
 
 
@@ -125,7 +125,7 @@ def test_leases_end_with_their_process(connect: Callable[[], sqlite3.Connection]
     connection = connect()
     connection.execute("UPDATE owner SET seen = seen - 61 WHERE id = 'dead'")
     assert taker.expire() == 1
-    (taken,) = taker.claim(10, {})
+    (taken,) = taker.claim(10, 10**9, {})
     assert (int(taken.trace_id, 16), taken.status.crashes) == (1, 1)
     connection.execute("UPDATE owner SET boot = 'an earlier one' WHERE id = 'living'")
     assert taker.expire() == 1, "the machine was started anew since"
@@ -135,7 +135,7 @@ def test_what_is_released_is_no_crash(connect: Callable[[], sqlite3.Connection])
     a, b = owned(connect(), "a"), owned(connect(), "b")
     write(a, 1)
     assert a.release() == 1
-    (taken,) = b.claim(10, {})
+    (taken,) = b.claim(10, 10**9, {})
     assert taken.status.crashes == 0
 
 
@@ -150,7 +150,7 @@ def test_suspects_are_taken_ever_more_alone_and_then_set_aside(
     together, later = [], time.time() + 1_000
     for life in range(MAX_CRASHES):
         table = owned(connection, f"life {life}")
-        taken = table.claim(100, {})
+        taken = table.claim(100, 10**9, {})
         together.append(len(taken))
         connection.execute("UPDATE owner SET seen = seen - 61")
         owned(connection, f"after {life}").expire()
@@ -166,7 +166,21 @@ def test_suspects_already_held_count(connect: Callable[[], sqlite3.Connection]) 
     table = owned(connect(), "a")
     for number in range(30):
         write(table, number, free=True, crashes=1)
-    assert len(table.claim(100, {1: 10})) == 6
+    assert len(table.claim(100, 10**9, {1: 10})) == 6
+
+
+def test_runs_are_taken_up_to_a_number_of_bytes_and_one_in_any_case(
+    connect: Callable[[], sqlite3.Connection],
+) -> None:
+    table = owned(connect(), "a")
+    for number in range(6):
+        write(table, number, 50_000, free=True)
+    assert [len(table.claim(10, most, {})) for most in (120_000, 1, 0)] == [2, 1, 0]
+    for number in range(10, 13):
+        made = write(table, number, 50_000, state="done")
+        table._sql.execute("UPDATE run SET trace_id = 'same' WHERE id = ?", (made.row,))
+    newest = table.take_done("same", 120_000)
+    assert [run.row for run in newest] == [made.row, (made.row or 0) - 1]
 
 
 def test_room_is_made_from_what_is_needed_least(connect: Callable[[], sqlite3.Connection]) -> None:
@@ -216,7 +230,7 @@ def test_a_row_that_cannot_be_read_is_set_aside_and_costs_no_other(
     for number in (1, 2, 3):
         write(table, number, free=True)
     connection.execute(f"UPDATE run SET {UNREADABLE[what]} WHERE trace_id LIKE '%2'")
-    assert [int(run.trace_id, 16) for run in table.claim(10, {})] == [1, 3]
+    assert [int(run.trace_id, 16) for run in table.claim(10, 10**9, {})] == [1, 3]
     assert connection.execute("SELECT state FROM run WHERE trace_id LIKE '%2'").fetchone() == ("dead_letter",)
     assert table.unreadable == 1
 
@@ -292,7 +306,7 @@ def test_the_command_line_lists_retries_and_drops(
 
     assert runner.invoke(app, ["store", "retry", str(path), "--trace", "f" * 32]).output.startswith("0 runs")
     assert runner.invoke(app, ["store", "retry", str(path)]).output == "1 runs will be scored again\n"
-    retried = next(r for r in table.claim(10, {}) if int(r.trace_id, 16) == 1)
+    retried = next(r for r in table.claim(10, 10**9, {}) if int(r.trace_id, 16) == 1)
     assert (retried.status.revision, retried.status.attempts) == (2, 0)
 
     assert runner.invoke(app, ["store", "drop", str(path), "--state", "done"]).output == "1 runs deleted\n"

@@ -41,7 +41,7 @@ class Desk:
         self.writer = Writer(
             Config(store=path, **{f"store_{name}": value for name, value in limits.items()}),
             self._post,
-            lambda: self.room,
+            lambda: (self.room, 10**9),
             self.claimed.extend,
             self.resolved.append,
         )
@@ -258,6 +258,22 @@ def test_a_run_that_does_not_fit_or_cannot_be_written_is_counted(path: Path) -> 
         assert (big.kept, odd.kept, small.kept) == (False, False, True)
         assert d.writer.stats().not_written == {"full": 1, "unserializable": 1}
         assert [trace for trace, *_ in d.rows()] == [small.trace_id]
+
+
+def test_a_run_of_more_bytes_than_may_wait_is_counted_and_costs_no_other(path: Path) -> None:
+    with desk(path) as d:
+        most = Config().max_bytes
+        big, small = a_stored(1), a_stored(2)
+        d.save(big)
+        big.size, small.size = most, 10
+        d.save(big, small)  # the first one has grown before it was written
+        d.until(lambda: len(d.resolved) == 2)
+        assert (big.kept, small.kept) == (True, False)
+        large = a_stored(3, most // 4)
+        d.save(large)
+        d.until(lambda: len(d.resolved) == 3)
+        assert large.kept is False
+        assert d.writer.stats().not_written == {"backlog": 1, "too_large": 1}
 
 
 def test_a_row_that_cannot_be_read_is_counted_and_the_others_are_claimed(path: Path) -> None:
