@@ -20,8 +20,10 @@ from otel_evals import ConfigError, Direction, Pipeline, Rule, Run, Score, Score
 from otel_evals._internal.config.loader import build_config
 from otel_evals.destinations import EventPreset
 from otel_evals.dialects import Dialects, load_dialects
+from otel_evals.judges import Exploration, JudgeReply
 from otel_evals.model import ScoredRun
 from otel_evals.sampling import Chance, Sampler
+from otel_evals.scorers import PromptStep, ScoreReply, step_scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.traffic import agent_run
 
@@ -188,6 +190,49 @@ class OddDialect(Odd):
         return self._trouble.at("OddDialect called", NORMAL.choose("", span.attributes).read(span))  # type: ignore[union-attr]
 
 
+class OddJudge(Odd):
+    """A judge with every optional property, which explores before it answers."""
+
+    model = "odd/judge"
+    takes = ()
+    max_prompt_chars = 40_000
+    on_cut = "score"
+    explore = Exploration(above=0, calls=2)
+
+    def prepare(self) -> None:
+        self._trouble.at("OddJudge prepared", None)
+
+    def redact(self, text: str) -> Any:
+        return self._trouble.at("OddJudge redacted", text)
+
+    async def ask(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        value = self._trouble.at("OddJudge value", request.schema(action="answer", score=1.0))
+        return self._trouble.at("OddJudge awaited", JudgeReply(value=value, model="odd/judge"))
+
+
+def odd_steps(trouble: Trouble) -> Scorer:
+    """A scorer of four steps, with a resolver and a question, in which every function is a place."""
+
+    def odd(place: str, value: Callable[[Any], Any]) -> Callable[..., Any]:
+        return lambda *given: trouble.at(f"{place} called", value(given[0]))
+
+    question = PromptStep(
+        prompt="$input $output $context $own",
+        schema=ScoreReply,
+        data=odd("data", lambda params: {"own": "text"}),
+        check=odd("check", lambda params: None),
+    )
+    return (
+        step_scorer("stepped", judge=OddJudge(trouble), get_context=odd("get_context", lambda params: ["x"]))
+        .preprocess(odd("preprocess", lambda params: "ready"))
+        .analyze(question)
+        .generate_score(odd("generate_score", lambda params: params.results.analyze.score))
+        .generate_reason(odd("generate_reason", lambda params: "because"))
+    )
+
+
+STEPS = ("preprocess", "get_context", "data", "check", "generate_score", "generate_reason")
 NORMAL = load_dialects()
 PLACES = (
     *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
@@ -200,7 +245,14 @@ PLACES = (
     "OddSampler text",
     "OddDestination awaited",
     "OddDestination picks",
-    "resolver called",
+    *(
+        f"OddJudge.{name}"
+        for name in ("model", "ask", "takes", "redact", "explore", "on_cut", "max_prompt_chars")
+    ),
+    *(f"OddJudge {what}" for what in ("prepared", "redacted", "value", "awaited")),
+    *(f"{step} called" for step in STEPS),
+    "function called",
+    "redaction called",
 )
 
 
@@ -216,22 +268,28 @@ class Application:
     def __init__(self) -> None:
         self.trouble = trouble = Trouble()
         self.kept = InMemoryDestination()
-        resolved = scorer(id="resolved")(lambda run: trouble.at("resolver called", 1.0))
+        resolved = scorer(id="resolved")(lambda run: trouble.at("function called", 1.0))
         rules = [
             Rule(OddScorer(trouble), timeout=0.5),
             Rule(OddInline(trouble)),
             Rule(resolved, sample=OddSampler(trouble)),
             Rule(scorer(id="conditional", inline=True)(lambda run: True), when=self._condition),
             Rule(good),
+            Rule(odd_steps(trouble), timeout=0.5),
             Rule(scorer(id="after", inline=True)(lambda run: True), sample=sampling.above("odd_inline", 0.5)),
         ]
         destinations: Any = [self.kept, OddDestination(trouble), OddPreset(trouble)]
-        config = build_config(rules, destinations, grace=0.0, shutdown_timeout=2.0, metrics=False)
-        dialects = Dialects([*NORMAL, OddDialect(trouble)])  # type: ignore[list-item]
+        config = build_config(
+            rules, destinations, redact=self._redact, grace=0.0, shutdown_timeout=2.0, metrics=False
+        )
+        dialects = Dialects([*NORMAL, OddDialect(trouble)])
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.pipeline = Pipeline(config, tracer_provider=self.provider, dialects=dialects)
         self.provider.add_span_processor(self.pipeline.spans)
         self.good: set[str] = set()
+
+    def _redact(self, text: str) -> Any:
+        return self.trouble.at("redaction called", text)
 
     def _condition(self, run: Run) -> Any:
         return self.trouble.at("condition called", True)
@@ -319,7 +377,11 @@ def test_the_other_rules_are_scored_while_a_place_fails_for_good(place: str) -> 
         ("OddSampler called", "returns nonsense", "resolved"),
         ("condition called", "is cancelled", "conditional"),
         ("condition called", "returns nonsense", "conditional"),
-        ("resolver called", "raises", "resolved"),
+        ("function called", "raises", "resolved"),
+        ("get_context called", "exits", "stepped"),
+        ("OddJudge.model", "interrupts", "stepped"),
+        ("OddJudge awaited", "returns nonsense", "stepped"),
+        ("OddJudge redacted", "is closed", "stepped"),
     ],
 )
 def test_health_names_the_rule_whose_code_fails(place: str, kind: str, named: str) -> None:
