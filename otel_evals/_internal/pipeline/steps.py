@@ -146,6 +146,7 @@ class Steps:
             self._store.start()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
+        # Not a task group: if one of them fails, the others continue until the loop ends.
         await asyncio.gather(
             self.evaluator.prepare(),
             self.fan_out.run(),
