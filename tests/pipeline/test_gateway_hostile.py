@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import http.client
 import os
 import random
+import socket
 import ssl
+import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -21,9 +26,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from otel_evals import Rule
 from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded
+from tests.support.bombs import BOMBS, PROTOBUF
 from tests.support.certificates import certificates, needs_openssl
-from tests.support.gateways import GatewayThread, eventually
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually, post
 
+GRPC_REFUSALS = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
 """How long the receivers are given mutated requests."""
 
@@ -98,6 +105,41 @@ def test_mutated_messages_over_grpc_never_stop_it() -> None:
         eventually(lambda: len(gateway.scored.evaluations) > before)
     assert set(codes) <= {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
     assert codes.keys() >= {"OK", "INVALID_ARGUMENT"}
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_requests_stay_within_the_memory_that_all_may_take(tmp_path: Path) -> None:
+    """Four times `max_decompressed` and the margin of a heap: bombs, and bodies that never arrive whole."""
+    section = {"grpc": "127.0.0.1:0", "max_body": 4 * MIB, "max_decompressed": 4 * MIB, "request_timeout": 60}
+    with GatewayProcess(tmp_path, ["answered"], section) as gateway, contextlib.ExitStack() as opened:
+
+        def largest() -> int:
+            status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+            return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+        before = largest()
+        channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{gateway.ports['grpc']}"))
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        senders = opened.enter_context(ThreadPoolExecutor(8))
+        for signal, kind, build in BOMBS.values():
+            path, data = f"{gateway.endpoint}/v1/{signal}", build(MIB // 32)
+            packed = gzip.compress(data, 1)
+            for sent in [senders.submit(post, path, packed, kind, Content_Encoding="gzip") for _ in range(6)]:
+                assert sent.result()[0] in (200, 400, 413, 503)
+            if (signal, kind) == ("traces", PROTOBUF):
+                for call in [export.future(data, timeout=60) for _ in range(6)]:
+                    assert call.exception() is None or call.code().name in GRPC_REFUSALS
+        head = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+        head += b"Content-Length: %d\r\n\r\n" % (4 * MIB)
+        for _ in range(60):
+            sender = opened.enter_context(socket.create_connection(("127.0.0.1", gateway.ports["http"])))
+            with contextlib.suppress(OSError):
+                sender.sendall(head + bytes(4 * MIB - 1))
+        assert largest() - before < 16 * MIB + 64 * MIB
 
 
 def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, RefusedError
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode, decoded_size
+from otel_evals_gateway._internal.receiver.decoder import (
+    DecodedSize,
+    ExportRequest,
+    Signal,
+    decode,
+    decompress,
+)
 
 MOST = 1_000_000
 
@@ -73,6 +79,14 @@ def test_every_form_gives_the_same_message(pack: Any) -> None:
     request = a_request()
     assert decoded(pack(request.SerializeToString()), encoding=encoding) == request
     assert decoded(pack(json.dumps(AS_JSON).encode()), JSON, encoding) == request
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.binary(max_size=500), st.integers(0, 3_000_000), st.integers(0, 9))
+def test_any_compressed_body_is_that_again(start: bytes, zeros: int, level: int) -> None:
+    data = start + bytes(zeros) + start
+    assert decompress(zlib.compress(data, level), "deflate", 4_000_000) == data
+    assert decompress(gzip.compress(start) + gzip.compress(data, level), "gzip", 4_000_000) == start + data
 
 
 def test_a_gzip_body_may_have_several_members() -> None:
@@ -162,16 +176,35 @@ WRAPPED = {
 }
 
 
+def size_of(data: bytes, kind: str = PROTOBUF) -> int:
+    return DecodedSize(ExportRequest("traces", data, kind)).add(data)
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_many_empty_elements_count_with_their_memory_before_they_are_decoded(bomb: str) -> None:
     """At least 40 bytes for each, where the body has two; upb takes 43 to 174."""
     data = WRAPPED.get(bomb, span_with)(BOMBS[bomb] * 10_000)
-    assert decoded_size(ExportRequest("traces", data), data) > 40 * 10_000
+    assert size_of(data) > 40 * 10_000
 
 
 def test_many_empty_json_objects_count_with_their_memory() -> None:
     data = b'{"resourceSpans":[' + b",".join([b"{}"] * 10_000) + b"]}"
-    assert decoded_size(ExportRequest("traces", data, JSON), data) > 300 * 10_000
+    assert size_of(data, JSON) > 300 * 10_000
+
+
+@pytest.mark.parametrize("letter", ["é", "\U0001f600", "\\u00e9"])
+def test_json_text_that_python_keeps_wide_counts_with_its_width(letter: str) -> None:
+    """One letter makes each of the others take up to four bytes, in the text and in its copy."""
+    data = f'{{"a":"{"a" * 100_000}{letter}"}}'.encode()
+    assert size_of(data, JSON) > 8 * 100_000
+
+
+@given(st.binary(max_size=200), st.integers(1, 50), st.sampled_from([PROTOBUF, JSON]))
+def test_a_body_in_pieces_counts_no_less_than_in_one(data: bytes, length: int, kind: str) -> None:
+    size, last = DecodedSize(ExportRequest("traces", data, kind)), 0
+    for at in range(0, len(data), length):
+        last = size.add(data[at : at + length])
+    assert last >= size_of(data, kind)
 
 
 @settings(deadline=None, max_examples=50)
@@ -182,7 +215,7 @@ def test_ordinary_spans_count_a_few_times_their_size(texts: list[str]) -> None:
     for text in texts:
         span.attributes.add(key="gen_ai.input.messages").value.string_value = text
     data = request.SerializeToString()
-    assert len(data) < decoded_size(ExportRequest("traces", data), data) < 2_000 + 60 * len(data)
+    assert len(data) < size_of(data) < 2_000 + 60 * len(data)
 
 
 def test_an_unknown_compression_is_refused() -> None:

@@ -39,11 +39,14 @@ class Served:
     def __init__(self, answer: ExportAnswer | None = None, seconds: float = 20.0, **options: Any) -> None:
         self.answer = answer or ExportAnswer()
         self.taken: list[ExportRequest] = []
+        self.arrived, self.wait = False, 0.0
         self._options, self._seconds = options, seconds
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     async def _handle(self, request: ExportRequest) -> ExportAnswer:
+        self.arrived = True
+        await asyncio.sleep(self.wait)
         self.taken.append(request)
         if self.answer.status == 500:
             raise RuntimeError("secret words")
@@ -171,6 +174,15 @@ def test_a_message_that_does_not_arrive_in_time_is_refused() -> None:
             channel.stream_unary(TRACES)(messages(), timeout=15)
         never.set()
         assert caught.value.details() == "the message did not arrive in 0.2 s"
+
+
+def test_a_request_whose_sender_leaves_is_still_taken_whole() -> None:
+    with Served() as served, grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        served.wait = 0.5
+        call = channel.unary_unary(TRACES).future(b"", timeout=15)
+        eventually(lambda: served.arrived)
+        call.cancel()
+        eventually(lambda: served.taken)
 
 
 def test_a_connection_that_sends_nothing_is_closed() -> None:

@@ -142,10 +142,13 @@ def test_a_body_without_a_length_is_bounded_too(served: Served) -> None:
     assert served.taken == []
 
 
-def test_garbage_instead_of_http_is_refused(served: Served) -> None:
+def test_garbage_instead_of_http_is_refused_without_a_log_line(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(b"\x16\x03\x01\x00\xff garbage \r\n\r\n")
         assert b" 400 " in _all(connection).split(b"\r\n")[0]
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/traces HTTP/1.1\r\nHos"], ids=["nothing", "half"])
@@ -282,6 +285,22 @@ def test_a_small_body_with_too_many_elements_is_refused_before_it_is_decoded(ser
     status, answer, _ = post(served.url, body, Content_Encoding="gzip")
     assert (status, served.taken) == (413, [])
     assert b"send smaller requests" in answer
+
+
+def test_bodies_that_have_not_arrived_whole_count_with_their_memory() -> None:
+    """All requests in progress may have 200,000 bytes, so ten bodies that are joined fit in."""
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    head += b"Content-Length: 10000\r\n\r\n"
+    with Served(most=20) as served, contextlib.ExitStack() as opened:
+        for _ in range(10):
+            sender = opened.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            sender.sendall(head + bytes(9_999))
+        eventually(lambda: served.limits.bytes == 10 * 2 * 9_999)
+        status, answer, _ = post(served.url, bytes(1_000))
+        assert (status, served.taken) == (503, [])
+        assert b"too large together" in answer
+        opened.close()
+        eventually(lambda: served.limits.bytes == 0)
 
 
 def _varint(number: int) -> bytes:

@@ -29,23 +29,25 @@ def test_too_many_requests_at_once_are_asked_to_come_again() -> None:
 
 def test_the_memory_of_all_requests_together_is_bounded() -> None:
     limits = limits_of(10)
-    with limits.reserve(300), limits.reserve(100):
-        with pytest.raises(RefusedError) as caught, limits.reserve(1):
-            pass
+    with limits.enter() as one, limits.enter() as other:
+        one.resize(300)
+        other.resize(100)
+        with pytest.raises(RefusedError) as caught, limits.enter() as third:
+            third.resize(1)
         assert caught.value.answer.status == 503
     assert limits.bytes == 0
 
 
 def test_a_request_that_can_never_fit_is_not_asked_to_come_again() -> None:
     limits = limits_of(10)
-    with limits.reserve(10) as reservation:
+    with limits.enter() as reservation:
         with pytest.raises(RefusedError) as caught:
             reservation.resize(401)
         assert (caught.value.answer.status, caught.value.answer.retry_after) == (413, None)
         reservation.resize(400)
         reservation.resize(5)
-        with limits.reserve(395):
-            pass
+        with limits.enter() as other:
+            other.resize(395)
     assert limits.bytes == 0
 
 

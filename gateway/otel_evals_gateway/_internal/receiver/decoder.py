@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError
@@ -14,9 +15,17 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer, RefusedError
+from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 
 Signal = Literal["traces", "logs", "metrics"]
+
+
+class Reservation(Protocol):
+    """Memory that is reserved for a request."""
+
+    def resize(self, size: int) -> None:
+        """Change the size; RefusedError if that is too much."""
+
 
 MESSAGES: dict[str, Any] = {
     "traces": ExportTraceServiceRequest,
@@ -32,19 +41,19 @@ _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span
 _GZIP = 31
 """zlib's window bits for a gzip header."""
 _MOST_MEMBERS = 100
-_SPAN, _BLOCK, _EVENT, _KEY_VALUE = 176, 64, 96, 56
-_DECODED_BYTES: dict[str, dict[int, int]] = {
-    "traces": {
-        0x12: _SPAN,
-        0x0A: _BLOCK,
-        0x5A: _EVENT,
-        0x6A: _EVENT,
-        **dict.fromkeys((0x1A, 0x22, 0x4A), _KEY_VALUE),
-    },
-    "logs": {0x12: _SPAN, 0x0A: _BLOCK, 0x1A: _KEY_VALUE, 0x32: _KEY_VALUE},
+_PIECE = 1024 * 1024
+"""Bytes that are inflated or searched in one call, which keeps the interpreter's lock."""
+_PROTOBUF_BYTES = {
+    "traces": {b"\x12": 176, b"\x0a": 80, b"\x5a\x6a": 300, b"\x1a\x22\x4a": 56},
+    "logs": {b"\x12": 176, b"\x0a": 80, b"\x1a\x32": 56},
 }
-"""Bytes of memory for one empty element, measured with upb, by the tag of its repeated field."""
-_JSON_BYTES = {b"{": 400, b"[": 100, b",": 60, b'"': 30}
+"""Bytes of memory for one empty element, measured with upb, by the tags of its repeated field; for events and
+links with their selected form."""
+_JSON_BYTES = {b"{": 400, b"[": 100, b",": 60, b'"': 55}
+_WIDE = 9
+"""Bytes for a byte of JSON: itself, its text and a copy, with four bytes per letter if one is not ASCII."""
+_ITEM_BYTES = 1_000
+"""Bytes of a selected span or log record, besides its content."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,19 +70,35 @@ class ExportRequest:
     """The decoded body."""
     plain: bytes = b""
     """The body as uncompressed protobuf."""
-    reservation: Any = None
+    reservation: Reservation | None = None
     """The memory reserved for it; None for requests that do not come from a receiver."""
+
+    def reserve(self, size: int) -> None:
+        """Reserve memory in total; RefusedError if that is too much."""
+        if self.reservation is not None:
+            self.reservation.resize(size)
 
     def forget_message(self) -> None:
         """Free the decoded body of a request that waits."""
         self.message = None
-        if self.reservation is not None:
-            self.reservation.resize(len(self.plain) + len(self.body))
+        self.reserve(len(self.plain) + len(self.body))
 
 
 def decode(request: ExportRequest, most: int) -> ExportRequest:
-    """Fill in the message of a request, whose uncompressed body may have `most` bytes, or refuse it."""
-    return decode_plain(request, decompress(request.body, request.encoding, most))
+    """Fill in the message of a request, whose uncompressed body may have `most` bytes, or refuse it.
+
+    Reserves memory before it is used, up to the selection of the items.
+    """
+    size, pieces, reserved = DecodedSize(request), [], 0
+    for piece in inflate(request.body, request.encoding, most):
+        pieces.append(piece)
+        reserved = len(request.body) + size.add(piece)
+        request.reserve(reserved)
+    data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    pieces.clear()
+    decode_plain(request, data)
+    request.reserve(reserved + selected_size(request))
+    return request
 
 
 def decode_plain(request: ExportRequest, data: bytes) -> ExportRequest:
@@ -93,49 +118,85 @@ def decode_plain(request: ExportRequest, data: bytes) -> ExportRequest:
     return request
 
 
-def decoded_size(request: ExportRequest, data: bytes) -> int:
-    """Return an upper bound of the bytes that decoding an uncompressed body takes.
+class DecodedSize:
+    """An upper bound of the bytes that decoding a body takes, from its uncompressed pieces.
 
     An empty element has two bytes and takes up to 90 times as many once decoded. Its tag is one byte, or two
     if it is written longer than necessary, so the occurrences of that byte bound the number of elements.
     """
-    if request.content_type == PROTOBUF:
-        weights = _DECODED_BYTES.get(request.signal, {})
-        elements = sum(n * (data.count(tag) + data.count(tag | 0x80)) for tag, n in weights.items())
-    else:
-        elements = sum(n * data.count(char) for char, n in _JSON_BYTES.items())
-    return 2 * len(data) + elements
+
+    def __init__(self, request: ExportRequest) -> None:
+        self._json = request.content_type == JSON and request.signal != "metrics"
+        if self._json:
+            self._weights = _JSON_BYTES
+        else:
+            weights = _PROTOBUF_BYTES.get(request.signal, {})
+            self._weights = {tags + bytes(tag | 0x80 for tag in tags): n for tags, n in weights.items()}
+        self._copies = 2
+        self._length = self._elements = 0
+
+    def add(self, data: bytes) -> int:
+        """Return the size with the next piece of the body."""
+        for at in range(0, len(data), _PIECE):
+            piece = data[at : at + _PIECE]
+            for tags, weight in self._weights.items():
+                self._elements += weight * (len(piece) - len(piece.translate(None, tags)))
+            if self._json and not (piece.isascii() and b"\\u" not in piece and piece[-1:] != b"\\"):
+                self._copies = _WIDE
+        self._length += len(data)
+        return self._copies * self._length + self._elements
+
+
+def selected_size(request: ExportRequest) -> int:
+    """Return an upper bound of the bytes that the selected items of a decoded request take."""
+    if request.signal == "metrics":
+        return 0
+    blocks, scopes, items = FIELDS[request.signal]
+    message = request.message
+    return _ITEM_BYTES * sum(
+        len(getattr(scoped, items)) for block in getattr(message, blocks) for scoped in getattr(block, scopes)
+    )
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
     """Decompress a body; RefusedError if it is broken, of an unknown encoding, or too large."""
-    if encoding in ("", "identity"):
-        return body
-    if encoding not in ("gzip", "deflate"):
+    return b"".join(inflate(body, encoding, most))
+
+
+def inflate(body: bytes, encoding: str, most: int) -> Iterator[bytes]:
+    """Yield the pieces of an uncompressed body; RefusedError as for `decompress`."""
+    if encoding not in ("", "identity", "gzip", "deflate"):
         raise RefusedError(ExportAnswer(415, "Content-Encoding must be gzip, deflate or identity"))
+    window = {"gzip": _GZIP, "deflate": zlib.MAX_WBITS}.get(encoding)
+    left = most
     try:
-        return _inflated(body, _GZIP if encoding == "gzip" else zlib.MAX_WBITS, most)
+        for piece in [body] if window is None else _inflated(body, window):
+            left -= len(piece)
+            if left < 0 and window is not None:
+                problem = f"the body has more than {most} bytes after decompression"
+                raise RefusedError(ExportAnswer(413, problem))
+            yield piece
     except zlib.error:
         raise RefusedError(ExportAnswer(400, f"the body is not valid {encoding}")) from None
 
 
-def _inflated(body: bytes, window: int, most: int) -> bytes:
-    parts: list[bytes] = []
-    left = most
+def _inflated(body: bytes, window: int) -> Iterator[bytes]:
+    members = 0
     while body:  # a gzip body may have several members
-        inflater = zlib.decompressobj(window)
-        part = inflater.decompress(body, left + 1)
-        left -= len(part)
-        if left < 0:
-            problem = f"the body has more than {most} bytes after decompression"
-            raise RefusedError(ExportAnswer(413, problem))
-        if not inflater.eof:
-            raise zlib.error("ends early")
-        parts.append(part)
-        if len(parts) > _MOST_MEMBERS:  # each copies the rest of the body
+        members += 1
+        if members > _MOST_MEMBERS:  # each copies the rest of the body
             raise zlib.error("too many members")
-        body = inflater.unused_data
-    return b"".join(parts)
+        inflater = zlib.decompressobj(window)
+        for at in range(0, len(body), _PIECE):
+            rest = body[at : at + _PIECE]
+            while rest and not inflater.eof:
+                yield inflater.decompress(rest, _PIECE)
+                rest = inflater.unconsumed_tail
+            if inflater.eof:
+                body = inflater.unused_data + body[at + _PIECE :]
+                break
+        else:
+            raise zlib.error("ends early")
 
 
 def _from_json(data: bytes, message: Any, signal: str) -> Any:

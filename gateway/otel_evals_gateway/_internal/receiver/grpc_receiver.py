@@ -19,7 +19,11 @@ from otel_evals_gateway._internal.receiver.answers import (
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Receiver
-from otel_evals_gateway._internal.receiver.request_limits import IDLE_SECONDS, max_connections
+from otel_evals_gateway._internal.receiver.request_limits import (
+    IDLE_SECONDS,
+    Reservation,
+    max_connections,
+)
 
 _SERVICES: dict[Signal, str] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -36,10 +40,13 @@ class GrpcReceiver(Receiver):
     """
 
     _server: Any = None
+    _reading: asyncio.Semaphore
+    """The messages that may arrive at once: grpcio does not say how much of one has arrived."""
 
     async def start(self, host: str, port: int, credentials: Any = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         most = min(self._options.max_body, self._options.max_decompressed)
+        self._reading = asyncio.Semaphore(max(1, self._limits.most_bytes // most))
         self._server = aio.server(
             options=[
                 ("grpc.max_receive_message_length", most),
@@ -70,17 +77,21 @@ class GrpcReceiver(Receiver):
 
     def _handlers(self, signal: Signal) -> Any:
         async def export(messages: AsyncIterator[bytes], context: Any) -> bytes:
-            async def read() -> ExportRequest:
+            async def read(reservation: Reservation) -> ExportRequest:
                 seconds = self._options.request_timeout
                 try:
-                    async with asyncio.timeout(seconds):
-                        return ExportRequest(signal, await anext(messages, b""))
+                    async with asyncio.timeout(seconds), self._reading:
+                        body = await anext(messages, b"")
                 except TimeoutError:
                     problem = f"the message did not arrive in {seconds:g} s"
                     raise RefusedError(ExportAnswer(408, problem)) from None
+                reservation.resize(len(body))
+                return ExportRequest(signal, body)
 
             given = dict(context.invocation_metadata() or ()).get("authorization", "")
-            answer = await self._answer(signal, given if isinstance(given, str) else "", read)
+            answering = self._answer(signal, given if isinstance(given, str) else "", read)
+            # A sender that leaves does not cancel it: a request is taken whole or not at all.
+            answer = await asyncio.shield(asyncio.ensure_future(answering))
             if answer.ok:
                 return bytes(partial_success(answer, signal).SerializeToString())
             await context.abort(grpc_code(answer), answer.message, grpc_trailers(answer))

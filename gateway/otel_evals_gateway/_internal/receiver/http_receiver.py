@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from otel_evals_gateway._internal.receiver.access import BearerTokens
@@ -24,6 +26,7 @@ from otel_evals_gateway._internal.receiver.receiver import Handle, Receiver
 from otel_evals_gateway._internal.receiver.request_limits import (
     IDLE_SECONDS,
     RequestLimits,
+    Reservation,
     max_connections,
 )
 
@@ -34,6 +37,13 @@ Page = Callable[[], tuple[int, dict[str, Any] | str]]
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
+
+
+_logger = logging.getLogger(__name__)
+_logger.addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+)
+"""Senders of garbage get status 400; a traceback for each would fill the disk."""
 
 
 class HttpReceiver(Receiver):
@@ -93,24 +103,26 @@ class HttpReceiver(Receiver):
             response.headers["Allow"] = "POST"
             return response
 
-        async def read() -> ExportRequest:
-            return await self._read(request, signal)
+        async def read(reservation: Reservation) -> ExportRequest:
+            return await self._read(request, signal, reservation)
 
         answered = await self._answer(signal, authorization, read)
         return _response(answered, signal, JSON if request.content_type == JSON else PROTOBUF)
 
-    async def _read(self, request: web.BaseRequest, signal: Signal) -> ExportRequest:
+    async def _read(
+        self, request: web.BaseRequest, signal: Signal, reservation: Reservation
+    ) -> ExportRequest:
         if request.content_type not in (PROTOBUF, JSON):
             raise RefusedError(ExportAnswer(415, f"Content-Type must be {PROTOBUF} or {JSON}"))
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         try:
-            body = await self._body(request)
+            body = await self._body(request, reservation)
         except (ConnectionError, asyncio.IncompleteReadError, web.RequestPayloadError):
             raise RefusedError(ExportAnswer(400, "the body ended early")) from None
         return ExportRequest(signal, body, request.content_type, encoding)
 
-    async def _body(self, request: web.BaseRequest) -> bytes:
-        """Read the body, with an announced length or without."""
+    async def _body(self, request: web.BaseRequest, reservation: Reservation) -> bytes:
+        """Read the body, with an announced length or without, and reserve memory for it twice."""
         most, seconds = self._options.max_body, self._options.request_timeout
         too_large = RefusedError(ExportAnswer(413, f"the body has more than {most} bytes"))
         if (request.content_length or 0) > most:
@@ -123,6 +135,7 @@ class HttpReceiver(Receiver):
                     size += len(part)
                     if size > most:
                         raise too_large
+                    reservation.resize(2 * size)  # it is joined at the end
                     parts.append(part)
         except TimeoutError:
             raise RefusedError(ExportAnswer(408, f"the body did not arrive in {seconds:g} s")) from None
@@ -142,6 +155,7 @@ class _Server(web.Server):
         super().__init__(
             self._serve,
             access_log=None,
+            logger=_logger,
             auto_decompress=False,
             lingering_time=1.0,
             keepalive_timeout=IDLE_SECONDS,

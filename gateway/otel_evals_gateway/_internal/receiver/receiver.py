@@ -9,19 +9,20 @@ from collections.abc import Awaitable, Callable, Collection
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
 from otel_evals_gateway._internal.receiver.decoder import (
+    DecodedSize,
     ExportRequest,
     Signal,
+    decode,
     decode_plain,
-    decoded_size,
     decompress,
 )
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits, Reservation
 
 _logger = logging.getLogger(__name__)
 LARGE = 1024 * 1024
 """Decoded bytes of a request from which a thread decodes it, so other requests need not wait."""
 _SMALL = 64 * 1024
-"""Uncompressed bytes of a body that is decompressed without a thread."""
+"""Uncompressed bytes of a body that may be decoded without a thread."""
 Handle = Callable[[ExportRequest], Awaitable[ExportAnswer]]
 
 
@@ -45,24 +46,19 @@ class Receiver:
         return self._tokens is None or self._tokens.accept(authorization)
 
     async def _answer(
-        self, signal: Signal, authorization: str, read: Callable[[], Awaitable[ExportRequest]]
+        self, signal: Signal, authorization: str, read: Callable[[Reservation], Awaitable[ExportRequest]]
     ) -> ExportAnswer:
         """Read, decode and handle a request, and count its answer."""
         try:
-            with self._limits.enter():
+            with self._limits.enter() as reservation:
                 if not self._admits(authorization):
                     raise RefusedError(ExportAnswer(401, "a bearer token is required"))
-                request = await read()
-                with self._limits.reserve(len(request.body)) as reservation:
-                    data = await self._decompressed(request)
-                    size = decoded_size(request, data)
-                    reservation.resize(size)
-                    if size < LARGE:
-                        decode_plain(request, data)
-                    else:
-                        await asyncio.to_thread(decode_plain, request, data)
-                    request.reservation = reservation
-                    answer = await self._handle(request)
+                request = await read(reservation)
+                request.reservation = reservation
+                if not self._decoded_at_once(request):
+                    async with self._limits.decoding:
+                        await asyncio.to_thread(decode, request, self._options.max_decompressed)
+                answer = await self._handle(request)
         except RefusedError as error:
             answer = error.answer
         except Exception:
@@ -71,13 +67,20 @@ class Receiver:
         self._limits.answers[signal, answer.status] += 1
         return answer
 
-    async def _decompressed(self, request: ExportRequest) -> bytes:
-        """Return the uncompressed body; large ones are decompressed on a thread, one at a time."""
-        most = self._options.max_decompressed
+    def _decoded_at_once(self, request: ExportRequest) -> bool:
+        """Decode a request if that takes little; else return False."""
+        most = min(_SMALL, self._options.max_decompressed)
+        if len(request.body) > most:
+            return False
         try:
-            return decompress(request.body, request.encoding, min(_SMALL, most))
+            data = decompress(request.body, request.encoding, most)
         except RefusedError as refused:
-            if refused.answer.status != 413 or most <= _SMALL:
-                raise
-        async with self._limits.decompressing:
-            return await asyncio.to_thread(decompress, request.body, request.encoding, most)
+            if refused.answer.status == 413:
+                return False
+            raise
+        size = DecodedSize(request).add(data)
+        if size > LARGE:
+            return False
+        request.reserve(size)
+        decode_plain(request, data)
+        return True

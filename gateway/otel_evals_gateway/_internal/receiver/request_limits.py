@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,10 @@ class RequestLimits:
         self.options = options
         self.most_bytes = _BODIES_IN_PROGRESS * options.max_decompressed
         self.bytes = 0
-        self.decompressing = asyncio.Lock()
+        self.lock = threading.Lock()
+        """Protects `bytes`, which the thread that decodes changes too."""
+        self.decoding = asyncio.Lock()
+        """Held while a thread decodes: one request at a time, since each keeps the interpreter busy."""
         self.in_progress = 0
         self.closed = False
         """True once the service shuts down, which refuses all requests."""
@@ -52,8 +56,11 @@ class RequestLimits:
         return True
 
     @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Count a request as in progress; RefusedError if too many are, or the service shuts down."""
+    def enter(self) -> Iterator[Reservation]:
+        """Count a request as in progress; RefusedError if too many are, or the service shuts down.
+
+        Yields its memory.
+        """
         if self.closed:
             raise RefusedError(ExportAnswer(503, "the service is shutting down", retry_after=1.0))
         most = self.options.max_requests
@@ -61,26 +68,18 @@ class RequestLimits:
             raise RefusedError(ExportAnswer(503, f"{most} requests are in progress", retry_after=1.0))
         self.in_progress += 1
         self._idle.clear()
+        reservation = Reservation(self)
         try:
-            yield
+            yield reservation
         finally:
+            reservation.resize(0)
             self.in_progress -= 1
             if not self.in_progress:
                 self._idle.set()
 
-    @contextmanager
-    def reserve(self, size: int) -> Iterator[Reservation]:
-        """Reserve memory for a request; RefusedError if all requests are too large together."""
-        reservation = Reservation(self)
-        try:
-            reservation.resize(size)
-            yield reservation
-        finally:
-            self.bytes -= reservation.size
-
 
 class Reservation:
-    """Memory that one request takes of the bytes that all requests may take."""
+    """Memory that one request takes of the bytes that all requests may take. Thread-safe."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -92,8 +91,9 @@ class Reservation:
         if size > most:
             problem = f"the body takes more than {most} bytes once decoded: send smaller requests"
             raise RefusedError(ExportAnswer(413, problem))
-        if limits.bytes - self.size + size > most:
-            problem = "the requests in progress are too large together"
-            raise RefusedError(ExportAnswer(503, problem, retry_after=1.0))
-        limits.bytes += size - self.size
-        self.size = size
+        with limits.lock:
+            if size > self.size and limits.bytes - self.size + size > most:
+                problem = "the requests in progress are too large together"
+                raise RefusedError(ExportAnswer(503, problem, retry_after=1.0))
+            limits.bytes += size - self.size
+            self.size = size
