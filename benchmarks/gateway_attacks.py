@@ -1,10 +1,9 @@
 """Memory and health of a gateway under attack and overload: a process of its own, real clients on loopback.
 
     python benchmarks/gateway_attacks.py bombs [--requests 1000] [--only gzip]
-    python benchmarks/gateway_attacks.py overload [--seconds 300]
-    python benchmarks/gateway_attacks.py connections
-    python benchmarks/gateway_attacks.py trace [--spans 50000]
+    python benchmarks/gateway_attacks.py overload [--seconds 300] [--slow]
 
+Overload sends three times the runs that can be judged, and compares the accepted ones with the written.
 Each line has the largest resident memory (VmHWM, reset before each attack), the answers, and the median and
 the longest time that `/healthz` took meanwhile, as seen by another process.
 """
@@ -16,13 +15,16 @@ import asyncio
 import contextlib
 import gzip
 import http.client
+import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,12 +33,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aiohttp
 import grpc
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from otel_evals import ScoredRun
 from tests.support.bombs import BOMBS, JSON, PROTOBUF
 from tests.support.gateways import GatewayProcess
+from tests.support.traffic import agent_run
 
 MIB = 1024 * 1024
+Answers = Counter[Any]
 SENDERS = 32
+TEXT = "Where is order A-1001, and when does it arrive? " * 12
 EXPORT = "/opentelemetry.proto.collector.{}Service/Export"
 SERVICES = {"traces": "trace.v1.Trace", "logs": "logs.v1.Logs"}
 
@@ -184,19 +194,118 @@ def bombs(requests: int, only: str) -> None:
                         answers.update(asyncio.run(sent))
 
 
+# --- overload ---
+
+RUNS = 50
+"""Agent runs in each request."""
+
+
+class Slow:
+    """A destination that takes 20 runs a second."""
+
+    name = "slow"
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        await asyncio.sleep(len(batch) / 20)
+
+    async def shutdown(self) -> None: ...
+
+
+def one_run() -> tuple[bytes, bytes]:
+    """Return a request with one run of three spans, and its trace id."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    agent_run(provider.get_tracer("bench"), question=TEXT, answer=TEXT)
+    request = encode_spans(exported.get_finished_spans())
+    return request.SerializeToString(), request.resource_spans[0].scope_spans[0].spans[0].trace_id
+
+
+async def send_runs(gateway: GatewayProcess, seconds: float, rate: float, answers: Answers) -> set[str]:
+    """Send new runs at a rate (runs a second; infinite: as fast as possible); return the accepted ones."""
+    run, old = one_run()
+    accepted: set[str] = set()
+    start = time.monotonic()
+    sent = 0
+
+    async def send(session: aiohttp.ClientSession) -> None:
+        nonlocal sent
+        while (now := time.monotonic() - start) < seconds:
+            if sent >= now * rate:
+                await asyncio.sleep(0.02)
+                continue
+            sent += RUNS
+            ids = [os.urandom(16) for _ in range(RUNS)]
+            body = b"".join(run.replace(old, new) for new in ids)
+            headers = {"Content-Type": PROTOBUF}
+            url = gateway.endpoint + "/v1/traces"
+            async with session.post(url, data=body, headers=headers) as response:
+                await response.read()
+            answers[response.status] += RUNS
+            if response.status == 200:
+                accepted.update(each.hex() for each in ids)
+            elif rate == inf:
+                await asyncio.sleep(0.05)
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as session:
+        await asyncio.gather(*(send(session) for _ in range(SENDERS)))
+    return accepted
+
+
+def overload(seconds: float, slow: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.jsonl"
+        destinations = [{"jsonl": {"path": str(path)}}, *(["python:gateway_attacks:Slow"] if slow else [])]
+        with gateway_in(folder, destinations=destinations) as gateway:
+            start = time.monotonic()
+            accepted = asyncio.run(send_runs(gateway, 20, inf, Counter()))
+            drained(gateway, path, len(accepted))
+            judged = len(accepted) / (time.monotonic() - start)
+            print(f"{judged:.0f} runs/s are judged and delivered; {3 * judged:.0f} are sent", flush=True)
+            answers: Answers = Counter()
+            with measured("overload", gateway, answers):
+                accepted |= asyncio.run(send_runs(gateway, seconds, 3 * judged, answers))
+                drained(gateway, path, len(accepted))
+            written = Counter(json.loads(line)["trace_id"] for line in path.read_text().splitlines())
+            missing, twice = accepted - set(written), sum(n > 1 for n in written.values())
+            print(f"{len(accepted)} accepted, {len(missing)} not written, {twice} written twice")
+            stats = gateway.page("/stats")[1]
+            for name in ("runs", "losses", "destinations", "requests", "items"):
+                print(f"{name}: {stats[name]}")
+
+
+def drained(gateway: GatewayProcess, path: Path, most: int) -> None:
+    """Wait until all accepted runs are written, or nothing has been for 30 s."""
+    lines, since = 0, time.monotonic()
+    while lines < most and time.monotonic() - since < 30:
+        time.sleep(0.5)
+        with path.open("rb") as file:
+            found = sum(part.count(b"\n") for part in iter(lambda: file.read(MIB), b""))
+        if found > lines:
+            lines, since = found, time.monotonic()
+
+
 @contextlib.contextmanager
-def gateway_in(folder: str, **section: Any) -> Iterator[GatewayProcess]:
-    with GatewayProcess(Path(folder), ["answered"], {"quiet": 2.0, "idle": 10.0, **section}) as gateway:
+def gateway_in(folder: str, destinations: Any = None, **section: Any) -> Iterator[GatewayProcess]:
+    options = {} if destinations is None else {"destinations": destinations}
+    section = {"quiet": 2.0, "idle": 10.0, **section}
+    paths = os.pathsep.join(map(str, [Path(__file__).parent, Path(__file__).parents[1]]))
+    with GatewayProcess(Path(folder), ["answered"], section, {"PYTHONPATH": paths}, **options) as gateway:
         yield gateway
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("attack", choices=["bombs"])
+    parser.add_argument("attack", choices=["bombs", "overload"])
     parser.add_argument("--requests", type=int, default=1_000)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="part of the names of bombs")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--slow", action="store_true", help="with a destination that takes 20 runs a second")
     given = parser.parse_args()
-    bombs(given.requests, given.only)
+    if given.attack == "bombs":
+        bombs(given.requests, given.only)
+    else:
+        overload(given.seconds, given.slow)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,13 @@ def test_text_that_is_not_utf8_is_refused() -> None:
     assert refusal(body) == 400
 
 
+def test_half_a_pair_of_surrogates_in_json_costs_only_its_letter() -> None:
+    text = r"\ud83d\ude00 cut \ud83d"
+    body = json.dumps(AS_JSON).replace('"chat"', f'"{text}"').encode()
+    (span,) = decoded(body, JSON).resource_spans[0].scope_spans[0].spans
+    assert (span.name, span.trace_id) == ("\U0001f600 cut \ufffd", bytes.fromhex("01" * 16))
+
+
 def test_values_ten_thousand_deep_are_refused() -> None:
     inner = b""
     for _ in range(10_000):

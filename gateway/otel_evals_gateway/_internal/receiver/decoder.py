@@ -113,7 +113,7 @@ def decode_plain(request: ExportRequest, data: bytes) -> ExportRequest:
             problem = f"the body is not an OTLP protobuf request for {request.signal}"
             raise RefusedError(ExportAnswer(400, problem)) from None
     else:
-        request.message = _from_json(data, kind(), request.signal)
+        request.message = _from_json(data, kind, request.signal)
         request.plain = request.message.SerializeToString()
     return request
 
@@ -199,14 +199,25 @@ def _inflated(body: bytes, window: int) -> Iterator[bytes]:
             raise zlib.error("ends early")
 
 
-def _from_json(data: bytes, message: Any, signal: str) -> Any:
+def _from_json(data: bytes, kind: Any, signal: str) -> Any:
     try:
-        parsed = json.loads(data)
-        if not isinstance(parsed, dict):
-            raise ValueError("not an object")
-        return json_message(parsed, message)
+        try:
+            return _json_object(json.loads(data), kind)
+        except ParseError:
+            text = json.dumps(json.loads(data), ensure_ascii=False)
+            mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            if mended == text:
+                raise
+            # Half of a pair of surrogates, as JavaScript leaves it when it shortens a text.
+            return _json_object(json.loads(mended), kind)
     except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
         raise RefusedError(ExportAnswer(400, f"the body is not an OTLP/JSON request for {signal}")) from None
+
+
+def _json_object(parsed: Any, kind: Any) -> Any:
+    if not isinstance(parsed, dict):
+        raise ValueError("not an object")
+    return json_message(parsed, kind())
 
 
 def json_message(request: dict[str, Any], message: Any) -> Any:
