@@ -33,11 +33,16 @@ PARTS = {
     ),
     "accounting": (
         [f"{LIBRARY}/accounting/counters.py", f"{LIBRARY}/accounting/ledger.py"],
-        ["tests/unit/accounting"],
+        ["tests/unit/accounting", "tests/pipeline/test_boundaries.py", "tests/pipeline/test_exclusions.py"],
     ),
     "complete": (
-        [f"{LIBRARY}/gather", "gateway/otel_evals_gateway/_internal/trace_gatherer.py"],
-        ["tests/unit/gather", "tests/unit/gateway/test_trace_gatherer.py"],
+        [f"{LIBRARY}/gather", "otel_evals_gateway/_internal/trace_gatherer.py"],
+        [
+            "tests/unit/gather",
+            "tests/unit/gateway/test_trace_gatherer.py",
+            "tests/unit/pipeline/test_steps.py",
+            "tests/pipeline/test_long_runs.py",
+        ],
     ),
     "estimates": (
         [f"{LIBRARY}/statistics/{name}.py" for name in ESTIMATES],
@@ -69,6 +74,9 @@ def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
     )
     subprocess.run(["tar", "xf", "all.tar"], cwd=folder, check=True)
     (folder / "all.tar").unlink()
+    # mutmut names modules by their paths, and imports from its copy only what is at the top.
+    for package in folder.glob("*/otel_evals_*"):
+        package.rename(folder / package.name)
     copied = [path.name for path in folder.iterdir()]
     with (folder / "pyproject.toml").open("a") as config:
         config.write(
