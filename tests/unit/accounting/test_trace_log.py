@@ -15,7 +15,6 @@ from otel_evals._internal.accounting.explanation import explain_logged, explain_
 from otel_evals._internal.accounting.health import judge_health
 from otel_evals._internal.accounting.ledger import LoggedTrace, TraceLog
 from otel_evals._internal.accounting.problem_log import LossLog
-from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals.model import (
     Direction,
     Evaluation,
@@ -82,22 +81,13 @@ def test_a_trace_reads_like_an_answer() -> None:
     ]
 
 
-def test_the_oldest_log_are_forgotten_first() -> None:
-    log = TraceLog(limit=10)
-    for number in range(1, 31):
-        tell(log, number)
-    assert len(log) == 10
-    assert log.get(f"{20:032x}") is None
-    assert log.get(f"{21:032x}") is not None
-
-
 def test_memory_is_bounded_by_bytes_too() -> None:
     """Traces with many decisions push out more of the others; the estimate is no less than the truth."""
     tracemalloc.start()
     for _ in range(2):  # the first one fills what Python keeps to use again
         before = tracemalloc.get_traced_memory()[0]
         log = TraceLog(limit=10_000, max_bytes=100_000)
-        for number in range(1, 200):
+        for number in range(1, 60):
             tell(log, number, rules=20)
         taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
@@ -106,16 +96,16 @@ def test_memory_is_bounded_by_bytes_too() -> None:
 
 
 def test_the_traces_remembered_by_default_fit_in_their_memory() -> None:
-    """A thousand of them, with two rules each, take less than a tenth of it."""
+    """Two hundred of them, with two rules each, take less than a fiftieth of it."""
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     log = TraceLog()
-    for number in range(1, 1_001):
+    for number in range(1, 201):
         tell(log, number)
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert len(log) == 1_000
-    assert taken < 24 * 1024 * 1024 / 10
+    assert len(log) == 200
+    assert taken < 24 * 1024 * 1024 / 50
 
 
 def test_one_trace_with_endless_decisions_is_bounded() -> None:
@@ -144,17 +134,6 @@ def test_what_is_ignored_is_explained_with_its_reason() -> None:
     explanation = explain_logged("1" * 32, trace, {})
     assert explanation.status == "ignored"
     assert "Ignored: 2, too_many_bytes (open traces exceeded `max_bytes`" in str(explanation)
-
-
-@pytest.mark.parametrize("wrong", ["", "xyz", "0", "0" * 32, "f" * 33, 0, -1, 1 << 128])
-def test_what_is_no_trace_id_is_refused(wrong: str | int) -> None:
-    with pytest.raises(ValueError, match="is not a trace id"):
-        trace_id_of(wrong)
-
-
-def test_trace_ids_are_read_in_every_form() -> None:
-    for form in (0xABC, "abc", f"{0xABC:032X}", f" {0xABC:032x} "):
-        assert trace_id_of(form) == f"{0xABC:032x}"
 
 
 # --- loss lines ---
