@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otel_evals._internal.statistics.student import t_quantile
-from otel_evals.statistics import Clusters, Interval, Sums, design_effect, estimate, total
+from otel_evals.statistics import (
+    CLUSTER_GROUPS,
+    Clusters,
+    Interval,
+    Sums,
+    design_effect,
+    estimate,
+    total,
+    wander,
+)
 
 VALUES = st.floats(0, 1) | st.sampled_from([0.0, 1.0])
 WEIGHTS = st.floats(1, 1e3) | st.floats(1, 2.0**56) | st.just(0.0)
@@ -64,40 +75,151 @@ def test_only_the_ratios_of_weights_matter(runs: list[tuple[float, float]], fact
     assert other.high == pytest.approx(one.high, abs=1e-6)
 
 
-@settings(deadline=None)
-@given(RUNS)
-def test_good_and_bad_are_treated_alike(runs: list[tuple[float, float]]) -> None:
-    """Turning every score round turns the interval round."""
-    assume(any(w for _, w in runs))
-    one, other = interval_of(sums_of(runs)), interval_of(sums_of([(1.0 - x, w) for x, w in runs]))
-    assert other.low == pytest.approx(1.0 - one.high, abs=1e-6)
-    assert other.high == pytest.approx(1.0 - one.low, abs=1e-6)
+Grouped = list[tuple[int, float, float]]
+"""Group, value and weight of each run."""
+GROUPED = st.lists(
+    st.tuples(st.integers(0, 3) | st.integers(0, CLUSTER_GROUPS - 1), VALUES, st.floats(1, 50)),
+    min_size=1,
+    max_size=60,
+)
+
+
+def clusters_of(runs: Grouped) -> Clusters:
+    sums = [[w * x for g, x, w in runs if g == group] for group in range(CLUSTER_GROUPS)]
+    weights = [[w for g, _, w in runs if g == group] for group in range(CLUSTER_GROUPS)]
+    return Clusters(tuple(map(math.fsum, sums)), tuple(map(math.fsum, weights)))
+
+
+def own_variance(runs: Grouped, centre: float) -> float:
+    return math.fsum((w * (x - centre)) ** 2 for _, x, w in runs)
+
+
+def jackknifed(rests: Mapping[int, float], weights: Mapping[int, float]) -> float:
+    """(G - 1) / G * sum (r / (1 - s))^2, for each group's sum r of w (x - centre) and its share s."""
+    whole, groups = math.fsum(weights.values()), len(weights)
+    return math.fsum((rests[g] / (1 - weights[g] / whole)) ** 2 for g in weights) * (groups - 1) / groups
+
+
+def group_variance(runs: Grouped, centre: float) -> float:
+    rests, weights = defaultdict[int, float](float), defaultdict[int, float](float)
+    for group, x, w in runs:
+        rests[group] += w * (x - centre)
+        weights[group] += w
+    return jackknifed(rests, weights)
+
+
+def satterthwaite(weights: list[float]) -> float:
+    return max(1.0, sum(w**2 for w in weights) ** 2 / sum(w**4 for w in weights) - 1)
 
 
 @settings(deadline=None)
-@given(st.integers(1, 2000), st.data())
-def test_equal_weights_give_agresti_and_coull(n: int, data: st.DataObject) -> None:
-    """With 0/1 scores, the textbook's centre and standard error of n + 4, with t for z."""
-    passed = data.draw(st.integers(0, n))
-    weight = data.draw(st.sampled_from([1.0, 20.0]))
-    sums = Sums(
-        n=n,
-        w=weight * n,
-        wx=weight * passed,
-        wxx=weight * passed,
-        ww=weight**2 * n,
-        wwx=weight**2 * passed,
-        wwxx=weight**2 * passed,
-        w_max=weight,
-        x_min=0.0,
-        x_max=1.0,
-    )
-    centre = (passed + 2) / (n + 4)
-    error = math.sqrt(centre * (1 - centre) / (n + 4))
-    half = math.hypot(t_quantile(0.975, n + 3) * error, passed / n - centre)
-    interval = interval_of(sums)
-    assert interval.low == pytest.approx(max(0.0, min(passed / n, centre - half)), abs=1e-9)
-    assert interval.high == pytest.approx(min(1.0, max(passed / n, centre + half)), abs=1e-9)
+@given(GROUPED, st.sampled_from([0.8, 0.95]), st.sampled_from([1.0, 3.0]))
+def test_the_interval_is_that_of_the_formulas(runs: Grouped, confidence: float, inflation: float) -> None:
+    """Agresti and Coull's with weights; the pseudo observations weigh more where groups are alike."""
+    sums, clusters = sums_of([(x, w) for _, x, w in runs]), clusters_of(runs)
+    whole, typical = math.fsum(w for *_, w in runs), sums.ww / sums.w
+    mean = math.fsum(w * x for _, x, w in runs) / whole
+    k = typical
+    centre = (mean * whole + 2 * k) / (whole + 4 * k)
+    variance, df = inflation * own_variance(runs, centre), whole / typical + 3
+    expected = {"alone": (k, centre, variance, df)}
+    grouped = [w for w in clusters.w if w]
+    if len(grouped) > 1:
+        assume(variance > 1e-9)
+        effect = group_variance(runs, centre) / variance
+        if effect > 1:
+            k = min(k * effect, whole / 4)
+            centre = (mean * whole + 2 * k) / (whole + 4 * k)
+            variance, df = max(variance, group_variance(runs, centre)), min(df, satterthwaite(grouped))
+        expected["grouped"] = (k, centre, variance, df)
+    for name, (k, centre, variance, df) in expected.items():
+        given_clusters = clusters if name == "grouped" else None
+        found = estimate(sums, confidence=confidence, clusters=given_clusters, inflation=inflation).interval
+        error = math.sqrt(variance + 2 * k**2 * (centre**2 + (1 - centre) ** 2)) / (whole + 4 * k)
+        half = math.hypot(t_quantile((1 + confidence) / 2, df) * error, mean - centre)
+        assert found
+        assert found.low == pytest.approx(max(0.0, min(mean, centre - half)), abs=1e-6)
+        assert found.high == pytest.approx(min(1.0, max(mean, centre + half)), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(GROUPED)
+def test_few_clusters_are_named_where_their_runs_are_alike_beyond_chance(runs: Grouped) -> None:
+    sums, clusters = sums_of([(x, w) for _, x, w in runs]), clusters_of(runs)
+    assert clusters.groups == len({group for group, *_ in runs})
+    assume(clusters.groups > 1)
+    assert sums.mean is not None
+    own = own_variance(runs, sums.mean)
+    assume(own > 1e-9)
+    effect = max(1.0, group_variance(runs, sums.mean) / own)
+    assert design_effect(sums, clusters) == pytest.approx(effect, rel=1e-6)
+    shares = math.fsum((w / sums.w) ** 2 for w in clusters.w) - 1 / CLUSTER_GROUPS
+    effective = (1 - 1 / CLUSTER_GROUPS) / shares if shares > 0 else math.inf
+    assert clusters.effective == pytest.approx(effective)
+    bound = 1 + 2.5 * math.sqrt(2 / satterthwaite([w for w in clusters.w if w]))
+    assume(abs(effect - bound) > 1e-6 and abs(effective - 50) > 1e-6)
+    assert estimate(sums, clusters=clusters).few_clusters == (effective < 50 and effect > bound)
+
+
+def wandering(hours: Mapping[int, list[tuple[float, float]]]) -> float:
+    """The factor of `wander`, from the runs and by trying every change of the mean."""
+
+    def mean(runs: list[tuple[float, float]]) -> float:
+        return math.fsum(w * x for x, w in runs) / math.fsum(w for _, w in runs) if runs else 0.0
+
+    def among(part: list[int]) -> list[tuple[float, float]]:
+        return [run for hour in part for run in hours[hour]]
+
+    order = sorted(hours)
+    splits = [(order[:place], order[place:]) for place in range(1, len(order) + 1)]
+    level, most = {}, -1.0
+    for sides in splits:
+        explained = sum(math.fsum(w for _, w in among(s)) * mean(among(s)) ** 2 for s in sides)
+        if explained > most * (1 + 1e-12):
+            level, most = {hour: mean(among(side)) for side in sides for hour in side}, explained
+    every = among(order)
+    noise = math.fsum((w * (x - mean(every))) ** 2 for x, w in every)
+    found, width = 1.0, 1
+    while (order[-1] - order[0] + 1) // width >= 6:
+        rests, weights = defaultdict[int, float](float), defaultdict[int, float](float)
+        for hour in order:
+            block = (hour - order[0]) // width
+            rests[block] += math.fsum(w * (x - level[hour]) for x, w in hours[hour])
+            weights[block] += math.fsum(w for _, w in hours[hour])
+        n, df = len(weights), satterthwaite(list(weights.values())) - 2
+        if n >= 6 and df >= 1:
+            ratio = math.fsum(rest**2 for rest in rests.values()) * n / (n - 3) / noise
+            if ratio > 1 + 2 * math.sqrt(2 / df):
+                found = max(found, ratio * (t_quantile(0.975, df) / t_quantile(0.975, math.inf)) ** 2)
+        width *= 2
+    return found
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.integers(0, 8)), min_size=5, max_size=30),
+    st.integers(-5, 5),
+    st.sampled_from([1.0, 4.0]),
+)
+def test_a_mean_that_wanders_has_the_factor_of_its_blocks(
+    steps: list[tuple[int, int]], hour: int, weight: float
+) -> None:
+    """Hours of eight runs, some missing, in which so many passed."""
+    hours = {}
+    for apart, passed in steps:
+        hour += apart
+        hours[hour] = [(1.0, weight)] * passed + [(0.0, weight)] * (8 - passed)
+    assume(len({x for runs in hours.values() for x, _ in runs}) == 2)
+    found = wander({hour: sums_of(runs) for hour, runs in hours.items()})
+    assert found == pytest.approx(wandering(hours), rel=1e-6)
+
+
+def test_what_does_not_wander_has_no_factor() -> None:
+    good, bad = sums_of([(1.0, 1.0)] * 9 + [(0.0, 1.0)]), sums_of([(1.0, 1.0)] * 5 + [(0.0, 1.0)] * 5)
+    assert wander({}) == wander({3: sums_of([(1.0, 1.0)])}) == wander({3: Sums()}) == 1.0
+    assert wander(dict.fromkeys(range(48), good)) == 1.0
+    assert wander({hour: good if hour < 20 else bad for hour in range(48)}) == 1.0, "one lasting fall"
+    assert wander({hour: good if hour % 12 < 6 else bad for hour in range(48)}) > 2.0
 
 
 def test_nothing_gives_no_mean() -> None:
@@ -210,18 +332,6 @@ def test_one_group_alone_tells_nothing_about_others() -> None:
     clusters = sum((Clusters.of_runs([("one", x, w)]) for x, w in runs), Clusters())
     assert estimate(sums_of(runs), clusters=clusters).interval == Interval(0.0, 1.0)
     assert estimate(sums_of(runs), clusters=clusters, scaled=False).interval is None
-
-
-@settings(deadline=None)
-@given(RUNS)
-def test_groups_never_narrow_the_interval(runs: list[tuple[float, float]]) -> None:
-    assume(any(w for _, w in runs))
-    sums = sums_of(runs)
-    clusters = sum((Clusters.of_runs([(str(i), x, w)]) for i, (x, w) in enumerate(runs)), Clusters())
-    alone, grouped = interval_of(sums), estimate(sums, clusters=clusters).interval
-    assert grouped
-    assert grouped.low <= alone.low + 1e-9
-    assert grouped.high >= alone.high - 1e-9
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95, math.nan])
