@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from math import inf
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
+from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_trace_id
 
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpansNow
@@ -74,29 +76,54 @@ TREES = st.lists(st.integers(1, 8), min_size=1, max_size=3)
 
 
 @settings(max_examples=60, deadline=None)
-@given(TREES, st.randoms(use_true_random=False), st.lists(st.integers(0, 30), max_size=3))
-def test_any_interleaving_gives_each_run_its_spans(sizes: list[int], rng: object, doubled: list[int]) -> None:
+@given(TREES, st.randoms(use_true_random=False), st.lists(st.integers(0, 30), max_size=3), st.integers(0, 6))
+def test_any_interleaving_gives_each_run_its_spans_and_logs(
+    sizes: list[int], rng: Random, doubled: list[int], logs: int
+) -> None:
     """Runs of one trace stay apart, doubled spans count once, order among siblings does not matter."""
     runs = []
     for index, size in enumerate(sizes):
-        first = 100 * (index + 1)
-        children = [ended(7, first + i + 1, first, first) for i in range(size)]
-        rng.shuffle(children)  # type: ignore[attr-defined]  # a Random
+        first = 100 * (index + 1)  # half of its children are below a span that was not claimed
+        children = [ended(7, first + i + 1, rng.choice([first, first + 50]), first) for i in range(size)]
+        rng.shuffle(children)
         runs.append([*children, ended(7, first)])
     queues = [list(run) for run in runs]
-    arrivals = []
+    arrivals: list[CapturedItem] = []
     while any(queues):
-        arrivals.append(rng.choice([q for q in queues if q]).pop(0))  # type: ignore[attr-defined]  # a Random
+        arrivals.append(rng.choice([q for q in queues if q]).pop(0))
     for position in doubled:
         if position < len(arrivals):
             arrivals.insert(position, arrivals[position])
+    for number in range(logs):
+        span_id = rng.choice(rng.choice(runs)).span.context.span_id
+        arrivals.insert(rng.randrange(len(arrivals)), CapturedLog(7, span_id, SpanEvent(name=str(number))))
+    said = defaultdict[str, list[str]](list)
+    for item in arrivals:
+        if isinstance(item, CapturedLog):
+            said[format_span_id(item.span_id)].append(item.event.name)
     collected = Collected(grace=1)
     for item in arrivals:
         collected.add(item, 0.0)
-    found = {frozenset(ids(closed)) for closed in collected.close(1.0)}
-    wanted = {frozenset(format_span_id(s.span.context.span_id) for s in run) for run in runs}
-    assert found == wanted
+    wanted = {}
+    for run in runs:
+        root = format_span_id(run[-1].span.context.span_id)
+        apart = [s for s in run[:-1] if s.span.parent and s.span.parent.span_id != s.owner]
+        links = {format_span_id(s.span.context.span_id): root for s in apart}
+        spans = {format_span_id(s.span.context.span_id) for s in run}
+        wanted[root] = ({span_id: said[span_id] for span_id in spans}, links)
+    trace_id = format_trace_id(7)
+    (open_now,) = told([collected.gatherer.so_far(trace_id)])
+    assert open_now == tuple({k: v for each in wanted.values() for k, v in each[n].items()} for n in (0, 1))
+    assert collected.gatherer.waiting(trace_id) == len(open_now[0])
+    closed = collected.close(1.0)
+    assert sorted(told(closed), key=repr) == sorted(wanted.values(), key=repr)
     assert not collected.ignored
+    assert collected.gatherer.waiting(trace_id) == len(collected.gatherer.open_traces) == 0
+
+
+def told(groups: Iterable[SpanGroup]) -> list[tuple[dict[str, list[str]], dict[str, str | None]]]:
+    """Each group's spans with the names of their log records, and its links."""
+    return [({s.span_id: [e.name for e in s.logs] for s in each.spans}, dict(each.links)) for each in groups]
 
 
 def test_a_run_closes_after_its_grace_and_not_before() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import Rule, sampling
-from otel_evals._internal.sampling.decide import Decider, Decision, chance_of
+from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Sampled, Score, ScorerFailure
 from otel_evals.sampling import Chance, Sampler
 from otel_evals.scorers import scorer
@@ -101,6 +101,15 @@ def test_what_is_ruled_out_has_the_highest_chance_on_record(trace_id: int, rate:
         (name, "not_sampled", "sampled_out", Chance(rate)) for name in ("a", "b")
     ]
     assert decider.rule_out("conversation") == []
+
+
+def test_rules_with_an_early_decision_are_not_asked_again() -> None:
+    """A check decided before the run ended; all other rules are asked, into the same decisions."""
+    early = RunDecisions(run(), sampled={"checked": Chance(1.0)})
+    decisions, decided = Decider([rule("checked", 0.0), rule("other")]).decide(run(), "run", early)
+    assert decisions is early
+    assert told(decided) == {"other": ("sampled", "")}
+    assert decisions.sampled == {"checked": Chance(1.0), "other": Chance(1.0)}
 
 
 # --- cascades ---

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from otel_evals import sampling
 from otel_evals._internal.sampling.algebra import SamplerFacts, facts_of_sampler
 from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.sampling.parser import parse
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord
 from otel_evals.sampling import Chance, Earlier, Sampler
@@ -318,6 +319,41 @@ def test_weighted_estimates_behind_a_cascade_are_unbiased() -> None:
         estimates.append(total / truth)
     error = stdev(estimates) / len(estimates) ** 0.5
     assert abs(fmean(estimates) - 1) < 4 * error < 0.2
+
+
+def test_a_burst_is_foretold_from_its_first_seconds() -> None:
+    """Ten runs a second are six hundred a minute, long before so many have arrived."""
+    clock = Clock()
+    sampler = sampling.per_minute(100, clock=clock)
+    found = [p for _, _, p, _ in drive(sampler, clock, random.Random(1), steady(10, 12))]
+    assert found[:100] == [1.0] * 100
+    assert max(found[100:]) < 0.3
+
+
+def test_a_run_that_is_sampled_anyway_takes_nothing_of_a_limit() -> None:
+    limit = sampling.per_minute(1, clock=lambda: 0.0)
+    both = sampling.always() | limit
+    assert [both.chance(run(number)).probability for number in range(5)] == [1.0] * 5
+    assert limit.chance(run()).probability == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: sampling.ratio(2),
+        lambda: sampling.per_minute(0),
+        lambda: sampling.per_minute(1, store="nowhere"),
+        lambda: sampling.stratified("", 1),
+        lambda: sampling.below("", 0.5),
+        lambda: sampling.above("a", math.nan),
+        lambda: bool(sampling.always()),
+        lambda: parse("nonsense"),
+    ],
+)
+def test_what_is_wrong_about_a_sampler_is_told_of_the_field(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError) as told:
+        wrong()
+    assert told.value.field == "sample"
 
 
 def test_unknown_and_circular_cascades_name_the_rule() -> None:
