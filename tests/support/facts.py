@@ -32,8 +32,9 @@ def span(name: str, attributes: dict[str, Any], above: int | None = 0, **more: A
 
 
 def case(name: str, *spans: dict[str, Any], scope: str = "my.app", **facts: Any) -> Case:
-    """A case; objects among the attributes are written as JSON, as instrumentations do."""
-    return Case(name, tuple(_record(number, dict(each), scope) for number, each in enumerate(spans)), facts)
+    """A case of one run unless told otherwise; objects among the attributes are written as JSON."""
+    records = tuple(_record(number, dict(each), scope) for number, each in enumerate(spans))
+    return Case(name, records, {"runs": 1, **facts})
 
 
 def _record(number: int, told: dict[str, Any], scope: str) -> SpanRecord:

@@ -18,6 +18,7 @@ from tests.support.replacing import replace
 from tests.support.trace_builder import DIALECTS
 
 ASKED, SAID = "Which pier has the ferry?", "It leaves from pier four."
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m1"}
 LOOKUP = {"toolCallId": "c1", "toolName": "piers", "input": {"line": 3}}
 CALL = ("piers", {"line": 3}, "four", "ok")
@@ -98,7 +99,6 @@ AGENTS = [
         _asked("Let me look."),
         _tool(1),
         scope="ai",
-        runs=1,
         input=ASKED,
         output="Let me look.",
         tools=[CALL],
@@ -136,9 +136,7 @@ WORKFLOWS = [
             {"gen_ai.operation.name": "invoke_agent"},
             events=[("gen_ai.user.message", {"content": ASKED}), ("gen_ai.choice", {"message": SAID})],
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
     ),
     case(
         "a chain of LangChain without the model's span",
@@ -151,9 +149,7 @@ WORKFLOWS = [
             },
         ),
         scope="opentelemetry.instrumentation.langchain",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
     ),
 ]
 NO_VALUES = [
@@ -176,15 +172,12 @@ NO_VALUES = [
                 "gen_ai.output.messages": [{"role": "assistant", "content": SAID}],
             },
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
     ),
     case(
         "a model that could not be told",
         span("chat", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "unknown"}),
-        runs=1,
         models=[],
     ),
     case(
@@ -193,7 +186,6 @@ NO_VALUES = [
         span("claude_code.tool", {"tool.name": "Read", "tool.input": {}, "tool.output": "four"}),
         span("claude_code.tool.execution", {"session.id": "s3"}, above=1),
         scope="claude-code",
-        runs=1,
         tools=[("Read", {}, "four", "ok")],
     ),
 ]
@@ -208,9 +200,7 @@ SPANS = [
                 ("gen_ai.choice", {"message": [{"text": SAID}]}),
             ],
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
     ),
     case(
         "only the answer is a conversation",
@@ -223,7 +213,6 @@ SPANS = [
                 }
             },
         ),
-        runs=1,
         output=SAID,
     ),
     case(
@@ -235,7 +224,6 @@ SPANS = [
                 "gen_ai.completion.0.tool_calls.0.arguments": {"line": 3},
             },
         ),
-        runs=1,
         tools=[("piers", {"line": 3}, None, "unknown")],
     ),
     case(
@@ -249,7 +237,6 @@ SPANS = [
             },
         ),
         scope="gcp.vertex.agent",
-        runs=1,
         usage=(90, 30),
         reasoning=9,
     ),
@@ -264,7 +251,6 @@ SPANS = [
             },
         ),
         scope="ai",
-        runs=1,
         usage=(90, 30),
         cached=50,
     ),
@@ -272,7 +258,6 @@ SPANS = [
         "a platform's names on a request's span",
         span("POST /ask", {"langwatch.user.id": "u7", "langwatch.thread.id": "s3"}),
         span("chat m1", CHAT),
-        runs=1,
         user="u7",
         conversation="s3",
     ),
@@ -280,13 +265,12 @@ SPANS = [
         "an application's own words there",
         span("POST /ask", {"user_id": "u7", "session_id": "s3"}),
         span("chat m1", CHAT),
-        runs=1,
         user="u7",
         conversation="s3",
     ),
 ]
 WHO = [
-    case(f"who asked, as {name}", span("chat", {**CHAT, name: "u7"}), runs=1, user="u7")
+    case(f"who asked, as {name}", span("chat", {**CHAT, name: "u7"}), user="u7")
     for name in ("llm.user", "gen_ai.request.user", "langwatch.user_id", "mlflow.trace.user")
 ]
 STORED = [
@@ -305,9 +289,7 @@ STORED = [
                 }.items()
             },
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
     ),
     case(
@@ -320,7 +302,6 @@ STORED = [
                 "gen_ai.completion.0.tool_calls.0.arguments": "",
             },
         ),
-        runs=1,
         tools=[("piers", None, None, "unknown")],
     ),
 ]
@@ -347,9 +328,7 @@ BESIDE = [
                 "llm.output_messages.0.message.content": SAID,
             },
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         tools=[],
     ),
 ]

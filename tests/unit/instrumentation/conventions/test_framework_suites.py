@@ -7,12 +7,14 @@ LiveKit, Pipecat, MCP and OpenTelemetry's own conventions.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.support.facts import Case, case, missed, span
 
 ASKED, SAID = "Does the ferry sail on Sundays?", "It sails at nine and at noon."
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 USER, ANSWER = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m1"}
 KIND = "openinference.span.kind"
@@ -46,9 +48,7 @@ LOGFIRE = [
             above=None,
         ),
         scope="logfire.openai",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
     ),
     case(
@@ -89,9 +89,7 @@ LOGFIRE = [
             4,
         ),
         scope="logfire.openai_agents",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         tools=[("timetable", {}, "9:00", "ok"), ("transfer_to_boss", {}, "boss", "unknown")],
         conversation=None,
     ),
@@ -106,7 +104,6 @@ LOGFIRE = [
             status="ERROR",
         ),
         scope="logfire.openai_agents",
-        runs=1,
         error="not allowed",
         output=None,
     ),
@@ -122,16 +119,13 @@ LOGFIRE = [
             },
         ),
         scope="opentelemetry.instrumentation.google_genai",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         usage=(8, 3),
     ),
     case(
         "the only content of an MCP server's result",
         span("tool", {TEMPLATE: "Function: {name}", "name": "f", "output": {"type": "text", "text": "9:00"}}),
         scope="logfire.openai_agents",
-        runs=1,
         tools=[("f", None, "9:00", "ok")],
     ),
 ]
@@ -147,9 +141,7 @@ OPENINFERENCE = [
                 "llm.choices.0.completion.text": SAID,
             },
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
     ),
     case(
@@ -162,7 +154,6 @@ OPENINFERENCE = [
                 "llm.function_call": {"name": "timetable", "arguments": '{"day": 7}'},
             },
         ),
-        runs=1,
         input=ASKED,
         tools=[("timetable", {"day": 7}, None, "unknown")],
     ),
@@ -177,7 +168,6 @@ OPENINFERENCE = [
                 "llm.output_messages.0.message.function_call_arguments_json": '{"day": 7}',
             },
         ),
-        runs=1,
         tools=[("timetable", {"day": 7}, None, "unknown")],
     ),
     case(
@@ -199,9 +189,7 @@ OPENINFERENCE = [
         ),
         span("tool.search.timetable.finish-5", {KIND: "TOOL"}),
         scope="openinference.instrumentation.beeai",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
         tools=[("timetable", {"day": 7}, ["9:00"], "ok")],
     ),
@@ -215,9 +203,7 @@ OTHERS = [
     case(
         "Spring AI lists texts without their speakers",
         span("chat m1", {**CHAT, "gen_ai.prompt": ["Be brief.", ASKED], "gen_ai.completion": [SAID]}),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
     ),
     case(
         "Azure's agents tell their answer in an event",
@@ -238,7 +224,6 @@ OTHERS = [
             ],
         ),
         scope="azure.ai.agents",
-        runs=1,
         output=SAID,
         usage=(8, 3),
         conversation="s3",
@@ -272,9 +257,7 @@ OTHERS = [
             ],
         ),
         scope="strands.telemetry.tracer",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         conversation="s3",
         agent="clerk",
     ),
@@ -288,7 +271,6 @@ OTHERS = [
                 "gen_ai.tool.call.result": {"type": "function_result", "call_id": "c", "result": "9:00"},
             },
         ),
-        runs=1,
         tools=[("f", None, "9:00", "ok")],
     ),
     case(
@@ -299,9 +281,7 @@ OTHERS = [
         span("llm_request", {**CHAT, "gen_ai.usage.input_tokens": 8, "gen_ai.usage.output_tokens": 3}, 2),
         span("tts_node", {"gen_ai.request.model": "mouth"}, 2),
         scope="livekit-agents",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
         usage=(8, 3),
         conversation="room",
@@ -312,9 +292,7 @@ OTHERS = [
         span("turn", {"turn.number": 1, "gen_ai.conversation.id": "s3"}),
         span("llm", {**CHAT, "input": [USER], "output": SAID}),
         scope="pipecat",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         conversation="s3",
     ),
     case(
@@ -324,9 +302,7 @@ OTHERS = [
             {"gen_ai.system": "acme"},
             events=[("gen_ai.user.message", {"content": ASKED}), ("gen_ai.choice", {"message": ANSWER})],
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
     ),
     case(
         "the other end of a call in another trace is no run",
@@ -357,7 +333,6 @@ OTHERS = [
             end_time=600,
         ),
         scope="com.anthropic.claude_code",
-        runs=1,
         input=ASKED,
         tools=[("mcp__sea__timetable", {"day": 7}, None, "unknown")],
     ),
@@ -373,9 +348,7 @@ OTHERS = [
             },
         ),
         scope="genkit-tracer",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=[],
     ),
     case(
@@ -391,7 +364,6 @@ OTHERS = [
                 "gen_ai.completion.0.content": "Doc 0, Score: 0.98",
             },
         ),
-        runs=1,
         input=ASKED,
         output=None,
         documents=["Sundays 9:00"],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.facts import case, missed, span
 
 ASKED, SAID = "Does the ferry sail on Sundays?", "It sails at nine and at noon."
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 KIND = "gen_ai.span.kind"
 
 
@@ -51,9 +54,7 @@ def test_a_workflow_of_dify_tells_question_answer_and_what_its_nodes_did() -> No
             ),
         ),
         span("start", _dify("TASK", **{"input.value": {"other": "words"}})),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         system="Be kind.",
         models=["m1"],
         usage=(10, 3),
@@ -78,9 +79,7 @@ def test_an_entry_is_the_run_and_its_steps_only_wrap() -> None:
         span("agent", {KIND: "AGENT", "gen_ai.operation.name": "invoke_agent"}),
         span("step", {KIND: "STEP", "gen_ai.operation.name": "react", "input.value": "round 1"}, 1),
         span("chat", {KIND: "LLM", "gen_ai.operation.name": "chat", "gen_ai.request.model": "m1"}, 2),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
         conversation="s3",
     )

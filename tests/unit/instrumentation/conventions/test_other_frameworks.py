@@ -34,6 +34,7 @@ LLM = {
     "llm.token_count.completion": 4,
 }
 OPENINFERENCE = "openinference.instrumentation.openai_agents"
+TURN = {"input": ASKED, "output": SAID}
 
 CASES = [
     case(
@@ -52,9 +53,7 @@ CASES = [
         span("execute_tool timetable", {**TOOL, "gen_ai.tool.call.result": '"9:00"'}),
         span("agent_initialization", {"cloudflare.agents.operation.name": "agent_initialization"}),
         scope="agents",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
         models=["m1"],
         usage=(8, 4),
         tools=[CALL],
@@ -69,9 +68,7 @@ CASES = [
         span("invoke_agent clerk", {**AGENT, **TOLD}, 1),
         span("chat m1", CHAT, 2),
         scope="n8n",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
         models=["m1"],
         usage=(8, 4),
         agent="clerk",
@@ -90,9 +87,7 @@ CASES = [
         span("agent", {"openinference.span.kind": "AGENT"}, 1, scope=OPENINFERENCE),
         span("StartActivity:invoke_model", {"temporalActivityID": "a1"}, 2, scope="temporalio"),
         span("response", LLM, 3, scope=OPENINFERENCE),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
         models=["m1"],
         usage=(8, 4),
     ),
@@ -104,9 +99,7 @@ CASES = [
             {"ai.operationId": "ai.generateText", "ai.prompt": {"prompt": ASKED}, "ai.response.text": SAID},
             scope="ai",
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
     ),
     case(
         "OpenHands: Laminar's spans",
@@ -126,9 +119,7 @@ CASES = [
             "timetable", {"lmnr.span.type": "TOOL", "lmnr.span.input": DAY, "lmnr.span.output": '"9:00"'}, 1
         ),
         scope="lmnr.tracer",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
         models=["m1"],
         tools=[CALL],
         conversation="s3",
@@ -153,9 +144,7 @@ CASES = [
             1,
         ),
         scope="ai.koog",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TURN,
         system="Be kind.",
         models=["m1"],
         usage=(8, 4),
@@ -169,7 +158,6 @@ CASES = [
             "search_memory",
             {OP: "search_memory", "gen_ai.memory.records": [{"id": "r1", "content": "Likes ferries."}]},
         ),
-        runs=1,
         documents=["Likes ferries."],
     ),
     case(
@@ -212,10 +200,10 @@ def test_several_questions_under_an_applications_span_are_runs_of_their_own(own:
 @pytest.mark.parametrize("own", AROUND[1:], ids=[next(iter(own)) for own in AROUND[1:]])
 def test_a_call_that_goes_on_with_the_answer_of_another_is_the_same_run(own: dict[str, str]) -> None:
     spans = (_generate(ASKED, "At nine and noon."), _generate("Say kindly: At nine and noon.", SAID))
-    assert list(missed(case("one", span("flow", own), *spans, runs=1, input=ASKED, output=SAID))) == []
+    assert list(missed(case("one", span("flow", own), *spans, input=ASKED, output=SAID))) == []
 
 
 def test_a_workflow_that_tells_question_and_answer_is_one_run() -> None:
     own = {"traceloop.span.kind": "workflow", "traceloop.entity.input": {"kwargs": {"question": ASKED}}}
     spans = (_generate("Is it open?", "It is open."), _generate("And on Sundays?", SAID))
-    assert list(missed(case("one", span("flow", own), *spans, runs=1, input=ASKED, output=SAID))) == []
+    assert list(missed(case("one", span("flow", own), *spans, input=ASKED, output=SAID))) == []

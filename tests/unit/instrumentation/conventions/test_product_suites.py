@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.facts import Case, case, missed, span
 
 ASKED, SAID = "Does the ferry sail on Sundays?", "It sails at nine and at noon."
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 USER, ANSWER = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
 DAY = {"day": "sunday"}
 CALL = ("timetable", DAY, "9:00", "ok")
@@ -61,9 +64,7 @@ MASTRA = [
             },
         ),
         scope="@mastra/otel",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         models=["m1"],
         usage=(10, 3),
         cached=4,
@@ -86,9 +87,7 @@ MASTRA = [
                 "mastra.metadata.sessionId": "s3",
             },
         ),
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         system="Be kind.",
         agent="clerk",
         conversation="s3",
@@ -97,13 +96,11 @@ MASTRA = [
         "a tool that says in a flag that it failed",
         span("agent", {MS: "agent_run", "input": ASKED, "output": SAID}),
         span("tool", {MS: "tool_call", "gen_ai.tool.name": "timetable", "gen_ai.tool.success": False}),
-        runs=1,
         tools=[("timetable", None, None, "error")],
     ),
     case(
         "an object that was asked for, beside an empty text",
         span("agent", {MS: "agent_run", "mastra.agent_run.output": {"text": "", "object": {"open": False}}}),
-        runs=1,
         output='{"open": false}',
     ),
     case(
@@ -111,7 +108,6 @@ MASTRA = [
         span("agent", {MS: "agent_run", "openinference.span.kind": "AGENT", "input.value": ASKED}),
         span("tool", {MS: "tool_call", "tool.name": "timetable", "input.value": DAY, "output.value": "9:00"}),
         scope="@mastra/arize",
-        runs=1,
         input=ASKED,
         tools=[CALL],
     ),
@@ -129,7 +125,6 @@ LIVEKIT = [
             {**CHAT, "lk.generation_id": "g", "lk.pii.response.text": SAID, "gen_ai.usage.output_tokens": 3},
         ),
         scope="livekit-agents",
-        runs=1,
         input=None,
         output=SAID,
         models=["m1"],
@@ -170,9 +165,7 @@ BRAINTRUST = [
             },
         ),
         scope="braintrust-java",
-        runs=1,
-        input=ASKED,
-        output=SAID,
+        **TOLD,
         system="Be kind.",
         models=["m1"],
         usage=(10, 3),
@@ -184,7 +177,6 @@ OPIK = [
     case(
         "tokens in one object",
         span("chat", {**CHAT, "gen_ai.usage.details": {"input_tokens": 100, "output_tokens": 50}}),
-        runs=1,
         usage=(100, 50),
     ),
     case(
@@ -195,7 +187,6 @@ OPIK = [
             {"gen_ai.tool.name": "timetable"},
             events=[("exception", {"exception.type": "IOError", "exception.message": "no line"})],
         ),
-        runs=1,
         tools=[("timetable", None, None, "error")],
     ),
     case(
@@ -206,7 +197,6 @@ OPIK = [
             {"gen_ai.tool.name": "timetable", "tool_response": "9:00"},
             events=[("exception", {"exception.message": "no line"})],
         ),
-        runs=1,
         tools=[("timetable", None, "9:00", "ok")],
     ),
     case(
@@ -216,7 +206,6 @@ OPIK = [
             {"new_context": "[TOOL RESULT: t1]\n9:00", "response.model_output": SAID},
             scope="com.anthropic.claude_code.tracing",
         ),
-        runs=1,
         input=None,
         output=SAID,
     ),
@@ -225,7 +214,6 @@ LANGWATCH = [
     case(
         "its conversation before OpenTelemetry's first names",
         span("x", {"langwatch.input": {"type": "chat_messages", "value": [USER]}, "gen_ai.prompt": "other"}),
-        runs=1,
         input=ASKED,
     ),
     case(
@@ -233,7 +221,6 @@ LANGWATCH = [
         span(
             "x", {"gen_ai.input.messages": [USER], "llm.input_messages": [{"role": "user", "content": "?"}]}
         ),
-        runs=1,
         input=ASKED,
     ),
     case(
@@ -248,7 +235,6 @@ LANGWATCH = [
                 ],
             },
         ),
-        runs=1,
         output=SAID,
     ),
     case(
@@ -263,7 +249,6 @@ LANGWATCH = [
                 ],
             },
         ),
-        runs=1,
         output=SAID,
     ),
     case(
@@ -276,7 +261,6 @@ LANGWATCH = [
                 for n, text in enumerate((SAID, "It does not."))
             ],
         ),
-        runs=1,
         output=SAID,
     ),
     case(
@@ -295,7 +279,6 @@ LANGWATCH = [
                 ],
             },
         ),
-        runs=1,
         output=None,
         tools=[("timetable", DAY, None, "unknown")],
     ),

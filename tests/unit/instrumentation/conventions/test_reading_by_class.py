@@ -12,7 +12,7 @@ from tests.support.facts import Case, case, missed, span
 J = json.dumps
 ASKED, SAID = "Is the lift working?", "It runs again since noon."
 USER, ANSWER = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
-TOLD: dict[str, Any] = {"runs": 1, "input": ASKED, "output": SAID}
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 KIND = "openinference.span.kind"
 TRACELOOP = "traceloop.span.kind"
 IN, OUT = "traceloop.entity.input", "traceloop.entity.output"
@@ -86,7 +86,6 @@ JSON_TEXTS = [
         "Agno: a question and an answer that are JSON",
         span("a.agent", {TRACELOOP: "agent", IN: TASK, OUT: REPORT}),
         scope="opentelemetry.instrumentation.agno",
-        runs=1,
         input=TASK,
         output=REPORT,
     ),
@@ -103,7 +102,6 @@ JSON_TEXTS = [
                 "llm.output_messages.0.message.content": REPORT,
             },
         ),
-        runs=1,
         input=TASK,
         output=REPORT,
     ),
@@ -117,7 +115,6 @@ JSON_TEXTS = [
                 ("gen_ai.choice", {"index": 0, "message": REPORT}),
             ],
         ),
-        runs=1,
         input=TASK,
         output=REPORT,
     ),
@@ -146,7 +143,6 @@ JSON_TEXTS = [
         span("CodeAgent.run", {KIND: "AGENT", "input.value": {"task": TASK}, "output.value": REPORT}),
         span("llm", {KIND: "LLM", "input.value": "New task:\n" + TASK, "output.value": "Thought: it is up."}),
         scope="openinference.instrumentation.smolagents",
-        runs=1,
         input=TASK,
         output=REPORT,
     ),
@@ -157,14 +153,12 @@ JSON_TEXTS = [
             {"mlflow.spanType": J("AGENT"), "mlflow.spanInputs": J(TASK), "mlflow.spanOutputs": J(REPORT)},
         ),
         scope="mlflow",
-        runs=1,
         input=TASK,
         output=REPORT,
     ),
     case(
         "ADK: an error in JSON is no answer",
         span("agent", {KIND: "AGENT", "input.value": ASKED, "output.value": J({"error_code": "E", "n": 1})}),
-        runs=1,
         output=None,
     ),
     case(
@@ -178,7 +172,6 @@ JSON_TEXTS = [
     case(
         "OpenInference: an answer that is a list of numbers",
         span("agent", {KIND: "AGENT", "input.value": ASKED, "output.value": "[2, 3]"}),
-        runs=1,
         input=ASKED,
         output="[2, 3]",
     ),
@@ -188,7 +181,6 @@ JSON_TEXTS = [
             "agent",
             {"mlflow.spanType": J("AGENT"), "mlflow.spanInputs": J(ASKED), "mlflow.spanOutputs": "[2]"},
         ),
-        runs=1,
         input=ASKED,
         output="[2]",
     ),
@@ -507,7 +499,6 @@ PSEUDO = [
                 ("exception", {"exception.type": "models.ModelError", "exception.message": "Tool Error"})
             ],
         ),
-        runs=1,
         input=ASKED,
         output=None,
         error="Tool Error",
@@ -521,7 +512,6 @@ PSEUDO = [
             status_message="quota exceeded",
         ),
         scope="traceloop.sdk",
-        runs=1,
         output=None,
         error="quota exceeded",
     ),
@@ -529,7 +519,6 @@ PSEUDO = [
         "Pydantic AI: the tool of one of several types",
         span("agent run", {**INVOKE, **_asked_and_said(REPORT)}),
         span("chat", {**CHAT, "gen_ai.output.messages": [_call("final_result_Report", {"lift": 2}, "c1")]}),
-        runs=1,
         tools=[],
     ),
     case(
@@ -544,7 +533,6 @@ PSEUDO = [
             },
         ),
         scope="openinference.instrumentation.langchain",
-        runs=1,
         tools=[],
         output=REPORT,
     ),
@@ -573,7 +561,6 @@ PSEUDO = [
                 "gen_ai.output.messages": [],
             },
         ),
-        runs=1,
         tools=[],
         output=REPORT,
     ),

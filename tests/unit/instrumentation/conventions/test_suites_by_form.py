@@ -16,7 +16,7 @@ from tests.support.facts import Case, case, missed, span
 J = json.dumps
 ASKED, SAID = "Is the lift working?", "It runs again since noon."
 USER, ANSWER = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
-TOLD: dict[str, Any] = {"runs": 1, "input": ASKED, "output": SAID}
+TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m1"}
 OWN = "langfuse.observation."
 AI = "ai.generateText.doGenerate"
@@ -34,14 +34,13 @@ def _provider(words: dict[str, Any]) -> Case:
     told = {"ai.operationId": AI, "ai.model.id": "m1", "gen_ai.usage.input_tokens": 90}
     told |= {"gen_ai.usage.output_tokens": 30, "ai.response.providerMetadata": words}
     name = f"cached tokens among the words of {next(iter(words))}"
-    return case(name, span("x", told), scope="ai", runs=1, usage=(90, 30), cached=50)
+    return case(name, span("x", told), scope="ai", usage=(90, 30), cached=50)
 
 
 LANGFUSE = [
     case(
         "a tool whose arguments and result have Pydantic AI's old names",
         span("x", {"gen_ai.tool.name": "lift", "tool_arguments": TOOL, "tool_response": "up"}),
-        runs=1,
         tools=[("lift", TOOL, "up", "ok")],
     ),
     case(
@@ -60,13 +59,10 @@ LANGFUSE = [
         scope="logfire",
         **TOLD,
     ),
-    case(
-        "a completion without a number", span("x", {"gen_ai.completion.content": SAID}), runs=1, output=SAID
-    ),
+    case("a completion without a number", span("x", {"gen_ai.completion.content": SAID}), output=SAID),
     case(
         "tokens and nothing else",
         span("x", {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 4}),
-        runs=1,
         usage=(9, 4),
     ),
     case(
@@ -79,7 +75,6 @@ LANGFUSE = [
                 "gen_ai.conversation.id": "c",
             },
         ),
-        runs=1,
         conversation="s",
     ),
     case(
@@ -94,7 +89,6 @@ LANGFUSE = [
             },
         ),
         scope="langfuse-sdk",
-        runs=1,
         input=ASKED,
         error="no",
     ),
@@ -133,7 +127,6 @@ MLFLOW = [
                 }
             ),
         ),
-        runs=1,
         tools=[("lift", TOOL, None, "unknown")],
     ),
     case(
@@ -148,14 +141,12 @@ MLFLOW = [
             {"lk.chat_ctx": {"items": [{"type": "message", "role": "user", "content": [ASKED]}]}},
         ),
         scope="livekit-agents",
-        runs=1,
         input=ASKED,
     ),
-    case("a thread that is a number", span("x", {**CHAT, "thread_id": 12345}), runs=1, conversation="12345"),
+    case("a thread that is a number", span("x", {**CHAT, "thread_id": 12345}), conversation="12345"),
     case(
         "the first names of models",
         span("x", {"gen_ai.system": "acme", "gen_ai.request_model": "m1", "gen_ai.prompt": ASKED}),
-        runs=1,
         input=ASKED,
         models=["m1"],
     ),
@@ -165,7 +156,6 @@ OPENLLMETRY = [
         "Haystack's texts without their speakers",
         span("x", {"llm.request.type": "chat", "gen_ai.prompt.0.user": ["Be brief.", ASKED]}),
         scope="opentelemetry.instrumentation.haystack",
-        runs=1,
         input=ASKED,
     ),
     case(
@@ -209,7 +199,6 @@ OPENLLMETRY = [
             },
         ),
         scope="opentelemetry.instrumentation.mcp",
-        runs=1,
         tools=[("lift", TOOL, "up", "ok")],
     ),
 ]
@@ -243,7 +232,6 @@ OPENINFERENCE = [
     case(
         "documents whose names are inside a list",
         span("x", {KIND: "RETRIEVER", "retrieval.documents": [{"document.content": "Closed until noon."}]}),
-        runs=1,
         documents=["Closed until noon."],
     ),
     case(
@@ -259,7 +247,6 @@ OPENINFERENCE = [
             "x",
             {"gen_ai.retrieval.query.text": ASKED, "gen_ai.retrieval.documents": [{"content": "Closed."}]},
         ),
-        runs=1,
         documents=["Closed."],
     ),
 ]
@@ -283,13 +270,11 @@ OTHERS = [
     case(
         "a content that was spelled out in keys",
         span("x", {**CHAT, "gen_ai.input.messages": [{"role": "user", "content": {"0": {"text": ASKED}}}]}),
-        runs=1,
         input=ASKED,
     ),
     case(
         "who asked, in metadata",
         span("x", {**CHAT, "metadata": {"userId": "u7", "threadId": "s3"}}),
-        runs=1,
         user="u7",
         conversation="s3",
     ),
@@ -323,7 +308,6 @@ OTHERS = [
             status="ERROR",
         ),
         scope="genkit-tracer",
-        runs=1,
         input=ASKED,
         output=None,
         error="no lift",
@@ -340,7 +324,6 @@ OTHERS = [
             status="ERROR",
         ),
         scope="livekit-agents",
-        runs=1,
         input=ASKED,
         error="E",
     ),
@@ -372,7 +355,6 @@ def _own(result: dict[str, Any]) -> Case:
         f"{J(result)} is what the tool gave",
         agent,
         span("x", told),
-        runs=1,
         tools=[("lift", None, result, "ok")],
     )
 
@@ -407,15 +389,14 @@ IDS = (
 )
 WHO = [
     *(
-        case(f"{u} and {c}", span("x", {**CHAT, u: "u7", c: "s3"}), runs=1, user="u7", conversation="s3")
+        case(f"{u} and {c}", span("x", {**CHAT, u: "u7", c: "s3"}), user="u7", conversation="s3")
         for u, c in IDS
     ),
-    case("numbers", span("x", {**CHAT, "user.id": 7, "session.id": 3}), runs=1, user="7", conversation="3"),
+    case("numbers", span("x", {**CHAT, "user.id": 7, "session.id": 3}), user="7", conversation="3"),
     case(
         "the platform's ids on a span around the run",
         span("POST /chat", {"langfuse.user.id": "u7", "langfuse.session.id": "s3"}),
         span("x", CHAT),
-        runs=1,
         user="u7",
         conversation="s3",
     ),
@@ -429,7 +410,6 @@ WHO = [
             },
         ),
         scope="langfuse-sdk",
-        runs=1,
         user="u7",
         conversation="s3",
     ),
@@ -449,7 +429,6 @@ DOCUMENTS = [
         span("a", {OWN + "type": "agent"}),
         span("x", {OWN + "type": "retriever", OWN + "output": J(output)}),
         scope="langfuse-sdk",
-        runs=1,
         documents=["Closed.", "Open."],
     )
     for name, output in RETRIEVED
@@ -470,13 +449,11 @@ VALUES = [
         span("a", {OWN + "type": "agent"}),
         span("x", {OWN + "type": "tool", OWN + "output": {"output": "up"}}),
         scope="langfuse-sdk",
-        runs=1,
         tools=[("x", None, {"output": "up"}, "ok")],
     ),
     case(
         "a refusal beside an empty content",
         _replied({"role": "assistant", "content": None, "refusal": "I cannot say."}),
-        runs=1,
         output="I cannot say.",
     ),
     case(
