@@ -156,18 +156,6 @@ def test_scores_stand_on_the_spans_of_a_provider_that_exists(kind: str, order: s
     provider.shutdown()
 
 
-def test_several_exporters_each_get_every_span_once_with_its_score() -> None:
-    exporters, provider = [InMemorySpanExporter() for _ in range(3)], TracerProvider()
-    for exporter in exporters:
-        provider.add_span_processor(BatchSpanProcessor(exporter))
-    configure(provider)
-    issue(provider)
-    for exporter in exporters:
-        assert scored(exporter.get_finished_spans()) == RUNS
-        assert shapes(exporter.get_finished_spans()) == without_scoring()
-    provider.shutdown()
-
-
 def test_a_wrapped_exporter_answers_for_itself() -> None:
     """Other code reads the exporter's own fields through the processor."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()

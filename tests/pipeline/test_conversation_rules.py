@@ -73,39 +73,6 @@ def ended(live: Live, count: int, name: str = "turns@conversation") -> None:
     until(lambda: live.pipeline.stats().rules[name].scored == count)
 
 
-def test_a_conversation_is_scored_when_idle_and_again_when_it_resumed() -> None:
-    """Under one id, with the next revision, and with everything that was said in it."""
-    with Live(of_conversations(), Rule(asked)) as live:
-        say(live, "c1", "one", "1")
-        second = say(live, "c1", "two", "2")
-        other = say(live, "c2", "else", "x")
-        live.flush()
-        assert whole(live) == [], "a flush does not end conversations"
-        assert live.pipeline.stats().conversations.waiting == 2
-        ended(live, 2)
-        third = say(live, "c1", "three", "3")
-        ended(live, 3)
-        evaluations = whole(live)
-        stats = live.pipeline.stats()
-
-    first, alone, again = sorted(evaluations, key=lambda e: e.time)
-    if first.conversation_id == "c2":
-        first, alone = alone, first
-    assert first.evaluation_id == again.evaluation_id != alone.evaluation_id
-    assert [(e.conversation_id, e.revision) for e in (first, alone, again)] == [
-        ("c1", 1),
-        ("c2", 1),
-        ("c1", 2),
-    ]
-    assert [e.outcome.value for e in (first, alone, again) if isinstance(e.outcome, Score)] == [0.2, 0.1, 0.3]
-    assert again.outcome.explanation == "one | 1 | two | 2 | three | 3"  # type: ignore[union-attr]
-    assert [int(e.trace_id, 16) for e in (first, alone, again)] == [second, other, third]
-    assert stats.check() == []
-    assert stats.conversations == ConversationStats()
-    assert stats.rules["asked"].scored == 4
-    assert stats.rules["turns@conversation"].sampled == 3
-
-
 def test_stored_traces_tell_the_same_as_live_ones(tmp_path: Path) -> None:
     """Ids, revisions and scores, for a conversation that paused for longer than `idle`."""
     rule = of_conversations()
@@ -274,23 +241,6 @@ def test_at_shutdown_conversations_that_wait_are_scored_beyond_what_the_queue_ho
         live.pipeline.shutdown()
         stats = live.pipeline.stats()
     assert [stats.rules[f"{n}@conversation"].scored for n in ("turns", "asked")] == [50, 50]
-    assert stats.check() == []
-
-
-def test_what_cannot_be_scored_by_the_end_is_dropped_and_counted() -> None:
-    async def hang(run: Run) -> float:
-        import asyncio
-
-        await asyncio.sleep(60)
-        return 1.0
-
-    slow = scorer(id="slow", version="1")(hang)
-    with Live(of_conversations(slow, idle=300, concurrency=2), queue_size=2) as live:
-        for number in range(10):
-            say(live, f"c{number}")
-        live.pipeline.shutdown(400)
-        stats = live.pipeline.stats()
-    assert stats.rules["slow@conversation"].dropped == {"shutdown": 10}
     assert stats.check() == []
 
 

@@ -18,7 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags,
 import otel_evals
 from otel_evals import Explanation, NotScored, Rule, Run, sampling
 from otel_evals._internal.sampling.consistent import share
-from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.errors import DestinationError
 from otel_evals.model import ScoredRun
 from otel_evals.scorers import Scorer, scorer
 from otel_evals.testing import InMemoryDestination
@@ -162,26 +162,6 @@ def test_a_cascade_scores_exactly_where_the_cheap_scorer_was_low() -> None:
         assert {f"{s.context.trace_id:032x}" for s in with_both} == low
 
 
-def test_chains_end_with_their_reason_when_a_link_gives_no_score() -> None:
-    """a declines, b follows a, c follows b."""
-
-    @scorer(inline=True)
-    def a(run: Run) -> NotScored:
-        return NotScored(reason="no_tool_calls")
-
-    b, c = (scorer(id=name, version="1", inline=True)(lambda run: 0.0) for name in "bc")
-    rules = (Rule(c, sample=sampling.below("b", 1)), Rule(b, sample=sampling.below("a", 1)), Rule(a))
-    with Live(*rules) as live:
-        trace = live.run()
-        assert live.flush()
-        assert {d.rule: d.reason for d in explain(live, trace).decisions} == {
-            "a": "no_tool_calls",
-            "b": "cascade_not_scored",
-            "c": "cascade_not_sampled",
-        }
-        assert live.pipeline.stats().check() == []
-
-
 def test_a_waiting_cascade_is_told_and_shutdown_does_not_leave_it_waiting() -> None:
     """While the first scorer hangs the second waits; at the end it is not sampled, or dropped where it is."""
     gate = threading.Event()
@@ -221,29 +201,6 @@ def test_cascades_of_agents_follow_the_same_agent() -> None:
         assert (rule.scored, rule.not_sampled) == (1, {"cascade_not_met": 1})
         live.provider.force_flush()
         assert live.span("invoke_agent inner").attributes["otel_evals.score.dear"] == 1.0
-
-
-def test_wrong_cascades_are_refused_when_configured() -> None:
-    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample: below\('nobody', 0.5\) depends on 'nobody'"):
-        otel_evals.configure(rules=[{"scorer": cheap, "sample": "below('nobody', 0.5)"}])
-    with pytest.raises(ConfigError, match="depend on each other"):
-        otel_evals.configure(
-            rules=[
-                Rule(cheap, sample=sampling.below("dear", 1)),
-                Rule(dear, sample=sampling.above("cheap", 0)),
-            ]
-        )
-
-
-def test_a_rate_limit_holds_in_the_live_pipeline() -> None:
-    with Live(Rule(cheap, sample=sampling.per_minute(10))) as live:
-        for _ in range(300):
-            live.run()
-        assert live.flush()
-        assert 10 <= live.pipeline.stats().rules["cheap"].scored <= 20
-        recorded = [e.sampled.probability for e in live.scored.evaluations]
-        assert recorded[:10] == [1.0] * 10
-        assert all(p is not None and 0 < p < 1 for p in recorded[10:])
 
 
 # --- health and loss lines ---

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,9 @@ for _ in range(20):
 """
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 def start(tmp_path: Path, ending: str, program: str = PROGRAM) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     return subprocess.Popen(
@@ -83,23 +87,17 @@ def check(tmp_path: Path, process: subprocess.Popen[str], code: int = 0, runs: i
     "ending",
     [
         pytest.param("", id="the end of the program"),
-        pytest.param("sys.exit(0)", id="sys.exit", marks=pytest.mark.slow),
-        pytest.param("otel_evals.shutdown()", id="shutdown", marks=pytest.mark.slow),
-        pytest.param("provider.shutdown()", id="the provider's shutdown", marks=pytest.mark.slow),
-        pytest.param(
-            "otel_evals.force_flush(); otel_evals.shutdown(10)",
-            id="flush, then leave at once",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
+        slow("sys.exit(0)", id="sys.exit"),
+        slow("otel_evals.shutdown()", id="shutdown"),
+        slow("provider.shutdown()", id="the provider's shutdown"),
+        slow("otel_evals.force_flush(); otel_evals.shutdown(10)", id="flush, then leave at once"),
+        slow(
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
             id="SIGTERM with a handler that exits",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        slow(
             "asyncio.run(asyncio.to_thread(agent_run, trace.get_tracer('x')))",
             id="after an event loop closed",
-            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -124,44 +122,30 @@ def test_a_program_without_a_run_ends_in_silence(tmp_path: Path) -> None:
     ("ending", "code"),
     [
         pytest.param("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", -signal.SIGTERM, id="default"),
-        pytest.param(
-            "os.kill(os.getpid(), signal.SIGTERM); sys.exit(3)",
-            3,
-            id="ignored before",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
-            7,
-            id="the application's handler exits",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
+        slow("os.kill(os.getpid(), signal.SIGTERM); sys.exit(3)", 3, id="ignored before"),
+        slow("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 7, id="the application's handler exits"),
+        slow(
             "asyncio.run(asyncio.sleep(0.01)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
             -signal.SIGTERM,
             id="after an event loop",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        slow(
             "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
             "time.sleep(9)",
             -signal.SIGTERM,
             id="during a shutdown",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        slow(
             "threading.Thread(target=otel_evals.shutdown).start(); time.sleep(0.1); "
             "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
             -signal.SIGTERM,
             id="during a shutdown on another thread",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
+        slow(
             "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
             "time.sleep(9)",
             7,
             id="during a shutdown, and the application's handler exits",
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from otel_evals import Rule, Run, Score, sampling, scorer
+from otel_evals import Rule, Run, Score, scorer
 from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun, Recovered
 from otel_evals._internal.read.reader import RunReader
-from otel_evals._internal.sampling.randomness import conversation_number
 from tests.support.trace_builder import DIALECTS
 from tests.support.traffic import agent_run
 from tests.support.wired import Wired, wired
@@ -97,27 +96,6 @@ def test_no_more_are_due_than_there_is_room_for() -> None:
     run(body)
 
 
-def test_whether_it_is_sampled_is_drawn_from_the_conversation() -> None:
-    """All its runs or none: what is ruled out is counted when it is idle, like what is not."""
-    names = [f"c{number}" for number in range(12)]
-    picked = {name for name in names if sampling.is_sampled(0.5, conversation_number(name))}
-    assert 0 < len(picked) < len(names)
-
-    async def body() -> None:
-        async with wired(rule(sample=0.5)) as w:
-            for name in names:
-                say(w, "one", name)
-                say(w, "two", name)
-            w.feed()
-            await w.until(lambda: w.ledger.stats().rules["turns@conversation"].eligible == len(names))
-            await w.settled()
-            assert {name for name, _, _ in judged(w)} == picked
-            stats = w.ledger.stats().rules["turns@conversation"]
-            assert stats.not_sampled == {"sampled_out": len(names) - len(picked)}
-
-    run(body)
-
-
 def test_rules_of_different_idle_times_are_asked_apart() -> None:
     @scorer(id="soon", version="1", inline=True)
     def soon(run: Run) -> float:
@@ -147,21 +125,6 @@ def test_at_the_end_what_waits_is_judged_in_time_or_dropped() -> None:
             w.feed()
             await w.steps.flush(w.loop.time() + 5)
         assert w.ledger.stats().rules["turns@conversation"].dropped == {"shutdown": 1}
-
-    run(body)
-
-
-def test_the_trace_log_says_until_when_a_conversation_waits() -> None:
-    async def body() -> None:
-        async with wired(rule(idle=60.0)) as w:
-            say(w, "one")
-            say(w, "two")
-            traces = {f"{item.span.context.trace_id:032x}" for item in w.captured}  # type: ignore[union-attr]
-            w.feed()
-            logged = [w.ledger.trace_log.get(trace_id) for trace_id in traces]
-            (first,), (second,) = (each.evaluations for each in logged if each)
-            assert first is second, "one record on the traces of all its runs"
-            assert (first.status, first.conversation_id) == ("awaiting_idle", "c1")
 
     run(body)
 

@@ -210,17 +210,6 @@ def test_every_run_is_delivered_once_with_all_its_outcomes(acts: list[str], queu
     run(body)
 
 
-def test_conversation_rules_are_not_asked_about_runs() -> None:
-    async def body() -> None:
-        async with wired(Rule(gives("talk"), scope="conversation")) as w:
-            agent_run(w.tracer)
-            w.feed()
-            assert await w.settled() == []
-            assert w.ledger.stats().rules["talk@conversation"].not_sampled == {"no_conversation_id": 1}
-
-    run(body)
-
-
 def test_what_the_store_hands_back_is_scored_as_it_was_sampled_and_its_cascades_follow() -> None:
     async def body() -> None:
         rules = [Rule(gives("cheap", 0.1)), Rule(gives("judge"), sample=sampling.below("cheap", 0.5))]

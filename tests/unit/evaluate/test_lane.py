@@ -152,7 +152,7 @@ class Prepared(FunctionScorer):
     """A scorer that takes its time to load, or cannot."""
 
     release: threading.Event
-    error: Exception | None = None
+    error: BaseException | None = None
 
     def prepare(self) -> None:
         self.release.wait(SECONDS)
@@ -160,16 +160,16 @@ class Prepared(FunctionScorer):
             raise self.error
 
 
-def prepared(error: Exception | None = None) -> Any:
+def prepared(error: BaseException | None = None) -> Any:
     made: Any = Prepared(lambda run: 1.0, id="judge", version="1", inline=True)
     object.__setattr__(made, "release", threading.Event())
     object.__setattr__(made, "error", error)
     return made
 
 
-@pytest.mark.parametrize("error", [None, OSError("no model file")])
+@pytest.mark.parametrize("error", [None, OSError("no model file"), SystemExit(), asyncio.CancelledError()])
 def test_jobs_wait_until_the_scorer_is_prepared(
-    error: Exception | None, caplog: pytest.LogCaptureFixture
+    error: BaseException | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A scorer that failed to prepare is called all the same: its answer says what is wrong."""
 
