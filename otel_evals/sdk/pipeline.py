@@ -14,7 +14,15 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.durable_queue.outcome_tracker import OutcomeTracker
 from otel_evals._internal.durable_queue.passed_runs import decode_run
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, PassedRun
-from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
+from otel_evals._internal.evaluate.repetition import evaluations_of
+from otel_evals._internal.gather.gatherer import (
+    CLOSED_AT_ONCE,
+    AssemblyLimits,
+    Evaluated,
+    Gathered,
+    Judged,
+    SpanGroup,
+)
 from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
 from otel_evals._internal.live.providers import Providers, make_missing
@@ -33,10 +41,12 @@ __all__ = [
     "CapturedSpan",
     "DurableQueue",
     "Engine",
+    "Evaluated",
     "EvaluationSpans",
     "Gathered",
     "Health",
     "IntakeItem",
+    "Judged",
     "LostSpans",
     "Metrics",
     "OpenTrace",
@@ -50,6 +60,7 @@ __all__ = [
     "assembly_limits",
     "credible_state",
     "decode_run",
+    "evaluations_of",
     "is_proof",
     "is_sampled",
     "keyed_state",

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToJson
+from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
@@ -86,6 +87,17 @@ def body(spans: Sequence[ReadableSpan]) -> bytes:
     return bytes(encode_spans(spans).SerializeToString())
 
 
+def server_span(below: ReadableSpan) -> ReadableSpan:
+    """A span that no dialect claims."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    parent = trace.set_span_in_context(trace.NonRecordingSpan(below.context))
+    provider.get_tracer("tests.http").start_span("GET /", parent).end()
+    (span,) = exported.get_finished_spans()
+    return span
+
+
 def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
     """What was judged how, by evaluation id."""
     return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
@@ -152,6 +164,44 @@ def test_spans_that_come_in_any_order_and_in_many_requests_make_one_run() -> Non
             assert gateway.post("/v1/traces", body([span]))[0] == 200
         (scored,) = eventually(lambda: gateway.scored.runs)
         assert len(scored.run.operations) == 3
+
+
+def test_a_run_is_scored_again_with_its_late_spans_if_they_change_it() -> None:
+    """A span of another system changes nothing."""
+    chat, tool, agent = recorded()
+    other = server_span(below=agent)
+    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.0)]
+    with GatewayThread(*rules) as gateway:
+        gateway.post("/v1/traces", body([chat, agent]))
+        first = gateway.evaluations(2)
+        gateway.post("/v1/traces", body([other]))
+        gateway.post("/v1/traces", body([tool]))
+        both = gateway.evaluations(4)
+        stats = gateway.service.scoring.engine.steps.stats()
+    again = both[2:]
+    assert {e.evaluation_id for e in again} == {e.evaluation_id for e in first}
+    assert [e.revision for e in first] == [1, 1]
+    assert {e.revision > 1 for e in again} == {True}
+    assert [len(each.run.operations) for each in gateway.scored.runs] == [2, 3]
+    (evaluation,) = (e for e in again if e.scorer_id == "tool_error_rate")
+    assert evaluation.status == "scored", "it has a tool call now"
+    assert (stats.seen, stats.losses) == (1, {})
+    assert [stats.rules["answered"].sampled, stats.rules["answered"].resumed] == [1, 1]
+
+
+def test_scores_of_parts_do_not_stand_once_the_whole_run_is_there() -> None:
+    """The agent's span comes when its children were judged each by itself."""
+    chat, tool, agent = recorded()
+    with GatewayThread(Rule(answered())) as gateway:
+        gateway.post("/v1/traces", body([chat, tool]))
+        (part,) = gateway.evaluations(1)
+        gateway.post("/v1/traces", body([agent]))
+        found = gateway.evaluations(3)[1:]
+    assert part.span_id == f"{chat.context.span_id:016x}"
+    (retracted,) = [e for e in found if e.evaluation_id == part.evaluation_id]
+    assert (retracted.reason, retracted.revision > 1) == ("run_truncated", True)
+    (whole,) = [e for e in found if e.evaluation_id != part.evaluation_id]
+    assert (whole.span_id, whole.status, whole.revision) == (f"{agent.context.span_id:016x}", "scored", 1)
 
 
 def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:

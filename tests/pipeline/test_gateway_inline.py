@@ -157,6 +157,18 @@ def test_without_a_store_spans_whose_parent_comes_later_do_not_wait_for_it(backe
     assert [SCORE in span.attributes for span in arrived] == [False, False, True]
 
 
+def test_a_late_span_goes_on_and_its_run_is_scored_again(backend: OtlpReceiver) -> None:
+    chat, tool, agent = recorded()
+    with inline(backend) as gateway:
+        assert gateway.post("/v1/traces", body([chat, agent]))[0] == 200
+        (before,) = gateway.evaluations(1)
+        assert gateway.post("/v1/traces", body([tool]))[0] == 200
+        _, again = gateway.evaluations(2)
+        backend.wait_for_spans(3, timeout=30)
+    assert (again.evaluation_id, again.revision > 1) == (before.evaluation_id, True)
+    assert [len(each.run.operations) for each in gateway.scored.runs] == [2, 3]
+
+
 def test_defaults_leave_time_for_the_scores(backend: OtlpReceiver) -> None:
     section = {"mode": "inline", "forward": backend.endpoint, "quiet": None, "idle": 30.0}
     with GatewayThread(Rule(answered()), gateway=section) as gateway:

@@ -116,6 +116,10 @@ class UnclaimedTraces:
         self._forget()
         return trace
 
+    def peek(self, trace_id: str) -> OpenTrace | None:
+        """Return a trace; None if it is unknown."""
+        return self._traces.get(trace_id)
+
     def take(self, trace_id: str) -> OpenTrace | None:
         """Remove and return a trace; None if it is unknown."""
         trace = self._traces.pop(trace_id, None)

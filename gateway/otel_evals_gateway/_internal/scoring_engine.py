@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence, Set
 from math import inf
 from typing import Any, NamedTuple
 
@@ -29,10 +29,13 @@ from otel_evals.sdk.pipeline import (
     Opened,
     OutcomeTracker,
     Providers,
+    SpanGroup,
     assembly_limits,
+    evaluations_of,
 )
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
+from otel_evals_gateway._internal.judged_traces import JudgedTraces
 from otel_evals_gateway._internal.recent_scores import RecentScores
 from otel_evals_gateway._internal.trace_gatherer import LostItems, RootsTaken, TraceGatherer
 
@@ -44,6 +47,10 @@ _FULL = 0.9
 _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
+_JUDGED_PART = 4
+"""Of `max_bytes`, for the spans of judged traces: this part."""
+_BYTES_PER_JUDGED = 2_048
+"""Of `max_bytes`, for each judged trace of which only the evaluations are kept."""
 _FORGET_SECONDS = 5.0
 _MOST_OUTGOING = 2_000
 """Outgoing runs from which no further trace is closed."""
@@ -107,11 +114,15 @@ class ScoringEngine:
         )
 
     def _new_store(self) -> DurableQueue:
+        most_bytes = self.config.max_bytes
+        self._judged = JudgedTraces(
+            self.options.remember, most_bytes // _JUDGED_PART, most_bytes // _BYTES_PER_JUDGED
+        )
         kafka = self.options.kafka
         if kafka is None:
-            return DurableQueue()
+            return _Queue(self._judged)
         passes_on = kafka.topics.conversations is not None
-        self._tracker = OutcomeTracker(self._pass_on if passes_on else None)
+        self._tracker = _Tracker(self._judged, self._pass_on if passes_on else None)
         return self._tracker
 
     def _pass_on(self, trace_id: str, conversation: str, message: bytes) -> None:
@@ -198,6 +209,10 @@ class ScoringEngine:
 
         self.engine.thread.run(forget(), _FORGET_SECONDS)
 
+    def forget_judged(self, sources: Set[Hashable]) -> None:
+        """Forget the judged traces of sources that another process has read meanwhile."""
+        self.engine.thread.call(lambda: self.gatherer.forget_judged(sources))
+
     def close(self, deadline: float) -> None:
         """Score and deliver until the deadline (`time.monotonic` seconds); count the rest."""
         for watch in self._watches:
@@ -213,6 +228,7 @@ class ScoringEngine:
             opens_run=self.opens_run,
             room=self.room,
             remember=self.options.remember,
+            judged=self._judged if self.config.store is None else None,
         )
         return self.gatherer
 
@@ -242,6 +258,28 @@ class ScoringEngine:
             failing=lambda: self.engine.ledger.failures.failing(),
             by=self.config.metric_attributes,
         )
+
+
+class _Queue(DurableQueue):
+    """Notes the evaluations of judged traces."""
+
+    def __init__(self, judged: JudgedTraces, *args: Any) -> None:
+        super().__init__(*args)
+        self._judged = judged
+
+    def keep(self, group: SpanGroup, jobs: Sequence[Any]) -> None:
+        super().keep(group, jobs)
+        made = evaluations_of(jobs)
+        if made or not jobs:  # those of conversations are not repeated
+            self._judged.note(group, made)
+
+    def add(self, job: Any) -> None:
+        super().add(job)
+        self._judged.note_more(evaluations_of([job]))
+
+
+class _Tracker(_Queue, OutcomeTracker):
+    """The same with Kafka."""
 
 
 class _NotingAttacher(Attacher):

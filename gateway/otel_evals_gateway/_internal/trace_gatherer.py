@@ -3,7 +3,7 @@
 Spans of several processes arrive in any order: a child may arrive long before its parent, and a service
 exports its spans without waiting for others. A trace is complete `quiet` seconds after its last span if its
 root span has arrived, otherwise after `idle` seconds. An active trace is kept; after `max_age`, its ended and
-idle invocations are closed by themselves.
+idle invocations are closed by themselves. A span that arrives after that opens the spans around it again.
 
 Engine's thread only.
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.model import Loss, SpanRecord
@@ -26,6 +27,7 @@ from otel_evals.sdk.pipeline import (
     CapturedSpan,
     Gathered,
     IntakeItem,
+    Judged,
     LostSpans,
     OpenTrace,
     RecordedSpan,
@@ -34,6 +36,7 @@ from otel_evals.sdk.pipeline import (
     size_of_span,
 )
 from otel_evals_gateway._internal.closed_spans import ClosedSpans
+from otel_evals_gateway._internal.judged_traces import JudgedTraces
 from otel_evals_gateway._internal.open_traces import OpenTraces, UnclaimedTraces
 
 _logger = logging.getLogger(__name__)
@@ -57,7 +60,8 @@ class SourceItems(NamedTuple):
     source: Hashable = None
     at: float = 0.0
     finished: bool = False
-    """True for items of runs that were judged before, which are only remembered."""
+    """True for items of runs that were judged before, which are only remembered. The source is read from `at`
+    on: earlier spans are unknown."""
 
 
 class LostItems(NamedTuple):
@@ -92,6 +96,7 @@ class TraceGatherer:
         opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
         room: returns how many traces can be judged now.
         remember: seconds for which the spans of closed runs are remembered.
+        judged: keeps judged traces; None if the store does.
     """
 
     def __init__(
@@ -103,6 +108,7 @@ class TraceGatherer:
         opens_run: Callable[[SpanRecord], bool],
         room: Callable[[], float] = lambda: inf,
         remember: float = 600.0,
+        judged: JudgedTraces | None = None,
     ) -> None:
         self._limits = limits
         self._room = room
@@ -113,6 +119,9 @@ class TraceGatherer:
         self._unclaimed = UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
         self._due: list[tuple[float, str]] = []
         self._closed = ClosedSpans(remember, limits.max_bytes // _BYTES_PER_CLOSED)
+        self._judged = judged
+        self._outdated: list[SpanGroup] = []
+        """Without spans, for evaluations that cannot be repeated."""
         self._lost = LostSpans(_REMEMBERED)
         self._source = SourceItems()
         self._clocks: Mapping[Hashable, float] = {}
@@ -143,7 +152,8 @@ class TraceGatherer:
     @property
     def closed_spans(self) -> dict[str, int]:
         """Counts of closed runs' remembered spans, in total and forgotten early."""
-        return {"remembered": len(self._closed), "forgotten_early": self._closed.forgotten}
+        forgotten = self._closed.forgotten + (self._judged.forgotten if self._judged else 0)
+        return {"remembered": len(self._closed), "forgotten_early": forgotten}
 
     @property
     def open_traces(self) -> set[str]:
@@ -161,7 +171,7 @@ class TraceGatherer:
                 if isinstance(item, SourceItems):
                     self._source, at = item, item.at or now
                 elif self._source.finished:
-                    self._add_finished(item)
+                    self._add_finished(item, at)
                 elif isinstance(item, UnclaimedSpan):
                     self._add_link(item, at)
                 elif isinstance(item, CapturedLog):
@@ -186,10 +196,10 @@ class TraceGatherer:
         At infinity, the traces of a source stay open: their next reader gets them from the start.
         """
         room = self._room()
+        closed, self._outdated = self._outdated, []
         if now == inf:
             rooted = [t for t, trace in self._traces.items() if trace.rooted and not trace.sources]
-            return [self._close(t) for t in rooted[: None if room == inf else max(0, int(room))]]
-        closed: list[SpanGroup] = []
+            return closed + [self._close(t) for t in rooted[: None if room == inf else max(0, int(room))]]
         while self._due and self._due[0][0] <= now and len(closed) < min(room, CLOSED_AT_ONCE):
             _, trace_id = heapq.heappop(self._due)
             trace = self._traces.get(trace_id)
@@ -229,6 +239,11 @@ class TraceGatherer:
             self._unclaimed.take(trace_id)
             self._traces.take(trace_id)
 
+    def forget_judged(self, sources: Set[Hashable]) -> None:
+        """Forget the judged traces of sources that another process has read."""
+        if self._judged is not None:
+            self._judged.forget(sources)
+
     # --- what arrives ---
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
@@ -241,7 +256,9 @@ class TraceGatherer:
             gathered.losses.append(Loss("span", "span_late", record.trace_id))
             return
         parent = record.parent_span_id
-        if known is False or (parent is not None and self._closed.get(record.trace_id, parent)):
+        above = self._above(record.trace_id, parent)
+        is_late = known is False or any(self._closed.get(record.trace_id, each) for each in above)
+        if is_late and not self._open_again(record.trace_id, record.span_id, above, now):
             gathered.late.append((record, parent))
             self._remember(record.trace_id, record.span_id, arrived=True)
             return
@@ -261,11 +278,53 @@ class TraceGatherer:
             self._root_arrived(record.trace_id, trace)
         self._evict_excess(record.trace_id, gathered)
 
-    def _add_finished(self, item: IntakeItem) -> None:
+    def _above(self, trace_id: str, parent: str | None) -> Set[str]:
+        """Return the ids above a span, as far as only unclaimed spans lie between."""
+        if parent is None:
+            return frozenset()
+        trace = self._traces.get(trace_id) or self._unclaimed.peek(trace_id)
+        return {parent} if trace is None else trace.above(parent)
+
+    def _open_again(self, trace_id: str, span_id: str, above: Set[str], now: float) -> bool:
+        """Open the judged spans around a late one; returns False if they are not kept."""
+        if self._judged is None:
+            return False
+        found = self._judged.take(trace_id, span_id, above)
+        waiting = self._traces.get(trace_id)
+        if found:
+            is_active = waiting is not None
+            trace = self._claimed(trace_id, now)
+            self._traces.take(trace_id)
+            trace.rooted |= not is_active  # what was complete before is so when it is quiet
+            for part in found:
+                part.join(trace, now)
+            self._traces.put(trace_id, trace)
+            self._call_at(self._complete_at(trace), trace_id)
+        elif (forgotten := self._judged.take_evaluations(trace_id)) is not None:
+            self._replace_scores(forgotten)
+        # They may have been opened by another late span.
+        return bool(found) or (waiting is not None and waiting.judged is not None)
+
+    def _replace_scores(self, judged: Judged) -> None:
+        """Have scores replaced that were made without a span and cannot be made again."""
+        self._outdated.append(SpanGroup((), {}, judged=judged))
+        self.next_close = -inf
+
+    def _add_finished(self, item: IntakeItem, since: float) -> None:
         if isinstance(item, CapturedLog):
+            if self._judged is not None:
+                trace_id, span_id = format_trace_id(item.trace_id), format_span_id(item.span_id)
+                part = self._judged.finished(trace_id, self._source.source, since, self._latest)
+                part.logs.setdefault(span_id, []).append(item.event)
             return
         span = item if isinstance(item, UnclaimedSpan) else item.record()
         trace_id, parent = span.trace_id, span.parent_span_id
+        if self._judged is not None:
+            part = self._judged.finished(trace_id, self._source.source, since, self._latest)
+            if isinstance(span, UnclaimedSpan):
+                part.links[span.span_id] = parent
+            else:
+                self._judged.grow(part, span)
         if parent is not None and self._closed.get(trace_id, parent) is None:
             self._remember(trace_id, parent, arrived=False)
         self._remember(trace_id, span.span_id, arrived=True)
@@ -289,6 +348,9 @@ class TraceGatherer:
         self._traces.grown(trace, size)
 
     def _add_link(self, item: UnclaimedSpan, now: float) -> None:
+        if item.trace_id in self._traces or self._closed.get(item.trace_id, item.span_id) is False:
+            above = self._above(item.trace_id, item.parent_span_id)  # it may join what was apart
+            self._open_again(item.trace_id, item.span_id, above, now)
         trace = self._any(item.trace_id, now)
         if item.parent_span_id is not None and self._closed.get(item.trace_id, item.parent_span_id):
             self._remember(item.trace_id, item.span_id, arrived=True)
@@ -359,7 +421,7 @@ class TraceGatherer:
         if len(self._due) > _DUE_PER_TRACE * (len(self._traces) + _UNCLAIMED):
             self._due = [each for each in self._due if each[1] in self._traces]
             heapq.heapify(self._due)
-        self.next_close = self._due[0][0]
+        self.next_close = -inf if self._outdated else self._due[0][0]
 
     def _close(self, trace_id: str) -> SpanGroup:
         trace = self._traces.pop(trace_id)
@@ -367,16 +429,21 @@ class TraceGatherer:
 
     def _group(self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
         """Return the spans with their log records, oldest first, and remember them and missing parents."""
-        records = []
+        records, missing = [], set(trace.links.values())
         for span_id in span_ids:
             record = trace.take_logs_of(span_id)
             parent = record.parent_span_id
-            if parent is not None and parent not in trace.spans and parent not in trace.links:
-                self._remember(trace_id, parent, arrived=False)
+            missing.add(parent)
             records.append(record)
+        for parent in missing - {*trace.spans, *trace.links}:
+            if parent is not None:
+                self._remember(trace_id, parent, arrived=False)
         for span_id in (*span_ids, *trace.links, *trace.left_out):
             self._remember(trace_id, span_id, arrived=True)
-        return SpanGroup((*records, *trace.unclaimed_with_logs()), dict(trace.links))
+        records += trace.unclaimed_with_logs()
+        if self._judged is None:
+            return SpanGroup(tuple(records), dict(trace.links))
+        return self._judged.add(trace_id, trace, records, self._latest)
 
     def _close_ended(self, trace_id: str, trace: OpenTrace, now: float) -> list[SpanGroup]:
         """Close the ended invocations of an active trace that had no new span for `idle` seconds."""
@@ -405,6 +472,8 @@ class TraceGatherer:
         for span_id in trace.spans:
             self._remember(trace_id, span_id, arrived=True)
         self._lost.evict(trace_id, ())
+        if trace.judged is not None:
+            self._replace_scores(replace(trace.judged, revision=trace.revision))
         return [Loss("run", reason, trace_id, len(roots))]
 
     def _remember(self, trace_id: str, span_id: str, *, arrived: bool) -> None:

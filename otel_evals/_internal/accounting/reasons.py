@@ -38,7 +38,7 @@ REASONS: Mapping[str, str] = {
     "cascade_not_scored": "the scorer that `sample` depends on gave no score",
     "cascade_not_met": "the score that `sample` depends on does not meet its condition",
     # Sampled runs that no scorer is asked about.
-    "run_truncated": "some of its spans were dropped, by `max_spans_per_trace` or a full intake; raise the limit",
+    "run_truncated": "some of its spans were dropped, by `max_spans_per_trace` or a full intake, or came late; raise the limit",
     # Sampled runs that were dropped.
     "no_run": "a check found no agent or model call under way at its place; check inside the run, or within `grace` of its end",
     "not_captured": "a check's current span was not captured: its trace began before the first check, or its provider is not the configured one",

@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,9 +25,10 @@ from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversati
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
+from otel_evals._internal.evaluate.repetition import lacks_spans, new_runs, repetitions
 from otel_evals._internal.evaluate.scheduler import Lane, Scheduler
 from otel_evals._internal.evaluate.under_way import UnderWay, decided_by_checks
-from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.gather.gatherer import Judged, SpanGroup
 from otel_evals._internal.model import (
     Dropped,
     Evaluation,
@@ -54,7 +54,6 @@ from otel_evals._internal.scoring.outcome import failure_of, root_cause, steps_o
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
 from otel_evals._internal.util.cancellation import is_cancelled
 
-_SPANS_DROPPED = attrgetter("span.spans_dropped")
 _AT_ONCE_SECONDS = 0.001
 """How long queued jobs of a scorer that never waits run before other work gets a turn."""
 _CLEANUP_SECONDS = 0.05
@@ -108,16 +107,18 @@ class Evaluator:
         """Decide about the runs of a group of spans and start the sampled jobs; returns their targets."""
         jobs: list[Job] = []
         checked: list[Target] = []
-        for run in runs:
+        for run in runs if group.judged is None else new_runs(runs, group.judged):
             if run.trace_flags & 1:
                 target = self._under_way.close(run) if self._under_way.targets else None
                 checked += () if target is None else (target,)
-                jobs += self._jobs_of(run, target)
+                jobs += self._jobs_of(run, target, group.judged)
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
         for target in checked:
             for evaluation in target.evaluations:
                 self._attacher.show(target.run, evaluation)
+        if group.judged is not None:
+            jobs += self.resume([*repetitions(runs, group.judged, self._rules)])
         self._store.keep(group, jobs)
         self.submit(jobs, size=group.size if len(runs) == 1 else 0)
         if checked:
@@ -281,8 +282,10 @@ class Evaluator:
 
     # --- deciding ---
 
-    def _jobs_of(self, run: Run, checked: Target | None) -> list[Job]:
+    def _jobs_of(self, run: Run, checked: Target | None, judged: Judged | None) -> list[Job]:
         """Create the jobs of a run: one per rule that samples it, or one for each agent in it."""
+        # If the earlier evaluations of the trace are known, there are none of this run.
+        revision = judged.revision if judged and judged.evaluated is None else 1
         jobs: list[Job] = []
         decisions: list[tuple[Run, Sequence[Decision]]] = []
         targets = {} if checked is None else {run.root_span_id: checked}
@@ -295,7 +298,7 @@ class Evaluator:
                 target = targets.get(part.root_span_id)
                 if target is None:
                     target = targets[part.root_span_id] = Target(
-                        part, part.root_span_id, trace_id=part.trace_id
+                        part, part.root_span_id, revision, part.trace_id
                     )
                 sampled, decided = self._decide(target, part, scope)
                 jobs += sampled
@@ -521,11 +524,6 @@ class Evaluator:
         if not job.ended:
             lane.queue.appendleft(job)
             self._fill(lane)
-
-
-def lacks_spans(run: Run) -> bool:
-    """Return True if a limit removed spans from a run."""
-    return any(map(_SPANS_DROPPED, run.operations))
 
 
 def is_unreadable(run: Run) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from otel_evals._internal.capture.items import IntakeItem
-from otel_evals._internal.model import Loss, SpanRecord
+from otel_evals._internal.model import Loss, Sampled, SpanRecord
 
 CLOSED_AT_ONCE: Final = 256
 """Number of runs closed before they are scored, while nothing else on the engine's loop gets a turn."""
@@ -39,14 +39,32 @@ class AssemblyLimits:
         return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
 
 
+Evaluated = Mapping[tuple[str, str, str], tuple[Sampled, int]]
+"""Evaluations by the rule's name and the judged span's trace and span id, each with the number of operations
+in the judged run; 0 if the run was known to lack some."""
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """The earlier judgement of spans that are judged again, because others arrived late."""
+
+    evaluated: Evaluated | None
+    """None if another process made the evaluations."""
+    revision: int
+    """The revision of the new evaluations."""
+
+
 class SpanGroup(msgspec.Struct, frozen=True, gc=False):
-    """The spans of a run, or several runs that belong together."""
+    """The spans of a run, or several runs that belong together.
+
+    Without spans, the earlier evaluations are replaced by the statement that their run lacks some.
+    """
 
     spans: tuple[SpanRecord, ...]
     links: Mapping[str, str | None]
     """By span id: the nearest ancestor of a span whose parent is not among the spans."""
     size: int = 0
     """Approximate bytes of the spans; 0 if unknown."""
+    judged: Judged | None = None
 
 
 class Gathered(msgspec.Struct, eq=False):

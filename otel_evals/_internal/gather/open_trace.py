@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from otel_evals._internal.gather.gatherer import Judged
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 
@@ -33,6 +34,8 @@ class OpenTrace:
     """True once a span without a parent has arrived."""
     sources: tuple[Hashable, ...] = ()
     """Sources of its items whose time `last_seen` is; empty for the time of arrival."""
+    judged: Judged | None = None
+    """Set if its runs were judged before some of its spans arrived."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
         """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""
@@ -64,6 +67,22 @@ class OpenTrace:
         logs = (log for held in self.logs.values() for log in held)
         spans = sum(map(size_of_span, self.spans.values()))
         return spans + _LINK_BYTES * len(self.links) + sum(map(size_of_event, logs))
+
+    @property
+    def revision(self) -> int:
+        """The revision of its evaluations if it was judged before.
+
+        It grows with each span, so that it is also later than those of other processes that had fewer spans.
+        """
+        return len(self.spans) + len(self.links)
+
+    def above(self, parent: str | None) -> set[str]:
+        """Return the ids above a span, from its parent to the first that is not of an unclaimed span."""
+        found: set[str] = set()
+        while parent is not None and parent not in found:
+            found.add(parent)
+            parent = self.links.get(parent)
+        return found
 
     def top(self, span_id: str) -> str:
         """Return the topmost claimed span above this one that has arrived; malformed traces have cycles."""

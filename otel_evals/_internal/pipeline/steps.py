@@ -174,9 +174,11 @@ class Steps:
 
     def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
         """Read all groups, then judge all: the processor's caches favour one kind of work at a time."""
-        read = []
+        read: list[tuple[SpanGroup, list[Run]]] = []
         for group in groups:
-            if time.monotonic() < self.read_until:
+            if not group.spans:
+                read.append((group, []))
+            elif time.monotonic() < self.read_until:
                 read.append((group, self._reader.read(group)))
                 self._offer_lock()
             elif not self._store.keeps:
@@ -192,8 +194,8 @@ class Steps:
             self._offered = time.monotonic()
 
     def _judge(self, group: SpanGroup, read: list[Run]) -> None:
-        runs: list[Run] = []
-        for run in read:
+        runs: list[Run] = [] if group.judged is None else read
+        for run in read if group.judged is None else ():
             runs += self._split_runs.add(run, time.monotonic())
         self._score(runs, group if runs == read else group_of(runs, group))
 

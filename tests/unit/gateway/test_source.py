@@ -165,7 +165,7 @@ def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key:
     assert committed(brokers) == 1, "another configuration can read them"
 
 
-def test_a_late_span_of_a_run_that_another_member_judged_is_late(brokers: str) -> None:
+def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(brokers: str) -> None:
     spans = recorded()
     key = f"{spans[0].context.trace_id:032x}"
     produce(brokers, [(key, body(spans[1:]))])
@@ -176,11 +176,46 @@ def test_a_late_span_of_a_run_that_another_member_judged_is_late(brokers: str) -
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
         eventually(lambda: committed(brokers) == 4)
         losses = second.service.scoring.engine.steps.losses()
-    assert len(second.scored.evaluations) == 1
-    assert {str(each): count for each, count in losses.items()} == {
-        "spans or log records (span_late)": 1,
-        "spans or log records (span_repeated)": 2,
-    }
+    (before,) = first.scored.evaluations
+    ((run, (again,)),) = [(r.run, r.evaluations) for r in second.scored.runs if r.run.trace_id == key]
+    assert (len(run.operations), again.evaluation_id) == (3, before.evaluation_id)
+    assert (again.status, again.revision > before.revision) == ("scored", True)
+    assert losses == {"spans or log records (span_repeated)": 2}
+
+
+def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(brokers: str) -> None:
+    """The run is longer than the minute that is read again."""
+    request = encode_spans(recorded())
+    group = request.resource_spans[0].scope_spans[0]
+    spans = group.spans
+    for span in spans:
+        span.start_time_unix_nano -= 120 * 10**9
+    key, now = spans[0].trace_id.hex(), time.time()
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+
+    def write(name: str, value: bytes, ago: int) -> None:
+        producer.produce(TOPIC, value, name, partition=0, timestamp=int((now - ago) * 1000))
+        assert producer.flush(30) == 0
+
+    def part(number: int) -> bytes:
+        return ExportTraceServiceRequest(
+            resource_spans=[{"scope_spans": [{"scope": group.scope, "spans": [spans[number]]}]}]
+        ).SerializeToString()
+
+    write(key, part(1), 100)
+    write(key, part(2), 70)
+    write(*runs(1)[0], 0)
+    patient = section(brokers) | {"idle": 600.0}
+    with GatewayThread(Rule(answered()), gateway=patient) as first:
+        first.evaluations(2)
+        eventually(lambda: committed(brokers) == 3)
+    write(key, part(0), 0)
+    with GatewayThread(Rule(answered()), gateway=patient) as second:
+        (evaluation,) = second.evaluations(1)
+    (before,) = [each for each in first.scored.evaluations if each.trace_id == key]
+    assert (before.status, evaluation.reason) == ("scored", "run_truncated")
+    assert evaluation.evaluation_id == before.evaluation_id
+    assert evaluation.revision > before.revision
 
 
 def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:
@@ -199,6 +234,19 @@ def test_it_is_not_ready_without_its_brokers() -> None:
         status, page = gateway.service._readyz()
         assert (status, "reached" in page["problem"]) == (503, True)
         assert gateway.service._healthz()[0] == 200
+
+
+def test_it_is_ready_once_its_topic_exists(brokers: str) -> None:
+
+    kafka_section = section(brokers)["kafka"] | {"topics": {"traces": "missing"}}
+    kafka_section["properties"]["topic.metadata.refresh.interval.ms"] = "500"
+    kafka_section["properties"]["allow.auto.create.topics"] = "false"
+    with GatewayThread(Rule(answered()), gateway={"kafka": kafka_section}) as gateway:
+        eventually(lambda: "missing does not exist" in str(gateway.service._readyz()[1]["problem"]))
+        assert (gateway.service._readyz()[0], gateway.service._healthz()[0]) == (503, 200)
+        produce(brokers, runs(1), "missing")
+        eventually(lambda: gateway.service._readyz()[0] == 200)
+        assert len(gateway.evaluations(1)) == 1
 
 
 @pytest.mark.parametrize("properties", [{"no.such.property": "1"}, {"stats_cb": "1"}, {"group.id": ""}])

@@ -2,9 +2,10 @@
 
 A trace has several messages, and the committed offset may be between them: an older unfinished trace holds
 the offset back while a later run is finished. After a crash only the rest of that run would be read again,
-and judged as a whole. Therefore each commit names such finished traces in its metadata, and the next reader
-skips them. It also names an offset about a minute back, from which the next reader learns the spans of
-finished runs, to recognise late and repeated ones.
+and judged as a whole. Therefore each commit names such finished traces in its metadata, with the offset up to
+which they were judged, and the next reader only remembers their messages before that. It also names an offset
+about a minute back, from which the next reader learns the spans of finished runs, to recognise repeated spans
+and to join late ones.
 
 In a topic of conversations, a message's "trace" is its conversation, a commit names all finished ones from
 its offset on, and the offset is as far back as conversations are kept.
@@ -87,6 +88,8 @@ class Offsets:
         """Topics of conversations, with the seconds for which these are kept."""
         self._taken: dict[Partition, deque[Taken]] = {}
         self._begun: set[str] = set()
+        self._judged_to: dict[tuple[Partition, str], int] = {}
+        """The offset up to which the messages of a begun trace were judged."""
         self._newest: dict[Partition, Commit] = {}
         self._before: dict[Partition, Commit] = {}
         self._read: dict[Partition, int] = {}
@@ -170,7 +173,7 @@ class Offsets:
                 messages.popleft()
                 ends[partition] = first.offset + 1
                 self._begun |= first.traces
-        return self._commits(ends, finished)
+        return self._commits(ends, finished, open_traces)
 
     def _finished(self, partition: Partition, last: int, open_ones: Collection[str]) -> dict[str, int]:
         """Return the tails of finished conversations, with the offset after the newest of their messages."""
@@ -182,18 +185,28 @@ class Offsets:
         }
 
     def _commits(
-        self, ends: dict[Partition, int], finished: Mapping[Partition, Mapping[str, int]]
+        self,
+        ends: dict[Partition, int],
+        finished: Mapping[Partition, Mapping[str, int]],
+        open_traces: Collection[str],
     ) -> dict[Partition, Commit]:
         left = {place: {t for m in messages for t in m.traces} for place, messages in self._taken.items()}
         every = set().union(*left.values())
         # The rest of a skipped trace has to be skipped again after another crash.
         self._begun = {t for t in every if t in self._begun or tail(t) in self.known}
+        self._judged_to = {key: end for key, end in self._judged_to.items() if key[1] in self._begun}
         commits = {}
         for partition, traces in left.items():
             newest, before = self._newest.get(partition), self._before.get(partition)
             taken = self._taken[partition]
             offset = ends.get(partition) or (taken[0].offset if taken else self._newest[partition].offset)
             done, upto = frozenset(map(tail, traces & self._begun)), self._read[partition]
+            for trace_id in traces & self._begun:
+                if trace_id in open_traces:  # late spans have opened it again
+                    known_to = before.upto if before else upto
+                    upto = min(upto, self._judged_to.get((partition, trace_id), known_to))
+                else:
+                    self._judged_to[partition, trace_id] = self._read[partition]
             if partition in finished:
                 after = {each: end for each, end in finished[partition].items() if end > offset}
                 done, upto = frozenset(after), max(after.values(), default=0)

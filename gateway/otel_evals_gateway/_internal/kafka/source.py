@@ -28,7 +28,7 @@ from confluent_kafka import (
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import IntakeItem
 from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
-from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken, tail
+from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken
 from otel_evals_gateway._internal.kafka.source_clock import SourceClock
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
@@ -128,6 +128,10 @@ class KafkaSource:
         self._assigned: set[Partition] = set()
         self._commit_at = self._look_at = self._stepped_at = 0.0
         self._clock = SourceClock(time.time)
+        self._since: dict[Partition, float] = {}
+        """The time of the first message that was read of each partition; 0 if it is the partition's first."""
+        self._committed: dict[Partition, int] = {}
+        """The last offsets that this member committed."""
         self._uncommitted: dict[Partition, Commit] = {}
         """Commits that failed."""
         self._ended: dict[Partition, int] = {}
@@ -244,6 +248,7 @@ class KafkaSource:
         kind, timestamp = message.timestamp()
         at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
         self._offsets.note_time(place, message.offset(), at)
+        self._since.setdefault(place, at if message.offset() else 0.0)
         try:
             traces = self._handle(message, place, at, finished=finished)
         except Exception as caught:
@@ -268,21 +273,28 @@ class KafkaSource:
         while not self._engine.thread.room:
             time.sleep(_PAUSE)
         if finished:
-            items = selection.items if selection.claimed else ()
-            self._put(SourceItems(finished=True), items)
+            self._put_finished(place, selection.items if selection.claimed else ())
             return None
         keyed = all(_is_key(message.key(), each) for each in traces)
         if signal == "traces" and not keyed and not self._owns_all(place[0]):
             self._stop_reading(place[0])
             return None
         self._tap.traffic.received(signal, selection)
-        known = self._offsets.known
-        self._repeated += bool(known) and any(tail(each) in known for each in traces)
-        items = [item for item in selection.items if not known or tail(trace_of(item)) not in known]
+        items, finished_items = selection.items, []
+        if self._offsets.known:
+            known = {each for each in traces if self._offsets.judged(place, message.offset(), each)}
+            self._repeated += bool(known)
+            finished_items = [item for item in items if trace_of(item) in known]
+            items = [item for item in items if trace_of(item) not in known]
+        self._put_finished(place, finished_items)
         # The spans of a trace that is not the key may be in any partition of the topic.
         source = place if keyed else place[0]
         self._put(SourceItems(source, self._clock.read(place, at) + _since_epoch()), items)
         return traces
+
+    def _put_finished(self, place: Partition, items: Sequence[IntakeItem]) -> None:
+        """Put items of traces that were judged before, by this process or another."""
+        self._put(SourceItems(place, max(self._since.values()), finished=True), items)
 
     def _put(self, source: SourceItems, items: Sequence[IntakeItem]) -> None:
         if items:
@@ -348,6 +360,7 @@ class KafkaSource:
         try:
             if places:
                 self._consumer.commit(offsets=places, asynchronous=False)
+                self._committed |= {_key(place): place.offset for place in places}
             self._uncommitted.clear()
         except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's
             _logger.warning("offsets could not be committed yet: %s", error)
@@ -394,6 +407,8 @@ class KafkaSource:
         else:
             for place, commit in commits.items():
                 self._offsets.read_on(place, commit)
+            gone = {place for place, commit in commits.items() if commit.offset != self._committed.get(place)}
+            self._scoring.forget_judged(gone | {topic for topic, _ in gone})
             self._start(consumer, commits)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
@@ -411,6 +426,7 @@ class KafkaSource:
         gone = set(map(_key, partitions))
         for place in gone:
             self._ended.pop(place, None)
+            self._since.pop(place, None)
             self._uncommitted.pop(place, None)
         self._scoring.forget(self._offsets.forget(gone))
         self._conversations.forget(gone)

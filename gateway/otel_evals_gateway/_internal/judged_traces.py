@@ -1,0 +1,206 @@
+"""Memory of judged traces, so that late spans can join them and their runs are judged again.
+
+Engine's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass, field
+
+from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.sdk.pipeline import (
+    Evaluated,
+    Judged,
+    OpenTrace,
+    SpanGroup,
+    size_of_span,
+)
+
+_PART_BYTES = 1_000
+"""Of a part besides its spans."""
+
+
+@dataclass(slots=True, eq=False)
+class JudgedPart:
+    """Spans of a trace that were judged together."""
+
+    at: float
+    """When they were judged, on the caller's clock."""
+    spans: dict[str, SpanRecord]
+    links: dict[str, str | None]
+    logs: dict[str, list[SpanEvent]] = field(default_factory=dict)
+    """Log records that are not in the spans."""
+    size: int = _PART_BYTES
+    sources: tuple[Hashable, ...] = ()
+    evaluated: Evaluated | None = None
+    """None if it is not known how the rules decided."""
+    since: float | None = None
+    """If another process judged them: earlier spans are unknown; in seconds since the epoch."""
+
+    @property
+    def revision(self) -> int:
+        """The revision of its next evaluations."""
+        return len(self.spans) + len(self.links) + 1
+
+    def is_near(self, span_id: str, above: Set[str]) -> bool:
+        """Return True if a span is directly above one of these, or below."""
+        below = any(span.parent_span_id == span_id for span in self.spans.values())
+        return below or span_id in self.links.values() or not above.isdisjoint({*self.spans, *self.links})
+
+    @property
+    def is_partial(self) -> bool:
+        """Return True if another process may have judged more spans."""
+        if self.since is None:
+            return False
+        is_rooted = any(span.parent_span_id is None for span in self.spans.values())
+        is_cut = any(span.start_time < self.since * 1e9 for span in self.spans.values())
+        return is_cut or not (is_rooted or None in self.links.values())
+
+    def join(self, trace: OpenTrace, now: float) -> None:
+        """Add these spans to an open trace."""
+        earlier = trace.judged.evaluated if trace.judged else {}
+        known = None if self.evaluated is None or earlier is None else {**earlier, **self.evaluated}
+        trace.judged = Judged(known, 0)
+        trace.spans |= self.spans
+        trace.arrived |= dict.fromkeys(self.spans, now)
+        trace.links |= self.links
+        for span_id, logs in self.logs.items():
+            trace.logs.setdefault(span_id, []).extend(logs)
+        if self.is_partial:
+            trace.left_out.append("")  # the run is not scored
+        trace.size = trace.measure()
+
+
+class JudgedTraces:
+    """Keeps judged traces for `seconds`: `most_bytes` of them whole, and the evaluations of `most` others.
+
+    The oldest lose their spans first; with a late span, their scores are replaced by `run_truncated`.
+    """
+
+    def __init__(self, seconds: float, most_bytes: int, most: int) -> None:
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._most = most
+        self._whole: dict[str, list[JudgedPart]] = {}
+        """By trace id, the oldest first."""
+        self._bytes = 0
+        self._others: dict[str, tuple[float, Judged]] = {}
+        """By trace id, with the time of the judgement."""
+        self._now = 0.0
+        self.forgotten = 0
+        """Traces that were forgotten early, for lack of room."""
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Whole traces, their bytes, and others. Any thread may read it."""
+        return len(self._whole), self._bytes, len(self._others)
+
+    def add(self, trace_id: str, trace: OpenTrace, records: Sequence[SpanRecord], now: float) -> SpanGroup:
+        """Keep spans that are to be judged, and return them; `note` has to follow."""
+        spans, links = {record.span_id: record for record in records}, dict(trace.links)
+        evaluated = judged = None
+        if trace.judged is not None:
+            known = trace.judged.evaluated
+            if known is not None:
+                evaluated = {key: each for key, each in known.items() if key[2] in spans}
+            judged = Judged(evaluated, len(spans) + len(links))
+        is_all = len(spans) >= len(trace.spans)
+        size = _PART_BYTES + (trace.size if is_all else sum(map(size_of_span, records)))
+        part = JudgedPart(now, spans, links, size=size, sources=trace.sources, evaluated=evaluated)
+        self._put(trace_id, part)
+        return SpanGroup(tuple(records), links, judged=judged)
+
+    def finished(self, trace_id: str, source: Hashable, since: float, now: float) -> JudgedPart:
+        """Return the part for spans that another process has judged.
+
+        Args:
+            trace_id: their trace.
+            source: where they are read from.
+            since: earlier spans than that are unknown, in seconds since the epoch.
+            now: on the caller's clock.
+        """
+        if trace_id not in self._whole:
+            self._put(trace_id, JudgedPart(now, {}, {}, sources=(source,), since=since))
+        return self._whole[trace_id][0]
+
+    def grow(self, part: JudgedPart, span: SpanRecord) -> None:
+        """Add a span to a part."""
+        if span.span_id not in part.spans:
+            part.spans[span.span_id] = span
+            part.size += (size := size_of_span(span))
+            self._bytes += size
+
+    def _put(self, trace_id: str, part: JudgedPart) -> None:
+        """Keep a part, and forget what is too old or too much."""
+        self._whole.setdefault(trace_id, []).append(part)
+        self._bytes += part.size
+        self._now = part.at
+        oldest = part.at - self._seconds
+        while len(self._whole) > 1:
+            first, parts = next(iter(self._whole.items()))
+            if self._bytes <= self._most_bytes and parts[0].at >= oldest:
+                break
+            self._reduce(first)
+        while self._others:
+            first, (at, _) = next(iter(self._others.items()))
+            if len(self._others) <= self._most and at >= oldest:
+                break
+            self.forgotten += at >= oldest
+            del self._others[first]
+
+    def _reduce(self, trace_id: str) -> None:
+        """Keep only the evaluations of a trace."""
+        parts = self._whole.pop(trace_id)
+        self._bytes -= sum(part.size for part in parts)
+        evaluated = {key: each for part in parts for key, each in (part.evaluated or {}).items()}
+        if evaluated:
+            revision = max(part.revision for part in parts)
+            self._others[trace_id] = parts[0].at, Judged(evaluated, revision)
+
+    def note(self, group: SpanGroup, made: Evaluated) -> None:
+        """Note the evaluations of spans that were added; without any, they need not be kept."""
+        traces = {span.trace_id: span.span_id for span in group.spans}
+        for trace_id, span_id in traces.items():
+            part = self._part(trace_id, span_id)
+            if part is not None:
+                part.evaluated = {**(part.evaluated or {}), **made}
+                if not part.evaluated:
+                    self._remove(trace_id, part)
+            elif made:
+                self._others[trace_id] = self._now, Judged(made, len(group.spans) + len(group.links) + 1)
+            if len(traces) > 1 and trace_id in self._whole:  # its spans alone are not the run
+                self._reduce(trace_id)
+
+    def note_more(self, made: Evaluated) -> None:
+        """Note evaluations that the outcomes of others have caused."""
+        for key, each in made.items():
+            if (part := self._part(*key[1:])) is not None:
+                part.evaluated = {**(part.evaluated or {}), key: each}
+
+    def _part(self, trace_id: str, span_id: str) -> JudgedPart | None:
+        return next((part for part in self._whole.get(trace_id, ()) if span_id in part.spans), None)
+
+    def take(self, trace_id: str, span_id: str, above: Set[str]) -> list[JudgedPart]:
+        """Remove and return the spans around a late one, which is below those with the ids `above`."""
+        found = [part for part in self._whole.get(trace_id, ()) if part.is_near(span_id, above)]
+        for part in found:
+            self._remove(trace_id, part)
+        return found
+
+    def take_evaluations(self, trace_id: str) -> Judged | None:
+        """Remove and return the evaluations of a trace whose spans are forgotten."""
+        return self._others.pop(trace_id, (0.0, None))[1]
+
+    def _remove(self, trace_id: str, part: JudgedPart) -> None:
+        parts = self._whole[trace_id]
+        parts.remove(part)
+        if not parts:
+            del self._whole[trace_id]
+        self._bytes -= part.size
+
+    def forget(self, sources: Set[Hashable]) -> None:
+        """Forget the traces of sources that another process has read."""
+        for trace_id, parts in list(self._whole.items()):
+            for part in [part for part in parts if not sources.isdisjoint(part.sources)]:
+                self._remove(trace_id, part)

@@ -1,0 +1,63 @@
+"""The evaluations to repeat after spans arrived for runs that were judged without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.evaluate.queue_interface import Resumption
+from otel_evals._internal.gather.gatherer import Evaluated, Judged
+from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals._internal.read.runs import subruns
+
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
+
+
+def evaluations_of(jobs: Iterable[Job]) -> Evaluated:
+    """Return the evaluations that jobs make, to repeat them later; without those of conversations."""
+    return {
+        (job.rule.name, job.target.trace_id, job.target.span_id): (
+            job.sampled,
+            0 if lacks_spans(job.run) else len(job.run.operations),
+        )
+        for job in jobs
+        if job.rule.scope != "conversation"
+    }
+
+
+def lacks_spans(run: Run) -> bool:
+    """Return True if a limit removed spans from a run."""
+    return any(map(_SPANS_DROPPED, run.operations))
+
+
+def new_runs(runs: Sequence[Run], judged: Judged) -> Iterator[Run]:
+    """Yield the runs that were not judged, neither themselves nor agents in them, as far as that is known."""
+    known = {span_id for _, _, span_id in judged.evaluated or ()}
+    for run in runs:
+        if known.isdisjoint((run.root_span_id, *(part.root_span_id for part in subruns(run)))):
+            yield run
+
+
+def repetitions(runs: Sequence[Run], judged: Judged, rules: Mapping[str, Rule]) -> Iterator[Resumption]:
+    """Yield the evaluations of the runs that have changed.
+
+    If a judged span has no run of its own any more, its scores are replaced by `run_truncated`: it turned out
+    to be a part of another run, or the spans of its run are forgotten.
+    """
+    whole = {run.root_span_id: run for run in runs}
+    agents = {part.root_span_id: part for run in runs for part in subruns(run)}
+    for (name, trace_id, span_id), (sampled, operations) in (judged.evaluated or {}).items():
+        if name not in rules:
+            continue
+        run = (agents if rules[name].scope == "agent" else whole).get(span_id)
+        if operations != (0 if run is None else len(run.operations)):
+            yield Resumption(name, run or _without_spans(trace_id, span_id), sampled, judged.revision)
+
+
+def _without_spans(trace_id: str, span_id: str) -> Run:
+    kind = OperationKind.OTHER
+    span = SpanRecord(trace_id=trace_id, span_id=span_id, spans_dropped=True)
+    operation = Operation(span=span, kind=kind, dialect="")
+    return Run(trace_id=trace_id, root_span_id=span_id, root_kind=kind, operations=(operation,))
