@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -193,20 +194,26 @@ def matrix(folder: Path, traces: int, outage: float, properties: dict[str, str])
 
 
 def verdict(sent: set[str], late: set[str], records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how many traces were lost, judged in part, or judged twice under several ids."""
-    values: dict[str, list[float]] = defaultdict(list)
-    ids: dict[str, set[str]] = defaultdict(set)
+    """Return how many traces were lost, judged in part, or judged twice under several ids.
+
+    The newest revision of an evaluation counts. If it says that its run lacks spans, nothing is scored.
+    """
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
-        for evaluation in record["evaluations"]:
-            values[record["trace_id"]].append(evaluation.get("value"))
-            ids[record["trace_id"]].add(evaluation["evaluation_id"])
-    in_part = {trace_id for trace_id, each in values.items() if set(each) != {1.0}}
+        found[record["trace_id"]] += record["evaluations"]
+    scored: dict[str, list[float]] = {}
+    for trace_id, evaluations in found.items():
+        newest = {e["evaluation_id"]: e for e in sorted(evaluations, key=itemgetter("revision", "time"))}
+        scored[trace_id] = [e["value"] for e in newest.values() if e["reason"] != "run_truncated"]
+    first = {trace_id for trace_id, each in found.items() if any(e["value"] != 1.0 for e in each)}
     return {
         "traces": len(sent),
-        "lost": len(sent - values.keys()),
-        "in part": len(in_part - late),
+        "lost": len(sent - found.keys()),
+        "in part": sum(set(values) - {1.0} != set() for values in scored.values()),
+        "said to lack spans": sum(not values for values in scored.values()),
         "late": len(late),
-        "late, in part": len(in_part & late),
-        "judged twice": sum(len(each) > 1 for each in values.values()),
-        "several ids": sum(len(each) > 1 for each in ids.values()),
+        "late, first judged without": len(first & late),
+        "others, first judged without": len(first - late),
+        "judged twice": sum(len(each) > 1 for each in found.values()),
+        "several ids": sum(len(values) > 1 for values in scored.values()),
     }

@@ -218,6 +218,38 @@ def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(bro
     assert evaluation.revision > before.revision
 
 
+def test_nothing_is_read_before_the_commits_of_other_members_are_known(
+    brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of a run that was judged follows the offset from which the next member reads on."""
+    calls = []
+
+    class Unanswered(kafka.Consumer):  # type: ignore[misc, name-defined]
+        def committed(self, *args: Any, **options: Any) -> Any:
+            calls.append(args)
+            if len(calls) == 1:
+                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+            return super().committed(*args, **options)
+
+    judged, waiting = recorded(), recorded()
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+    for spans in (judged[:1], waiting[:1], judged[1:]):
+        producer.produce(TOPIC, body(spans), f"{spans[0].context.trace_id:032x}", partition=0)
+        assert producer.flush(30) == 0
+    patient = section(brokers) | {"idle": 600.0}
+    with GatewayThread(Rule(answered()), gateway=patient) as first:
+        first.evaluations(1)
+        eventually(lambda: committed(brokers) == 1)
+    producer.produce(TOPIC, body(waiting[1:]), f"{waiting[0].context.trace_id:032x}", partition=0)
+    assert producer.flush(30) == 0
+    monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Unanswered)
+    with GatewayThread(Rule(answered()), gateway=patient) as second:
+        eventually(lambda: committed(brokers) == 4)
+    assert len(calls) > 1
+    assert [len(each.run.operations) for each in second.scored.runs] == [3]
+    assert {e.trace_id for e in second.scored.evaluations} == {f"{waiting[0].context.trace_id:032x}"}
+
+
 def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:
     producer = kafka.Producer({"bootstrap.servers": brokers})
     spans = recorded()

@@ -39,6 +39,7 @@ from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItem
 
 _logger = logging.getLogger(__name__)
 _BATCH = 500
+_AGAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _COMMIT_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
@@ -396,21 +397,31 @@ class KafkaSource:
         self._clock.assign(filter(self._timed, map(_key, partitions)))
         for topic, _ in self._assigned:
             self._problems.pop(topic, None)
+        # Without the commits, the rest of runs that another member has judged would be judged as a whole.
+        while (commits := self._commits_of(consumer, partitions)) is None:
+            if self._stop.wait(_AGAIN_SECONDS):
+                return
+        for place, commit in commits.items():
+            self._offsets.read_on(place, commit)
+        gone = {place for place, commit in commits.items() if commit.offset != self._committed.get(place)}
+        self._scoring.forget_judged(gone | {topic for topic, _ in gone})
+        self._start(consumer, commits)
+        _logger.info("%d Kafka partitions are assigned", len(self._assigned))
+
+    def _commits_of(self, consumer: Any, partitions: Sequence[Any]) -> dict[Partition, Commit] | None:
+        """Return the commits of partitions; None if the brokers do not answer."""
         try:
             for topic in self._topics:
                 found = consumer.list_topics(topic, timeout=_COMMITTED_SECONDS)
                 self._sizes[topic] = len(found.topics[topic].partitions)
             places = consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS)
-            commits = {_key(each): Commit.read(each.offset, each.metadata or "") for each in places}
+            if error := next((each.error for each in places if each.error), None):
+                raise KafkaException(error)
         except KafkaException as error:
-            _logger.warning("finished traces are unknown and may be judged in part: %s", error)
-        else:
-            for place, commit in commits.items():
-                self._offsets.read_on(place, commit)
-            gone = {place for place, commit in commits.items() if commit.offset != self._committed.get(place)}
-            self._scoring.forget_judged(gone | {topic for topic, _ in gone})
-            self._start(consumer, commits)
-        _logger.info("%d Kafka partitions are assigned", len(self._assigned))
+            self._problems["brokers"] = f"the commits cannot be read: {error.args[0].str()}"
+            _logger.warning("%s; trying again", self._problems["brokers"])
+            return None
+        return {_key(each): Commit.read(each.offset, each.metadata or "") for each in places}
 
     def _start(self, consumer: Any, commits: Mapping[Partition, Commit]) -> None:
         """Read partitions from before their committed offset, to learn the spans of finished runs."""
