@@ -11,7 +11,7 @@ import msgspec
 from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.read.provenance import find_provenance
-from otel_evals._internal.read.question import Answer, Question, find_answer, find_question
+from otel_evals._internal.read.question import Answer, Question, find_answer, find_question, is_json_of
 from otel_evals._internal.read.tokens import APART, tokens_used
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
@@ -103,7 +103,16 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return self._part(_system, self._root, self._question(), self._operations)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        return self._part(join_tool_calls, self._operations, self._above)
+        return self._part(self._without_forms)
+
+    def _without_forms(self) -> tuple[ToolCall, ...]:
+        """Return the calls, without one that only gave the answer its form, as libraries force models to."""
+        calls = join_tool_calls(self._operations, self._above)
+        if not any(map(_may_be_form, calls)):
+            return calls
+        answer = self._answer()
+        said = answer.text if answer is not None else ""
+        return tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
 
     def _documents(self) -> tuple[Document, ...]:
         return self._part(_retrieved, self._operations)
@@ -191,6 +200,11 @@ def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
     return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
 
 
+def _may_be_form(call: ToolCall) -> bool:
+    """Return True for a call that was not executed."""
+    return call.source == "messages" and call.result is None and bool(call.arguments)
+
+
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
         return root.agent_name or root.name
@@ -208,7 +222,8 @@ def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]
             asked = True
             if model := o.response_model or o.request_model:
                 models[model] = None
-    if not asked and (model := root.response_model or root.request_model):
+    agents = () if asked else (root, *(o for o in operations if o.kind is OperationKind.AGENT))
+    if model := next(filter(None, (o.response_model or o.request_model for o in agents)), None):
         models[model] = None
     return tuple(models)
 

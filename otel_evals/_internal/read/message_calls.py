@@ -40,6 +40,8 @@ class MessageCalls:
         self.walks: list[list[list[MessageCall]]] = []
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str, MessageCall] = {}
+        self._reused: dict[str, list[MessageCall]] = {}
+        """Calls with the id of an earlier call: some libraries number the calls of each response anew."""
         self._alike: dict[str, list[MessageCall]] = {}
         self._given: list[list[Part]] = []
         """The calls and results of each list, with their ids."""
@@ -58,17 +60,18 @@ class MessageCalls:
         if not self._by_id.keys() >= answers - {None}:
             self._recognise(conversation[0][0])
         seen: dict[int, MessageCall] = {}
+        latest: dict[str | None, MessageCall] = {}
         unplaced: list[Part] = []
         walk: list[list[MessageCall]] = []
         for parts, time in groups:
             asked = []
             for part in parts:
                 if part.kind == "tool_result":
-                    if not self._answer(part, time, seen):
+                    if not self._answer(part, time, seen, latest):
                         unplaced.append(part)
                 elif part.name:
-                    known = self._call(part, time, seen, answers)
-                    seen[id(known)] = known
+                    known = self._again(part, time, latest) or self._call(part, time, seen, answers)
+                    seen[id(known)] = latest[part.tool_call_id] = known
                     asked.append(known)
             walk.append(asked)
         if len(walk) > 1:
@@ -87,6 +90,20 @@ class MessageCalls:
             call = self._by_id.get(one.tool_call_id or "")
             if call is not None:
                 self._by_id.setdefault(other.tool_call_id or "", call)
+
+    def _again(
+        self, part: Part, time: int, latest: Mapping[str | None, MessageCall]
+    ) -> MessageCall | None:
+        """Return the call of a part with the id of another, answered call of the same list."""
+        before = latest.get(part.tool_call_id) if part.tool_call_id is not None else None
+        if before is None or not before.answered or not differ(before.arguments, part.data):
+            return None
+        again = self._reused.setdefault(part.tool_call_id or "", [])
+        known = next((t for t in again if t.arguments == part.data), None)
+        if known is None:
+            known = self._new_call(part, part.data, time)
+            again.append(known)
+        return known
 
     def _call(
         self, part: Part, time: int, seen: Mapping[int, MessageCall], answers: set[str | None]
@@ -113,9 +130,16 @@ class MessageCalls:
         self.calls.append(known)
         return known
 
-    def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
+    def _answer(
+        self,
+        part: Part,
+        time: int,
+        seen: Mapping[int, MessageCall],
+        latest: Mapping[str | None, MessageCall],
+    ) -> bool:
         """Assign a result to its call; returns False if there is no such call."""
-        known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
+        call_id = part.tool_call_id
+        known = latest.get(call_id, self._by_id.get(call_id)) if call_id is not None else None
         if known is None:
             waiting = (t for t in seen.values() if not t.answered)
             known = next((t for t in waiting if part.name is None or same_name(t.name, part.name)), None)
@@ -129,6 +153,11 @@ class MessageCalls:
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
         return known is not None
+
+
+def differ(one: Any, other: Any) -> bool:
+    """Return True for named arguments that are not equal."""
+    return isinstance(one, Mapping) and isinstance(other, Mapping) and one != other
 
 
 def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -153,6 +153,16 @@ def is_data_of(operation: Operation, text: str | None) -> bool:
     return any(value == text for value in operation.span.attributes.values())
 
 
+def is_json_of(text: str, value: object) -> bool:
+    """Return True for a text that is an object as JSON."""
+    if text[:1] != "{" or not isinstance(value, Mapping):
+        return False
+    try:
+        return bool(json.loads(text) == value)
+    except ValueError:
+        return False
+
+
 def _with_history(
     question: Question, candidates: Iterable[Operation], operations: Iterable[Operation]
 ) -> Question:
@@ -222,6 +232,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     A workflow's output that is an object is the answer only if no operation inside has one.
     """
     text = answer_of(root)
+    if text and root.error is not None and any(o.error == text for o in operations):
+        text = None  # some frameworks return the error of a step as the run's text
     answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
     if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
         return answer

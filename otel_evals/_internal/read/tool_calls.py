@@ -13,6 +13,7 @@ from otel_evals._internal.read.message_calls import (
     MessageCall,
     MessageCalls,
     calls_in_messages,
+    differ,
     follow_conversations,
     same_name,
 )
@@ -70,7 +71,8 @@ def _same_call(
 ) -> str | None:
     """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
     if call.id is not None:
-        twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
+        twins = (span_id for span_id, (_, known) in calls.items() if known.id == call.id)
+        twin = next((i for i in twins if not _reuses_id(operation, by_id[i], call, calls[i][1])), None)
         if twin is not None:
             return twin
     if operation.span.kind == "SERVER" and call.id is None:
@@ -95,6 +97,12 @@ def _same_call(
             return span_id if known.id is None or call.id is None else None
         span_id = above.get(span_id)
     return None
+
+
+def _reuses_id(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
+    """Return True for a later call with the id of another: some libraries number each response's calls anew."""
+    ended = before.span.end_time or before.span.start_time
+    return ended <= operation.span.start_time and differ(call.arguments, known.arguments)
 
 
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
@@ -150,7 +158,8 @@ def _better(known: Any, more: Any) -> Any:
 
 def _take(mentioned: list[MessageCall], call: ToolCall) -> MessageCall | None:
     """Remove and return the same call in the calls from messages."""
-    match = next((t for t in mentioned if call.id is not None and t.id == call.id), None)
+    own = [t for t in mentioned if call.id is not None and t.id == call.id]
+    match = next((t for t in own if not differ(call.arguments, t.arguments)), own[0] if own else None)
     if match is None:
         same = [t for t in mentioned if same_name(t.name, call.name) and (call.id is None or t.id is None)]
         match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)

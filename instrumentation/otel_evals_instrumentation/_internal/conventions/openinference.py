@@ -25,6 +25,8 @@ _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
 """LangGraph's name of a graph without a name."""
 _MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
+_MODEL_OF = re.compile(r"_meta=\{'model': '([^'\\]+)'")
+"""The model in the repr of Haystack's messages."""
 _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
 """BeeAI's event spans such as `tool.search.wikipedia.success-12`: group, name, event and number."""
 
@@ -41,6 +43,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     source = reader.source_of("input")
     if kind in (OperationKind.AGENT, OperationKind.WORKFLOW):
         _read_graph(reader, kind)
+        if reader.span.scope_name.endswith(".haystack"):
+            _read_sums(reader)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
         _read_event(reader)
@@ -86,6 +90,15 @@ def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
         reader.fields["name"] = span.name
         if span.name != _UNNAMED:
             reader.fields.setdefault("agent_name", span.name)
+
+
+def _read_sums(reader: SpanReader) -> None:
+    """Read the tokens and the model of Haystack's agents: their model calls have no spans."""
+    gave = reader.mapping("output.value")
+    reader.offer_usage(gave.get("token_usage"))
+    model = _MODEL_OF.search(str(gave.get("last_message")))
+    if model is not None:
+        reader.offer("response_model", model[1])
 
 
 def _read_model(reader: SpanReader) -> None:

@@ -66,5 +66,8 @@ def read_step(reader: SpanReader) -> None:
             id=call_id if isinstance(call_id, str) else call.id,
             arguments=call.arguments if given is None else given,
         )
+    result = gave.get("result") if isinstance(gave, dict) else None
+    if isinstance(result, dict):
+        reader.offer("agent_name", result.get("current_agent_name"))
     if reader.source_of("output") == _OUTPUT and isinstance(gave, (dict, list)):
         reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")

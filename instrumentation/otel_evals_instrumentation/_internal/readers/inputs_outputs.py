@@ -34,6 +34,7 @@ _LONGEST_CACHED = 50_000
 """Do not cache longer definitions."""
 _IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
 """End of JSON that was cut off in base64."""
+_ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
 _ROLE = attrgetter("role")  # without a Python call for each message
 
 
@@ -71,10 +72,11 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
-    if outputs and reader.span.status == "ERROR" and _repeats_error(reader, outputs[-1].text):
+    failed = reader.span.status == "ERROR" and outputs and _repeats_error(reader, outputs[-1].text)
+    if failed or (outputs and _ended_in_error(reader)):
         outputs = ()
         reader.noted.pop("output", None)
-    read_system(reader, inputs)
+    read_system(reader, inputs, outputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
     if "new_messages_from" in reader.found_at:
@@ -96,6 +98,14 @@ def _repeats_error(reader: SpanReader, text: str) -> bool:
         return True
     kinds = [str(event.get("exception.type") or "").rpartition(".")[2] for event in raised]
     return any(kind and re.match(re.escape(kind) + r"\b\s*[(:]", text) for kind in kinds)
+
+
+def _ended_in_error(reader: SpanReader) -> bool:
+    """Return True for an agent whose last message ends with an error instead of an answer."""
+    if not _is_invocation(reader):
+        return False
+    value = reader.attributes.get(reader.source_of("output") or "")
+    return type(value) is str and _ERROR_ENDING.search(value, max(0, len(value) - 100)) is not None
 
 
 def take_answer(reader: SpanReader) -> None:
@@ -297,8 +307,13 @@ def _has_content(messages: Iterable[Message]) -> bool:
     return False
 
 
-def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
-    """Read the system instructions from attributes of their own, or else from input messages."""
+def read_system(
+    reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()
+) -> None:
+    """Read the system instructions from attributes of their own, or else from messages.
+
+    Some agents have them only in their output, with the whole conversation.
+    """
     for _, key in reader.found_at.get("system", ()):
         value = reader.attributes[key]
         if is_masked(value):
@@ -312,7 +327,9 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
             reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
             reader.note("system", key)
             return
-    texts = [m.text for m in inputs if m.role == "system"]
-    if any(texts):
-        reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
-        reader.noted["system"] = reader.noted["input"]
+    for side, messages in (("input", inputs), ("output", outputs)):
+        texts = [m.text for m in messages if m.role == "system"]
+        if any(texts):
+            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
+            reader.noted["system"] = reader.noted[side]
+            return
