@@ -91,9 +91,7 @@ class MessageCalls:
             if call is not None:
                 self._by_id.setdefault(other.tool_call_id or "", call)
 
-    def _again(
-        self, part: Part, time: int, latest: Mapping[str | None, MessageCall]
-    ) -> MessageCall | None:
+    def _again(self, part: Part, time: int, latest: Mapping[str | None, MessageCall]) -> MessageCall | None:
         """Return the call of a part with the id of another, answered call of the same list."""
         before = latest.get(part.tool_call_id) if part.tool_call_id is not None else None
         if before is None or not before.answered or not differ(before.arguments, part.data):

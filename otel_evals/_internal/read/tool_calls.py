@@ -100,7 +100,7 @@ def _same_call(
 
 
 def _reuses_id(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Return True for a later call with the id of another: some libraries number each response's calls anew."""
+    """Return True for a later call with the id of another: some number each response anew."""
     ended = before.span.end_time or before.span.start_time
     return ended <= operation.span.start_time and differ(call.arguments, known.arguments)
 

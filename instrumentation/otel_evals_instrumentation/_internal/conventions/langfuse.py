@@ -37,7 +37,7 @@ def langfuse() -> Convention:
             documents=(_OWN + "output",),
             query=(_OWN + "input",),
             request_model=(_OWN + "model.name",),
-            conversation_id=("session.id",),
+            conversation_id=("session.id", "langfuse.trace.metadata.thread_id", _OWN + "metadata.thread_id"),
             user_id=("user.id", "langfuse.user.id"),
             error=(_OWN + "status_message",),
         ),

@@ -307,9 +307,7 @@ def _has_content(messages: Iterable[Message]) -> bool:
     return False
 
 
-def read_system(
-    reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()
-) -> None:
+def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()) -> None:
     """Read the system instructions from attributes of their own, or else from messages.
 
     Some agents have them only in their output, with the whole conversation.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from otel_evals.model import Usage
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -26,7 +28,7 @@ _CACHE_WRITE = words(
     input_cache_creation input_cache_write"""
 )
 _REASONING = words(
-    """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
+    """reasoning_tokens output_reasoning reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
     completion_reasoning_tokens"""
 )
 
@@ -37,7 +39,22 @@ def usage_in(value: Any) -> Usage | None:
     if not isinstance(counts, Mapping):
         return None
     names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
-    return make_usage(*(first_count(counts, keys) for keys in names))
+    usage = make_usage(*(first_count(counts, keys) for keys in names))
+    return usage and _with_parts(usage, counts)
+
+
+def _with_parts(usage: Usage, counts: Mapping[str, Any]) -> Usage:
+    """Add cached and reasoning tokens to input and output if the total shows that these exclude them.
+
+    Langfuse counts such tokens under `input_*` and `output_*`, apart from `input` and `output`.
+    """
+    given, said = (
+        sum(first_count(counts, (key,)) or 0 for key in counts if key.startswith(side))
+        for side in ("input_", "output_")
+    )
+    if first_count(counts, ("total",)) != usage.total_tokens + given + said:
+        return usage
+    return replace(usage, input_tokens=usage.input_tokens + given, output_tokens=usage.output_tokens + said)
 
 
 def make_usage(

@@ -1,4 +1,4 @@
-"""Ids used twice, answers in the form of a call, and errors in place of answers, each in several conventions."""
+"""Ids used twice, answers in the form of a call, and errors in place of answers, by convention."""
 
 from __future__ import annotations
 
@@ -183,7 +183,10 @@ ERRORS = [
         "OpenTelemetry: an answer that repeats a failed tool's error is an answer",
         span(
             "invoke_agent clerk",
-            {**INVOKE, "gen_ai.output.messages": [_text("assistant", "No model today.", finish_reason="stop")]},
+            {
+                **INVOKE,
+                "gen_ai.output.messages": [_text("assistant", "No model today.", finish_reason="stop")],
+            },
         ),
         span(
             "execute_tool look",
@@ -261,6 +264,19 @@ NAMES_AND_SUMS = [
         system="Be brief.",
         output=SAID,
     ),
+]
+LANGFUSE = {"langfuse.observation.type": "generation", "langfuse.trace.metadata.thread_id": J("t-1")}
+APART = {"input": 26, "input_cache_read": 16, "output": 8, "output_reasoning": 3, "total": 53}
+INSIDE = {"prompt_tokens": 42, "completion_tokens": 11, "total_tokens": 53, "prompt_cached_tokens": 16}
+NAMES_AND_SUMS += [
+    case(
+        f"Langfuse: {name}",
+        span("chat", {**LANGFUSE, "langfuse.observation.usage_details": counts}),
+        usage=(42, 11),
+        cached=16,
+        conversation="t-1",
+    )
+    for name, counts in (("cached tokens apart from the input", APART), ("included in it", INSIDE))
 ]
 
 
