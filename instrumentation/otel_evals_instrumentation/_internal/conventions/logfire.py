@@ -59,7 +59,14 @@ def _is_opened(span: SpanRecord) -> bool:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read an error of OpenAI Agents, an object with a general message and a cause."""
+    """Read the instructions and errors of OpenAI Agents: an error has a general message and a cause."""
+    if kind is not OperationKind.AGENT and "gen_ai.agent.name" not in reader.attributes:
+        reader.fields.pop("agent_name", None)  # the name is a workflow's or a tool's
+    if kind is OperationKind.INFERENCE and "system_instructions" not in reader.fields:
+        told = reader.mapping("response").get("instructions")
+        if isinstance(told, str) and told:
+            reader.fields["system_instructions"] = told
+            reader.note("system", "response")
     error = reader.mapping("error")
     if error:
         data = error.get("data")

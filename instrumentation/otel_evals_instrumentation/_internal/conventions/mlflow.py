@@ -12,6 +12,9 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, 
 
 _INPUT, _OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
 
+_STREAM = "{'_all_messages': "
+"""Beginning of the result of a stream of pydantic-ai's: its fields instead of the answer."""
+
 
 def mlflow() -> Convention:
     """Return the dialect of MLflow's tracing."""
@@ -36,7 +39,9 @@ def mlflow() -> Convention:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    return kind_named(span.attributes.get("mlflow.spanType")) or kind_of(span) or kind_of_function(span)
+    own = span.attributes.get("mlflow.spanType")
+    known = kind_named(own) if own != "null" else None  # null on spans of other libraries
+    return known or kind_of(span) or kind_of_function(span)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
@@ -59,5 +64,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if usage is not None:
         fields["usage"] = usage
     if kind is OperationKind.AGENT:
-        fields["agent_name"] = fields.get("agent_name") or reader.span.name
+        name = parse(attributes.get("name"))
+        fields["agent_name"] = (
+            fields.get("agent_name") or (isinstance(name, str) and name) or reader.span.name
+        )
+        if fields["output_messages"] and fields["output_messages"][-1].text.startswith(_STREAM):
+            fields["output_messages"] = ()
+            reader.noted.pop("output", None)
     return kind

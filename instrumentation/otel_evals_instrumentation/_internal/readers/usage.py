@@ -28,8 +28,8 @@ _CACHE_WRITE = words(
     input_cache_creation input_cache_write"""
 )
 _REASONING = words(
-    """reasoning_tokens output_reasoning reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
-    completion_reasoning_tokens"""
+    """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
+    completion_reasoning_tokens output_reasoning"""
 )
 
 

@@ -265,6 +265,73 @@ NAMES_AND_SUMS = [
         output=SAID,
     ),
 ]
+RESPONSE = {
+    "instructions": "Be brief.",
+    "output": [{"type": "message", "role": "assistant", "content": SAID}],
+}
+NAMES_AND_SUMS += [
+    case(
+        "Logfire: an agent is named, not the workflow; instructions of a response",
+        span("OpenAI Agents trace: {name}", {"agent_trace_id": "t", "name": "Agent workflow"}),
+        span("Agent run: {name!r}", {"name": "clerk"}),
+        span(
+            "Responses API with 'm1'",
+            {"raw_input": J([{"role": "user", "content": ASKED}]), "response": RESPONSE},
+            above=1,
+        ),
+        span("Function: {name}", {"name": "look", "input": J({"boat": "red"}), "output": "free"}, above=1),
+        scope="logfire.openai_agents",
+        agent="clerk",
+        system="Be brief.",
+        input=ASKED,
+        output=SAID,
+    )
+]
+SDK = "com.anthropic.sdk.python"
+OF_MLFLOW = {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": {"messages": [{"role": "user"}]}}
+COUNTED = {"gen_ai.usage.input_tokens": 42, "gen_ai.usage.output_tokens": 11}
+COUNTS = {"input_tokens": 42, "output_tokens": 11}
+NAMES_AND_SUMS += [
+    case(
+        "MLflow: a span of the SDK next to its own is the same call",
+        span("clerk", {"mlflow.spanType": '"AGENT"', "mlflow.spanOutputs": J(SAID)}),
+        span("create", {**OF_MLFLOW, "mlflow.chat.tokenUsage": COUNTS}, start_time=10, end_time=50),
+        span(
+            "anthropic.messages.create",
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": "m1",
+                "mlflow.spanType": "null",
+                **COUNTED,
+            },
+            start_time=11,
+            end_time=49,
+            scope=SDK,
+        ),
+        scope="mlflow.tracing.provider",
+        usage=(42, 11),
+        models=["m1"],
+        output=SAID,
+    ),
+    case(
+        "MLflow: pydantic-ai's agent by its name, and the answer of its stream by its model",
+        span(
+            "Agent.run_stream",
+            {
+                "mlflow.spanType": '"AGENT"',
+                "name": '"clerk"',
+                "mlflow.spanInputs": {"user_prompt": ASKED},
+                "mlflow.spanOutputs": J("{'_all_messages': [], '_result': <object at 0x7f>}"),
+            },
+        ),
+        span(
+            "chat", {**CHAT, "mlflow.spanType": "null", "gen_ai.output.messages": [_text("assistant", SAID)]}
+        ),
+        scope="mlflow.tracing.provider",
+        agent="clerk",
+        output=SAID,
+    ),
+]
 LANGFUSE = {"langfuse.observation.type": "generation", "langfuse.trace.metadata.thread_id": J("t-1")}
 APART = {"input": 26, "input_cache_read": 16, "output": 8, "output_reasoning": 3, "total": 53}
 INSIDE = {"prompt_tokens": 42, "completion_tokens": 11, "total_tokens": 53, "prompt_cached_tokens": 16}
