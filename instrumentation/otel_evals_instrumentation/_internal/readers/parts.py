@@ -156,6 +156,7 @@ _BEDROCK = frozenset(("text", "toolUse", "toolResult"))
 _MEDIA_KEYS = frozenset(
     words("inline_data inlineData file_data fileData image document video audio image_url media")
 )
+_BLOCKS = ('{"image": {"format"', '{"document": {"format"', '{"video": {"format"')
 _BY_KEY = _BEDROCK | _MEDIA_KEYS
 _BARE_CALL = {"id", "name", "arguments"}
 _RESULT_KEYS = ("toolResult", "tool_result", "tool_call_result", "toolResponse")
@@ -168,7 +169,7 @@ def _untyped(item: dict[str, Any]) -> Part:
     if tool is not None:
         return tool
     if isinstance(item.get("message_content"), dict):
-        return read_part(item["message_content"])
+        return _unquoted_media(read_part(item["message_content"]))
     if isinstance(item.get("text"), str):
         return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
     text = item.get("content")
@@ -183,6 +184,13 @@ def _untyped(item: dict[str, Any]) -> Part:
     if not _MEDIA_KEYS.isdisjoint(item):
         return read_media(item)
     return Part(kind="other", data=item)
+
+
+def _unquoted_media(part: Part) -> Part:
+    """Return the image or file in a text, as Strands' blocks are JSON in OpenInference's messages."""
+    text = part.text if part.kind == "text" else None
+    block = parse(text) if text is not None and text.startswith(_BLOCKS) else None
+    return read_media(block) if isinstance(block, dict) and len(block) == 1 else part
 
 
 def _untyped_tool(item: dict[str, Any]) -> Part | None:

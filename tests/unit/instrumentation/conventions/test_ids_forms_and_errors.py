@@ -332,6 +332,33 @@ NAMES_AND_SUMS += [
         output=SAID,
     ),
 ]
+CONTENTS = "llm.input_messages.0.message.contents."
+NAMES_AND_SUMS += [
+    case(
+        "Strands through OpenInference: the agent's name before its node's, the image next to the question",
+        span(
+            "invoke_agent clerk",
+            {
+                KIND: "AGENT",
+                "gen_ai.agent.name": "clerk",
+                "graph.node.id": "strands_agent",
+                "llm.input_messages.0.message.role": "user",
+                f"{CONTENTS}0.message_content.type": "text",
+                f"{CONTENTS}0.message_content.text": ASKED,
+                f"{CONTENTS}1.message_content.type": "text",
+                f"{CONTENTS}1.message_content.text": J(
+                    {"image": {"format": "png", "source": {"bytes": "<>"}}}
+                ),
+                "llm.output_messages.0.message.role": "assistant",
+                "llm.output_messages.0.message.content": SAID,
+            },
+        ),
+        scope="strands.telemetry.tracer",
+        agent="clerk",
+        input=ASKED,
+        output=SAID,
+    ),
+]
 LANGFUSE = {"langfuse.observation.type": "generation", "langfuse.trace.metadata.thread_id": J("t-1")}
 APART = {"input": 26, "input_cache_read": 16, "output": 8, "output_reasoning": 3, "total": 53}
 INSIDE = {"prompt_tokens": 42, "completion_tokens": 11, "total_tokens": 53, "prompt_cached_tokens": 16}
