@@ -226,14 +226,26 @@ def _structured(operations: Sequence[Operation]) -> Answer | None:
     return None
 
 
+def _is_error(text: str, root: Operation, operations: Sequence[Operation]) -> bool:
+    """Return True if a framework returned an error as the run's text: a step's, or the last model call's."""
+    failed = [o for o in operations if o.error is not None]
+    if not failed:
+        return False
+    if root.error is not None and any(o.error == text for o in failed):
+        return True
+    asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    last = max(asked, key=lambda o: o.span.end_time or o.span.start_time, default=root)
+    return last.error is not None and last is not root and text in last.error
+
+
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
     """Return the answer in the root's output, or else in the output of the last operation with one.
 
     A workflow's output that is an object is the answer only if no operation inside has one.
     """
     text = answer_of(root)
-    if text and root.error is not None and any(o.error == text for o in operations):
-        text = None  # some frameworks return the error of a step as the run's text
+    if text and _is_error(text, root, operations):
+        text = None
     answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
     if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from otel_evals.model import Message, OperationKind
+from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.single_message import role_of
@@ -16,7 +16,13 @@ _LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?"
 
 def openlit() -> Convention:
     """Return the dialect of OpenLIT's instrumentations."""
-    return Convention(name="openlit", scopes=("openlit",), refine_content=_refine)
+    return Convention(name="openlit", scopes=("openlit",), kind_of=_kind, refine_content=_refine)
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of a failed model call, whose span may have nothing but its name."""
+    failed = span.status == "ERROR" and span.name.startswith("chat ")
+    return OperationKind.INFERENCE if failed and not span.attributes else None
 
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:

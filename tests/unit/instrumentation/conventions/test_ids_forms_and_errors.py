@@ -197,6 +197,29 @@ ERRORS = [
     ),
 ]
 
+LONG = ("exception", {"exception.message": "Error 400: {'message': 'No model today.'}"})
+ERRORS += [
+    case(
+        f"{name}: an agent that returns a part of its model's error",
+        span("clerk", {**INVOKE, "gen_ai.output.messages": [_text("assistant", "No model today.")]}),
+        span("chat", {**CHAT, "gen_ai.input.messages": [QUESTION]}, status="ERROR", events=[LONG]),
+        scope=scope,
+        input=ASKED,
+        output=None,
+        error="Error 400: {'message': 'No model today.'}",
+    )
+    for name, scope in (("OpenLIT", "openlit.instrumentation.agno"), ("OpenTelemetry", "my.app"))
+]
+ERRORS.append(
+    case(
+        "OpenLIT: a failed call with nothing but a name",
+        span("app", {}),
+        span("chat m1", {}, status="ERROR", scope="openlit.instrumentation.anthropic", events=[RAISED]),
+        runs=1,
+        error="No model today.",
+    )
+)
+
 END = {"result": {"response": {"role": "assistant", "content": SAID}, "current_agent_name": "clerk"}}
 MESSAGE = (
     "ChatMessage(_role=<ChatRole.{0}: '{1}'>, _content=[TextContent(text='{2}')], _name=None, _meta={3})"
