@@ -45,7 +45,45 @@ MISSES = """\
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
 | AutoGen | all content | not recorded |
 | MCP | the text of a tool's error as an answer | it is the run's error |
+| OpenLLMetry | Gemini's streamed answers | the spans have the last chunk only |
+| OpenLIT | Agno's streamed runs | the agent's span ends at once, each step has its own trace |
+| OpenTelemetry genai-langchain | structured output by a tool | the call looks like any unanswered one |
+| LlamaIndex through OpenLLMetry | runs whose model fails | the spans of agent and call are lost |
+| OpenLIT | cached tokens of Anthropic's input | counted apart from it |
 | any | truncation of a text | detected only if some JSON was cut at the same length |
+"""
+
+OTHERS = """\
+
+## Other combinations that were captured
+
+Questions, answers, tool calls and documents of these captures are recovered as far as they were recorded. They have
+17 conversations: also text in JSON, several steps, an image, structured output, and a call that is tried again.
+
+| framework | instrumentation |
+|---|---|
+| agno 3.1.10 | OpenInference 1.0.15, OpenLIT 1.45.0, OpenTelemetry genai-agno 1.3b0 |
+| anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2 |
+| anthropic 0.125.0 | OpenLIT 1.45.0 |
+| autogen-agentchat 0.7.5 | OpenInference 0.1.22 |
+| boto3 1.44.8, Bedrock's Converse | OpenInference 0.1.61, OpenLLMetry 0.62.4, OpenTelemetry genai-bedrock 1.3b0 |
+| crewai 1.15.30 | OpenLLMetry 0.62.4 |
+| dspy 3.4.1 | OpenInference 0.1.48 |
+| google-genai 3.6.1 | OpenInference 1.4.14, OpenLLMetry 0.62.4, MLflow 3.17.2 |
+| google-genai 2.34.0 | OpenTelemetry google-genai 1.3b0 (spans, events), Logfire 5.4.0 |
+| groq 1.7.0 | OpenInference 0.1.33, OpenLLMetry 0.62.4 |
+| haystack-ai 3.4.1 | OpenInference 0.1.46 |
+| instructor 1.17.0 | OpenInference 0.1.29 |
+| langchain 1.5.2 | Langfuse 5.0.4, MLflow 3.17.2, OpenTelemetry genai-langchain 1.3b0 (spans, events) |
+| litellm 1.110.2 | OpenInference 0.1.51 |
+| llama-index-core 0.14.25 | OpenLLMetry 0.62.4 |
+| agent-framework-core 1.23.0 | OpenInference 0.1.13 |
+| openai 3.57.0 | Langfuse 5.0.4 |
+| openai 2.54.0 | Traceloop's decorators 0.62.4 |
+| openai-agents 0.24.0 | Logfire 5.4.0 |
+| pydantic-ai 2.68.0 | OpenInference 0.1.30, MLflow 3.17.2 |
+| smolagents 1.26.0 | OpenTelemetry genai-smolagents 1.2b0, which records agents only |
+| strands-agents 1.62.0 | OpenInference 0.1.12 |
 """
 
 CONVENTIONS = """\
@@ -86,7 +124,9 @@ Rules beyond the names of attributes:
 | any | images, sounds and files become references: address or size, digest and type; bytes stay in memory |
 | any | a user's `Observation:` after a model's `Action:` is a result, not a question |
 | any | simultaneous spans of two libraries with the same question and answer are one call |
-| any | the text of an exception is not an answer |
+| any | the text of an exception, or a part of a failed model call's, is not an answer |
+| any | a second call with the id of an answered one, but other arguments, is another call |
+| any | a call without a result whose arguments are the answer gave it its form, and is not a call |
 | any | text after a call is the answer, unless the response ended with tool calls |
 | any | simultaneous sibling spans with the same tokens are one model call |
 | any | models below a guardrail or an evaluator give no question and no answer |
@@ -100,13 +140,15 @@ Rules beyond the names of attributes:
 | `genkit` | texts may be structured output; only model names count as models |
 | `google_adk` | requests and responses are JSON; other text is not content |
 | `gemini_cli` | a streamed answer has one content per chunk; truncated values end with a notice |
+| `langfuse` | tokens are added up as its total shows; a LangGraph thread is the conversation |
 | `langfuse` | its attributes count on any span, after the attributes of frameworks and libraries |
 | `langwatch` | values have types; a text stays a text even if it is JSON; conversations are on model spans |
 | `livekit` | a turn is a run, the session has room and caller; content moved from `lk.*` to `lk.pii.*` |
+| `logfire` | a run of openai-agents has its agent's name, not the workflow's |
 | `logfire` | the final span of a streamed call is complete; events may be a list in one attribute |
 | `loongsuite` | also Dify, whose workflows are runs; steps and tasks only wrap an agent's work |
 | `mastra` | a step is a model call if it contains the request |
-| `mlflow` | each attribute of another convention is stored as JSON |
+| `mlflow` | each attribute of another convention is stored as JSON; a null kind is another library's |
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one run |
 | `langfuse`, `traceloop`, ... | agents below an application span without content are runs, unless one uses |
 | | another's answer |
@@ -133,7 +175,7 @@ def generate(folder: Path) -> str:
     lines[-1] += " | conversation | user | tokens | content is on by |"
     lines.append("|---" * 12 + "|")
     lines.extend(sorted(_rows(folder)))
-    return "\n".join(lines) + "\n" + CONVENTIONS + "".join(_conventions()) + PARTICULARS + MISSES
+    return "\n".join(lines) + "\n" + OTHERS + CONVENTIONS + "".join(_conventions()) + PARTICULARS + MISSES
 
 
 def _conventions() -> Iterator[str]:
