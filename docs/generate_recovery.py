@@ -57,8 +57,9 @@ OTHERS = """\
 
 ## Other combinations that were captured
 
-Questions, answers, tool calls and documents of these captures are recovered as far as they were recorded. They have
-17 conversations: also text in JSON, several steps, an image, structured output, and a call that is tried again.
+Questions, answers, tool calls and documents of these captures are recovered as far as they were recorded.
+Their conversations also have JSON as text, several steps, an image, structured output, and a second try of a
+call.
 
 | framework | instrumentation |
 |---|---|
@@ -66,7 +67,7 @@ Questions, answers, tool calls and documents of these captures are recovered as 
 | anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2 |
 | anthropic 0.125.0 | OpenLIT 1.45.0 |
 | autogen-agentchat 0.7.5 | OpenInference 0.1.22 |
-| boto3 1.44.8, Bedrock's Converse | OpenInference 0.1.61, OpenLLMetry 0.62.4, OpenTelemetry genai-bedrock 1.3b0 |
+| boto3 1.44.8 (Converse) | OpenInference 0.1.61, OpenLLMetry 0.62.4, OpenTelemetry genai-bedrock 1.3b0 |
 | crewai 1.15.30 | OpenLLMetry 0.62.4 |
 | dspy 3.4.1 | OpenInference 0.1.48 |
 | google-genai 3.6.1 | OpenInference 1.4.14, OpenLLMetry 0.62.4, MLflow 3.17.2 |
@@ -79,11 +80,12 @@ Questions, answers, tool calls and documents of these captures are recovered as 
 | llama-index-core 0.14.25 | OpenLLMetry 0.62.4 |
 | agent-framework-core 1.23.0 | OpenInference 0.1.13 |
 | openai 3.57.0 | Langfuse 5.0.4 |
-| openai 2.54.0 | Traceloop's decorators 0.62.4 |
+| openai 2.54.0 | Traceloop's decorators 0.62.4, OpenLIT 1.45.0 |
 | openai-agents 0.24.0 | Logfire 5.4.0 |
 | pydantic-ai 2.68.0 | OpenInference 0.1.30, MLflow 3.17.2 |
 | smolagents 1.26.0 | OpenTelemetry genai-smolagents 1.2b0, which records agents only |
 | strands-agents 1.62.0 | OpenInference 0.1.12 |
+| VoltAgent 2.10.0 | its own |
 """
 
 CONVENTIONS = """\
@@ -133,6 +135,7 @@ Rules beyond the names of attributes:
 | any | a server's tool call without a model inside is not a run, nor is a call with an id and no parent |
 | any | operations below a lost span belong to the trace's only agent, if they ran during it |
 | any | model calls next to an agent without any belong to it, if they ran during it |
+| any | a model's only span with tools inside has several requests: the agent's tokens are the sum |
 | any | speech synthesis and recognition are not model calls; `unknown` is not a model |
 | platforms | a workflow with a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write its form of transcripts; labels before contents are removed |

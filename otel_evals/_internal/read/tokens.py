@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from otel_evals._internal.model import Operation, OperationKind, Usage
@@ -41,7 +42,20 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
         total = total + (operation.usage or _NO_USAGE)
         counted.add(operation.response_id or operation.span_id)
         added.append(operation)
+    if len(added) == 1 and covered:
+        return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
     return total
+
+
+def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
+    """Return the usage of a run's only model call; or the sum above it, if tools ran during the call.
+
+    Such a span has several requests, and some libraries record the tokens of the last one.
+    """
+    last = call.usage or _NO_USAGE
+    most = max((o.usage or last for o in sums), key=attrgetter("total_tokens"), default=last)
+    is_loop = any(o.kind is OperationKind.TOOL and is_during(o.span, call.span) for o in operations)
+    return most if is_loop and most.total_tokens > last.total_tokens else last
 
 
 def _is_same_call(known: Operation, operation: Operation) -> bool:

@@ -382,6 +382,45 @@ NAMES_AND_SUMS += [
         output=SAID,
     ),
 ]
+
+
+def _loop(
+    name: str, agent: dict[str, Any], model: dict[str, Any], tool: dict[str, Any], **facts: Any
+) -> Case:
+    """An agent with the sum, and a model's span around all requests with the tokens of the last one."""
+    return case(
+        name,
+        span("clerk", agent),
+        span("chat", model, start_time=10, end_time=90),
+        span("look", tool, start_time=30, end_time=40),
+        **facts,
+    )
+
+
+NAMES_AND_SUMS += [
+    _loop(
+        "VoltAgent: the sum of a loop is the agent's",
+        {"entity.type": "agent", "usage.prompt_tokens": 42, "usage.completion_tokens": 11},
+        {"span.type": "llm", "llm.usage.prompt_tokens": 22, "llm.usage.completion_tokens": 6},
+        {"span.type": "tool", "tool.name": "look", "input": "{}"},
+        scope="@voltagent/core",
+        usage=(42, 11),
+    ),
+    _loop(
+        "OpenTelemetry: the same",
+        {**INVOKE, **COUNTED},
+        {**CHAT, "gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 6},
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"},
+        usage=(42, 11),
+    ),
+    _loop(
+        "OpenTelemetry: a call that counts more than the agent",
+        {**INVOKE, "gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 6},
+        {**CHAT, **COUNTED},
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"},
+        usage=(42, 11),
+    ),
+]
 LANGFUSE = {"langfuse.observation.type": "generation", "langfuse.trace.metadata.thread_id": J("t-1")}
 APART = {"input": 26, "input_cache_read": 16, "output": 8, "output_reasoning": 3, "total": 53}
 INSIDE = {"prompt_tokens": 42, "completion_tokens": 11, "total_tokens": 53, "prompt_cached_tokens": 16}
