@@ -64,6 +64,14 @@ class Wrapping(Nested):
         return kept
 
 
+class Keeping(Nested):
+    """Keeps its exporter next to the processor that uses it, as Braintrust's does."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter = exporter
+        super().__init__(BatchSpanProcessor(exporter))
+
+
 class Tagging(SpanProcessor):
     """Exports nothing: it receives no ended spans."""
 
@@ -96,6 +104,7 @@ PROCESSORS: dict[str, Callable[[Any], SpanProcessor]] = {
     "nested": lambda exporter: Nested(Nested(BatchSpanProcessor(exporter))),
     "wrapped in a list": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: [p]),
     "wrapped in a dict": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: {"to": p}),
+    "next to its exporter": Keeping,
     "a tuple of exporters": lambda exporter: Sending((exporter,)),
     "a dict of exporters": lambda exporter: Sending({"here": exporter}),
 }
@@ -214,6 +223,21 @@ def test_a_provider_that_takes_no_processors_is_named(caplog: pytest.LogCaptureF
 
     with pytest.raises(ConfigError, match=r"Theirs takes no span processors.*pass it as tracer_provider="):
         otel_evals.configure(rules=[answered], tracer_provider=Theirs())  # type: ignore[arg-type]
+
+
+def test_the_end_scores_spans_behind_a_processor_that_does_not_flush() -> None:
+    class Silent(Nested):
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            return True
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(Silent(BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000)))
+    configure(provider)
+    for _ in range(RUNS):
+        agent_run(provider.get_tracer("app"))
+    otel_evals.shutdown()
+    provider.shutdown()
+    assert scored(exporter.get_finished_spans()) == RUNS
 
 
 def test_wrapping_can_be_switched_off() -> None:

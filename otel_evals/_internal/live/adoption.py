@@ -37,8 +37,8 @@ _STOP_SECONDS = 0.5
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
 """Fields whose value is an exporter even if its class is not the SDK's."""
-_Place = tuple[str, Any, Callable[[Any], object]]
-"""The name of a field, a value in it, and a function that replaces the value."""
+_Place = tuple[Any, str, Any, Callable[[Any], object]]
+"""An object, the name of its field, a value in it, and a function that replaces the value."""
 
 
 class AdoptedExporter(SpanExporter):
@@ -121,6 +121,8 @@ class _Adopted:
 
     def __init__(self, provider: Any) -> None:
         self.exporters: list[AdoptedExporter] = []
+        self.owners: list[Any] = []
+        """The objects that export by these exporters, such as batch processors."""
         self.front: Pipeline | None = None
         self.holds = False
         self._count_unsampled(provider)
@@ -184,17 +186,21 @@ class _Adopted:
 
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; return False if it has none."""
-        found = False
-        for _, exporter, put in _exporters(processor):
-            found = True
+        places = _exporters(processor)
+        wrapped: dict[int, AdoptedExporter] = {}  # an exporter may be in several fields
+        for owner, _, exporter, put in places:
             if isinstance(exporter, ScoringSpanExporter) or exporter in self.exporters:
                 continue
-            if not isinstance(exporter, AdoptedExporter):
-                exporter = AdoptedExporter(exporter)
-                put(exporter)
-            exporter.hold_for(self.front if self.holds else None)
-            self.exporters.append(exporter)
-        return found
+            adopted = wrapped.get(id(exporter))
+            if adopted is None:
+                adopted = exporter if isinstance(exporter, AdoptedExporter) else AdoptedExporter(exporter)
+                wrapped[id(exporter)] = adopted
+            put(adopted)
+            self.owners.append(owner)
+        for adopted in wrapped.values():
+            adopted.hold_for(self.front if self.holds else None)
+            self.exporters.append(adopted)
+        return bool(places)
 
 
 _MARK = "_otel_evals_adopted"
@@ -240,13 +246,22 @@ def describe(provider: Any) -> list[Described]:
         return []
     found = []
     for processor in adopted.others():
-        nothing = [("", None, None)] if _sees_ends(processor) else []
-        for exporter in [each for _, each, _ in _exporters(processor) or nothing]:
+        nothing = [(None, "", None, None)] if _sees_ends(processor) else []
+        places = _exporters(processor) or nothing
+        for exporter in {id(each): each for *_, each, _ in places}.values():
             own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
             held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
             name = "" if own is None else type(own).__name__
             found.append(Described(processor=type(processor).__name__, exporter=name, held=held))
     return found
+
+
+def owners_of(provider: Any) -> list[Any]:
+    """Return the objects that own a provider's wrapped exporters, such as batch processors.
+
+    A processor around them may not forward `force_flush`.
+    """
+    return list(getattr(getattr(unwrapped(provider), _MARK, None), "owners", ()))
 
 
 def is_adopted(provider: Any) -> bool:
@@ -257,7 +272,7 @@ def is_adopted(provider: Any) -> bool:
 def exporters_of(provider: Any) -> list[str]:
     """Return the names of a provider's exporters."""
     processor: Any = getattr(provider, "_active_span_processor", None)
-    return [type(exporter).__name__ for _, exporter, _ in _exporters(processor)]
+    return [type(exporter).__name__ for *_, exporter, _ in _exporters(processor)]
 
 
 def same_provider(one: Any, other: Any) -> bool:
@@ -290,12 +305,13 @@ def _exporters(processor: Any) -> list[_Place]:
     seen: set[int] = set()
 
     def examine(owner: Any, depth: int) -> None:
-        for name, value, put in _places(owner):
-            if id(value) in seen or len(seen) >= _MAX_FOUND or depth == 0:
+        for _, name, value, put in _places(owner):
+            if len(seen) + len(found) >= _MAX_FOUND or depth == 0:
                 continue
             if isinstance(value, SpanExporter) or (name in _EXPORTERS and hasattr(value, "export")):
-                seen.add(id(value))
-                found.append((name, value, put))
+                found.append((owner, name, value, put))
+            elif id(value) in seen:
+                continue
             elif name == _BATCH or hasattr(value, "on_end"):
                 seen.add(id(value))
                 examine(value, depth - 1)
@@ -311,11 +327,11 @@ def _places(owner: Any) -> Iterator[_Place]:
         value = getattr(owner, name, None)
         if isinstance(value, list | dict):
             items = list(enumerate(value) if isinstance(value, list) else value.items())[:_MAX_FOUND]
-            yield from ((name, each, partial(value.__setitem__, key)) for key, each in items)
+            yield from ((owner, name, each, partial(value.__setitem__, key)) for key, each in items)
         elif isinstance(value, tuple):
-            yield from ((name, each, partial(_put, owner, name, each)) for each in value)
+            yield from ((owner, name, each, partial(_put, owner, name, each)) for each in value)
         else:
-            yield name, value, partial(setattr, owner, name)
+            yield owner, name, value, partial(setattr, owner, name)
 
 
 def _put(owner: Any, name: str, old: Any, new: Any) -> None:

@@ -23,7 +23,7 @@ from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.validation import FOREVER
-from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
+from otel_evals._internal.live.adoption import adopt, adopt_logs, owners_of, same_provider
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
     check_outside,
@@ -321,7 +321,9 @@ def shutdown(timeout_millis: int | None = None) -> None:
         pipeline.shutdown(timeout_millis)
         # Before exporters are unwrapped: spans in queues of batch processors still receive their scores.
         late = [each for each in _attached if each is not _used.tracers]
-        flush((_used.tracers, _used.evaluations, _used.loggers, _used.meters, *late), _FLUSH_MILLIS)
+        inside = [owner for each in _attached for owner in owners_of(each)]
+        others = (_used.evaluations, _used.loggers, _used.meters)
+        flush((_used.tracers, *others, *late, *inside), _FLUSH_MILLIS)
         while _attached:
             adopt(_attached.pop(), None, wrap=False)
         adopt_logs(_used.loggers, None)
