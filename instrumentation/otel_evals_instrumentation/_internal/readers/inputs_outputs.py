@@ -18,6 +18,7 @@ from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message, text_of
+from otel_evals_instrumentation._internal.readers.single_message import ROLES
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
@@ -167,6 +168,8 @@ def _first(
             continue
         messages, cut, is_text = _said(reader, value, side, role)
         whole = not is_text and _has_content(messages)
+        if not whole:  # a description of an agent has a role too, but is no message
+            messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
             cut = cut or (key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0)
             _note(reader, side, key, whole or is_text, cut)

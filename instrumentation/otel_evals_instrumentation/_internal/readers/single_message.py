@@ -18,7 +18,7 @@ _OTHER_ROLES = {
     **dict.fromkeys(words("ai model bot tool-call tool_call"), "assistant"),
     **dict.fromkeys(words("function tool_response tool-response toolresult"), "tool"),
 }
-_ROLES = ("user", "assistant", "tool", "system")
+ROLES = ("user", "assistant", "tool", "system")
 LANGCHAIN = {
     "human": "user",
     "ai": "assistant",
@@ -36,7 +36,7 @@ _CALL_KEYS = frozenset(words("tool_calls toolCalls function_call function_call_n
 
 def role_of(name: Any, default: str = "user") -> str:
     """Return OpenTelemetry's name of a role."""
-    if name in _ROLES:
+    if name in ROLES:
         return str(name)
     if not isinstance(name, str) or not name:
         return default

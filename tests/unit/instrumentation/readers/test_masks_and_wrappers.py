@@ -72,6 +72,14 @@ def test_masked_documents_keep_their_ids_only() -> None:
     assert (found.id, found.content, found.metadata) == ("d1", None, {"pages": 3})
 
 
+def test_a_description_of_an_agent_is_no_question_without_content() -> None:
+    """CrewAI's input is its agent and its tools, and its agent has a field `role`."""
+    asked = J({"agent": {"role": "support", "goal": "answer"}, "context": "", "tools": []})
+    kind = {"openinference.span.kind": "AGENT"}
+    run = run_of(span(1, {**kind, "input.value": asked, "output.value": "It arrives on Monday."}))
+    assert (run.input, run.availability["input"]) == (None, Availability.NOT_RECORDED)
+
+
 def test_words_that_only_contain_a_mask_are_words() -> None:
     text = "Why does it say [REDACTED] here?"
     assert (
