@@ -1,103 +1,182 @@
-"""The set-ups in docs/compatibility.md: all scores arrive, and no span of the application changes."""
+"""The table of docs/compatibility.md: each result in it is what the set-up's runs gave.
+
+`python -m tests.interop.test_setups` writes the table, `... NAME` only these rows.
+"""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from tests.interop.test_already import EVENT, PLACE, environment, scored
-from tests.support import PYTHONPATH
-from tests.support.azure_ingestion import AzureIngestion
-from tests.support.otlp_receiver import OtlpReceiver
-from tests.support.stub_openai import StubOpenAI
+from tests.support.setup_runs import CALLS, PAGES, SETUPS, Received, run
 
-CALLS = 3
-HERE = "here"
-"""The environment of the tests; the others are made by tests/interop/setup.sh."""
+TABLE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+HEAD = "| set-up | result | line to add | reason |\n|---|---|---|---|\n"
+ORDERS = {"after": "after it", "before": "before it"}
 
 
 @dataclass(frozen=True)
 class Row:
-    environment: str
+    title: str
+    environment: str = "here"
+    line: str = ""
+    """What makes the set-up whole; of the form `NAME=value`, an environment variable."""
+    reason: str = ""
     orders: tuple[str, ...] = ("after", "before")
+    program: str = SETUPS
     by: str = ""
     """A command that starts Python."""
 
 
+def page(name: str, title: str, line: str = "", reason: str = "") -> Row:
+    return Row(f"[{title}](already/{name}.md)", f"already-{name}", line, reason, program=PAGES)
+
+
+def framework(title: str, line: str = "") -> Row:
+    return Row(title, "setups-frameworks", line, "records no content by default" if line else "")
+
+
+def distribution(title: str) -> Row:
+    start = "opentelemetry-instrument"
+    return Row(f"{title}, by `{start}`", "setups-vendors", orders=("after",), by=start)
+
+
 ROWS = {
-    "strands": Row("frameworks"),
-    "adk": Row("frameworks"),
-    "crewai": Row("frameworks"),
-    "haystack": Row("frameworks"),
-    "llamaindex": Row("frameworks"),
-    "langsmith": Row("frameworks"),
-    "agent_framework": Row("frameworks"),
-    "django_celery": Row("servers"),
-    "sentry": Row("servers"),
-    "ddtrace": Row("servers", ("after",)),
-    "ray": Row("servers", ("after",)),
-    "elastic": Row("vendors", ("after",), "opentelemetry-instrument"),
-    "splunk": Row("vendors", ("after",), "opentelemetry-instrument"),
-    "honeycomb": Row("honeycomb"),
-    "wrappers": Row(HERE),
-    "two_providers": Row(HERE, ("after",)),
-    "lambda": Row(HERE),
-    "spawn": Row(HERE, ("after",)),
+    "azure": page("azure", "Azure Monitor"),
+    "fastapi": page("fastapi", "FastAPI with its own provider"),
+    "langfuse": page("langfuse", "Langfuse"),
+    "logfire": page("logfire", "Logfire"),
+    "mlflow": page(
+        "mlflow",
+        "MLflow",
+        "`MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false`",
+        "its provider is not the global one",
+    ),
+    "mlflow_own": Row(
+        "MLflow with that provider",
+        "already-mlflow",
+        "`tracer_provider=get_bridged_tracer_provider()`",
+        "the same",
+        ("after",),
+    ),
+    "openlit": page("openlit", "OpenLIT"),
+    "phoenix": page("phoenix", "Phoenix"),
+    "traceloop": page("traceloop", "Traceloop"),
+    "agent_framework": framework("Agent Framework", "`ENABLE_SENSITIVE_DATA=true`"),
+    "crewai": framework("CrewAI with OpenInference"),
+    "adk": framework("Google ADK", "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`"),
+    "haystack": framework("Haystack with OpenInference"),
+    "langsmith": framework("LangSmith, in OpenTelemetry mode"),
+    "llamaindex": framework("LlamaIndex with OpenInference"),
+    "strands": framework("Strands"),
+    "ddtrace": Row("ddtrace", "setups-servers"),
+    "elastic": distribution("Elastic's distribution"),
+    "honeycomb": Row("Honeycomb's distribution, with `setuptools<80`, which it imports", "setups-honeycomb"),
+    "sentry": Row("Sentry with its OTLP integration", "setups-servers"),
+    "splunk": distribution("Splunk's distribution"),
+    "django_celery": Row("Django with Celery", "setups-servers"),
+    "gevent": Row("gunicorn with gevent's workers"),
+    "uvicorn": Row(
+        "gunicorn with Uvicorn's workers", line="`handle_sigterm=True`", reason="they end by SIGTERM"
+    ),
+    "gunicorn": Row("gunicorn with its own workers"),
+    "lambda": Row(
+        "Lambda, flushing the tracer provider after requests",
+        line="`otel_evals.force_flush()` there too",
+        reason="the process is frozen, then killed",
+    ),
+    "spawn": Row(
+        "`multiprocessing` with `spawn`", line="`configure` in the child", reason="it shares no memory"
+    ),
+    "forks": Row(
+        "forks that end by `os._exit`, as RQ's and Airflow's tasks",
+        line="`otel_evals.force_flush()`, and the provider's, at the task's end",
+        reason="`os._exit` skips exit handlers",
+    ),
+    "notebook": Row("notebook"),
+    "xdist": Row("pytest-xdist"),
+    "ray": Row(
+        "Ray",
+        "setups-servers",
+        "`configure` in the task, `otel_evals.force_flush()` at its end",
+        "workers share no memory, and are killed",
+    ),
+    "two_providers": Row(
+        "two tracer providers, agents not on the global one",
+        line="`tracer_provider=` theirs",
+        reason="one provider is scored",
+        orders=("after",),
+    ),
+    "wrappers": Row("own wrappers of span processors"),
+    "wrappers_without_flush": Row("own wrappers that do not forward `force_flush`"),
 }
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ROWS)
-def test_all_scores_arrive_and_nothing_else_changes(name: str, tmp_path: Path) -> None:
+def test_a_row_of_the_table_is_what_its_runs_give(name: str) -> None:
+    assert rendered(name) in TABLE.read_text(encoding="utf-8").splitlines()
+    if ROWS[name].line:
+        assert result(name, line=True) == "whole"
+
+
+def test_each_row_of_the_table_has_runs() -> None:
+    rows = re.findall(r"^\| (.+?) \| .+? \| (.*?) \| (.*?) \|$", table(), re.M)[1:]
+    assert rows == [(row.title, row.line or "none", row.reason) for row in ROWS.values()]
+
+
+def table() -> str:
+    below = TABLE.read_text(encoding="utf-8").partition(HEAD)[2].splitlines(keepends=True)
+    return HEAD + "".join(takewhile(lambda line: line.startswith("|"), below))
+
+
+def rendered(name: str, found: str = "") -> str:
     row = ROWS[name]
-    without, _ = run(name, "without", tmp_path)
-    spans = application(without)
-    assert sum(spans.values()) >= CALLS
-    for order in row.orders:
-        received, printed = run(name, order, tmp_path)
-        assert application(received) == spans, (order, printed)
-        assert len({s.trace_id for s in scored(received)}) == CALLS, (order, printed)
-        assert len({log.trace_id for log in received.logs if log.event_name == EVENT}) == CALLS, order
-        services = {str(s.resource["service.name"]) for s in received.spans}
-        assert services <= {"app", "app-evaluations"}, order
+    return f"| {row.title} | {found or result(name, line=False)} | {row.line or 'none'} | {row.reason} |"
 
 
-def run(name: str, order: str, folder: Path) -> tuple[OtlpReceiver, str]:
+def result(name: str, *, line: bool) -> str:
+    """What the set-up's runs gave, in each order."""
     row = ROWS[name]
-    there = f"{PLACE}-setups-{row.environment}/bin/python"
-    python = Path(sys.executable if row.environment == HERE else there)
-    if not python.exists():
-        pytest.skip("run tests/interop/setup.sh first")
-    start = [python.with_name(row.by)] if row.by else []
-    with OtlpReceiver() as receiver, StubOpenAI("It arrives on Monday.") as stub, AzureIngestion() as azure:
-        own = environment(receiver, stub, azure)
-        done = subprocess.run(
-            [*start, python, "-m", "tests.support.setups", name, order],
-            env=own | {"CALLS": str(CALLS), "PYTHONPATH": PYTHONPATH},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return receiver, done.stderr
+    variables = {"LINE": row.line} if line else {}
+    if line and (variable := re.fullmatch(r"`([A-Z_]+)=(\w+)`", row.line)):
+        variables[variable[1]] = variable[2]
+
+    def ran(order: str) -> Received:
+        return run(row.environment, row.program, name, order, by=row.by, variables=variables)
+
+    spans = ran("without").application
+    found = {order: lacks(ran(order), spans) for order in row.orders}
+    if len(set(found.values())) == 1:
+        return found[row.orders[0]]
+    return "; ".join(f"{ORDERS[order]}: {words}" for order, words in found.items())
 
 
-def application(received: OtlpReceiver) -> Counter[tuple[str, tuple[str, ...]]]:
-    """The application's spans by name, without ids in it, and attribute names, without scores."""
-    return Counter(
-        (
-            re.sub(r"[0-9a-f-]{20,}", "ID", s.name),
-            tuple(sorted(key for key in s.attributes if not key.startswith("otel_evals."))),
-        )
-        for s in received.spans
-        if s.scope_name != "otel_evals"
-    )
+def lacks(received: Received, spans: Counter[object]) -> str:
+    """What is missing or other than without otel-evals, and if a warning tells."""
+    scores, own = len({s.trace_id for s in received.scored}), received.application
+    words = [f"scores on {scores} of {CALLS} runs"] * (scores != CALLS)
+    words += [f"{len(received.events)} of {CALLS} events"] * (len(received.events) != CALLS)
+    words += ["spans are lost"] * bool(spans - own) + ["spans are added"] * bool(own - spans)
+    words += ["a warning"] * bool(received.warnings)
+    return ", ".join(words) or "whole"
+
+
+def write() -> None:
+    """Write the table into the page; of the rows that are not named, the results stay."""
+    old = dict(re.findall(r"^\| (.+?) \| (.+?) \|", table(), re.M))
+    chosen = sys.argv[1:] or list(ROWS)
+    lines = [rendered(name, "" if name in chosen else old[row.title]) for name, row in ROWS.items()]
+    text = TABLE.read_text(encoding="utf-8")
+    TABLE.write_text(text.replace(table(), HEAD + "\n".join(lines) + "\n"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

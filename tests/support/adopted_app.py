@@ -1,9 +1,9 @@
 """A small application as its users have it: the code of a page of docs/already, then agent calls.
 
-`python adopted_app.py PAGE ORDER` runs the page's code (`after`), with the lines of otel-evals first
-(`before`), or without them (`without`). Only the option that has an evaluation span for every score, in the
-same trace, and destinations named after ORDER are added. With README as the page, what stands there under
-"Use it" is run as it is. Models are asked at OPENAI_BASE_URL.
+`python -m tests.support.adopted_app PAGE ORDER` runs the page's code (`after`), with the lines of otel-evals
+first (`before`), or without them (`without`). Added are only options: one for slow machines, the destinations
+named after ORDER, and those in the environment variable OPTIONS. With README as the page, what stands there
+under "Use it" is run as it is. Models are asked at OPENAI_BASE_URL.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.support.setups import note_warnings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "already"
@@ -27,7 +29,7 @@ def code_of(page: str, order: str, *destinations: str) -> str:
     (code,) = re.findall(r"```python\n(.+?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
     library, found, ours = code.partition("import otel_evals\n")
     assert found
-    more = f'evaluation_spans="same_trace", destinations={list(destinations)}, '
+    more = f"no_traffic_after=900, destinations={list(destinations)}, {os.environ.get('OPTIONS', '')}"
     ours = ours.replace("otel_evals.configure(", f"otel_evals.configure({more}")
     return {"after": library + found + ours, "before": found + ours + library, "without": library}[order]
 
@@ -85,6 +87,7 @@ WORK: dict[str, Callable[[], None]] = {
 
 def main() -> None:
     page, order, *destinations = sys.argv[1:]
+    note_warnings()
     exec(compile(code_of(page, order, *destinations), f"{page}.md", "exec"), {"__name__": "__main__"})
     for _ in range(int(os.environ["CALLS"])):
         WORK.get(page, chat)()
