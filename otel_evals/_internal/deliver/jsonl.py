@@ -10,12 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from msgspec.json import Encoder
+
 from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.util.calls import in_thread
 from otel_evals.errors import ConfigError, DestinationError
 
 _log = logging.getLogger(__name__)
+_encode = Encoder().encode
 
 
 class JsonlDestination:
@@ -135,6 +138,8 @@ def _revisions(line: bytes) -> set[tuple[str, int]]:
 
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:
-    text = json.dumps(run_record(scored, content=content), ensure_ascii=False, allow_nan=False)
-    # A lone surrogate, which broken input may contain, cannot be encoded as UTF-8.
-    return text.encode("utf-8", "replace") + b"\n"
+    record = run_record(scored, content=content)
+    try:
+        return _encode(record) + b"\n"
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate of broken input; a subclass of str
+        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from msgspec.structs import asdict
@@ -22,12 +23,15 @@ from otel_evals._internal.model import (
     ScorerFailure,
     StepRecord,
     ToolCall,
-    Usage,
 )
+from otel_evals._internal.model.operations import NO_USAGE
+from otel_evals._internal.redaction.redactor import before_redaction
 from otel_evals._internal.util.plain import field_values
 
 _MOST_MEDIA = 20
 _MOST_BITS = 1024
+_DEEPEST = 100
+_PLAIN = (str, NoneType, bool)
 
 
 def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0) -> dict[str, Any]:
@@ -37,9 +41,11 @@ def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0)
     messages, and the steps' prompts, results and contexts. `media_bytes` is the size up to which images are
     included; others are references. Numbers that are not finite become None.
     """
+    run, redact = before_redaction(scored.run)
     return {
-        **_run(scored.run, content=content),
-        "media": _media(scored.run, media_bytes) if content else [],
+        **redact(_run(run, content=content)),
+        "content": run.content,
+        "media": _media(run, media_bytes, redact) if content else [],
         "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
     }
 
@@ -50,11 +56,22 @@ def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
 
 def cost_of(outcome: Outcome) -> float | None:
     """Return US dollars of all judge calls; None if a price is unknown or no judge was called."""
-    return Score(value=0.0, steps=steps_of(outcome)).cost
+    steps = steps_of(outcome)
+    return Score(value=0.0, steps=steps).cost if steps else None
 
 
 def plain(value: Any) -> Any:
-    """Return an object as a JSON value: numbers beyond a float become None, other objects their text."""
+    """Return an object as a JSON value.
+
+    Numbers beyond a float and values more than 100 levels deep become None, other objects their text.
+    """
+    return value if type(value) in _PLAIN else _plain(value, 0)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        return None
+    depth += 1
     match value:
         case None | bool() | str():
             return value
@@ -62,17 +79,17 @@ def plain(value: Any) -> Any:
             return value if value.bit_length() <= _MOST_BITS else None
         case float():
             return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+        case dict() | Mapping():
+            return {str(key): _plain(item, depth) for key, item in value.items()}
         case bytes() | bytearray():
             return value.hex()
-        case Sequence() | set() | frozenset():
-            return [plain(item) for item in value]
+        case list() | tuple() | Sequence() | set() | frozenset():
+            return [_plain(item, depth) for item in value]
     # Pydantic models are recognised by their method, since importing pydantic is slow.
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return plain(dump())
+        return _plain(dump(), depth)
     if (held := field_values(value)) is not None:
-        return {name: plain(item) for name, item in held.items()}
+        return {name: _plain(item, depth) for name, item in held.items()}
     return str(value)
 
 
@@ -92,8 +109,8 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "start_time": run.start_time,
         "end_time": run.end_time,
         "duration": run.duration,
-        "usage": plain(run.usage),
-        "content": run.content,
+        "usage": plain(asdict(run.usage)),
+        "content": None,
         "error_type": run.error_type,
         "error": run.error if content else None,
         "input": run.input if content else None,
@@ -105,10 +122,10 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
     }
 
 
-def _media(run: Run, media_bytes: int) -> list[dict[str, Any]]:
+def _media(run: Run, media_bytes: int, redact: Callable[[Media], Media]) -> list[dict[str, Any]]:
     said = (("input", run.input_messages), ("output", run.output_messages))
     found = [(side, media) for side, messages in said for message in messages for media in message.media]
-    return [{"side": side, **_reference(media, media_bytes)} for side, media in found[:_MOST_MEDIA]]
+    return [{"side": side, **_reference(redact(media), media_bytes)} for side, media in found[:_MOST_MEDIA]]
 
 
 def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
@@ -162,7 +179,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "time": evaluation.time,
         "cost": plain(cost_of(outcome)),
         "evidence_cut": isinstance(outcome, Score) and outcome.evidence_cut,
-        "usage": plain(sum((step.usage for step in steps), Usage())),
+        "usage": plain(asdict(sum((step.usage for step in steps), NO_USAGE))),
         "steps": [_step(step, content=content) for step in steps],
     }
 
@@ -173,7 +190,7 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "result": plain(step.result) if content else None,
         "prompt": step.prompt if content else None,
         "model": step.model,
-        "usage": plain(step.usage),
+        "usage": plain(asdict(step.usage)),
         "cost": plain(step.cost),
         "attempts": step.attempts,
         "start_time": step.start_time,

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
-from otel_evals._internal.model.derived import derives, recovered
+from otel_evals._internal.model.derived import DERIVATION, derives, recovered
 from otel_evals._internal.redaction.secrets import redact_secrets, replaced, search
 from otel_evals._internal.util.error_log import show_content
 from otel_evals._internal.util.install_hint import install_hint
@@ -45,6 +45,10 @@ _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span next to its attributes."""
 _PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
+_JSON = _TEXTLESS | {str, dict, list}
+
+_SHORT = 1_000
+"""Longest text that is searched together with others: all of it fits into the overlap of two windows."""
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
@@ -121,6 +125,17 @@ def _is_textless(score: Score) -> bool:
     return score.explanation is None and not score.steps and score.label in _PLAIN_LABELS
 
 
+def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
+    """Return a run as it was recorded, and the function that redacts what is read from it.
+
+    Redacting a record of many fields at once costs a fraction of reading the fields of a redacted run.
+    """
+    derivation = run.__dict__.get(DERIVATION)
+    if isinstance(derivation, _Redacted):
+        return derivation.record, derivation.known.redact_all
+    return run, lambda value: value
+
+
 def redact_pii(text: str) -> str:
     """Replace email addresses, telephone numbers with a country code, payment cards and IBANs.
 
@@ -138,6 +153,9 @@ def redact_pii(text: str) -> str:
         found = (match for match, _, _ in search(pattern, text))
         spans += [m.span() for m in found if check is None or check.is_valid(re.sub("[ -]", "", m[0]))]
     return replaced(text, spans) if spans else text
+
+
+_OWN = frozenset((redact_secrets, redact_pii))
 
 
 class _Checks:
@@ -224,21 +242,48 @@ class _Texts(dict[str, str]):
         found = self[text] = self.redaction(text)
         return found
 
+    def redact_all(self, record: _T) -> _T:
+        """Redact a record of JSON values."""
+        if not self.redaction.functions:
+            return record
+        texts: list[str] = []
+        if not _collect(record, texts):
+            return _walk(record, self, 0)  # type: ignore[no-any-return]
+        new = [text for text in texts if len(text) <= _SHORT and text not in self]
+        # One search in all short texts, which seldom have secrets. Users' functions may depend on the whole.
+        if _OWN.issuperset(self.redaction.functions) and self.redaction(joined := "\n".join(new)) == joined:
+            self.update(zip(new, new, strict=True))
+        return record if all(self[text] == text for text in texts) else _walk(record, self, 0)
+
+
+def _collect(value: Any, texts: list[str]) -> bool:
+    """Collect the texts of a record; returns False if it has other values than JSON's."""
+    kind = type(value)
+    if kind is str:
+        texts.append(value)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(item) not in _TEXTLESS and key not in _IDS and not _collect(item, texts):
+                return False
+    elif kind is list:
+        return all(_collect(item, texts) for item in value)
+    return kind in _JSON
+
 
 class _Redacted:
     """The redacted fields of a record."""
 
-    __slots__ = ("_known", "_record")
+    __slots__ = ("known", "record")
 
     failed = False
 
     def __init__(self, record: Run | Operation, known: _Texts) -> None:
-        self._record = record
-        self._known = known  # several fields have the same texts
+        self.record: Any = record
+        self.known = known  # several fields have the same texts
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        value = getattr(self._record, field)
-        return {field: value if field in _IDS else _walk(value, self._known, 0)}
+        value = getattr(self.record, field)
+        return {field: value if field in _IDS else _walk(value, self.known, 0)}
 
 
 @derives(*(field.name for field in fields(Run)))

@@ -11,7 +11,7 @@ the interpreter's lock until it returns.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 _WINDOW = 4_096
 _OVERLAP = 1_024
@@ -134,48 +134,74 @@ _DIGIT = re.compile("[0-9]")
 _PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 
-_KNOWN: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
-    (("aws",), "AWS Secret Key", _AWS_SECRET),
-    (("eyj",), "JSON Web Token", _JSON_WEB_TOKEN),
-    (("://",), "Basic Auth Credentials", _URL_PASSWORD),
-    (("hooks.slack", "softlayer"), "secret URL", _SECRET_URL),
+_GATES = (
+    *("pass", "pw", "secret", "key", "token", "credential", "hmac", "kennwort", "contraseña", "wachtwoord"),
+    *("senha", "sess", "connect.sid", "auth", "jwt", "sig", "aws", "eyj", "/", "=", " -", "bearer", "basic"),
+    *("cookie", "otp", "one-time", "cv", "identified by", "seed", "recovery", "mnemonic"),
 )
-_HEADERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
-    (("bearer", "basic"), "bearer token", _BEARER),
-    (("authorization",), "authorization header", _AUTHORIZATION),
-    (("cookie", " -b"), "cookie", _COOKIE),
-    (("pass", "secret", "token", "key", "credential"), "option of a command", _OPTION),
-    (("mysql", "sshpass", "redis-cli", " login", "curl", "wget"), "option of a command", _SHELL),
-    (("pass", "pwd", "otp", "one-time", "cv", "identified", "seed", "recovery", "mnemonic"), "said", _SAID),
-    (("</", "value="), "secret in markup", _MARKUP),
-    (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
+_Hints = tuple[tuple[str, str], ...]
+
+
+def _hints(*hints: str, gate: str | None = None) -> _Hints:
+    """Return hints with their gates: parts of them, or of every match, that are searched first."""
+    return tuple((gate or next(each for each in _GATES if each in hint), hint) for hint in hints)
+
+
+_KNOWN: tuple[tuple[_Hints, str, re.Pattern[str]], ...] = (
+    (_hints("aws"), "AWS Secret Key", _AWS_SECRET),
+    (_hints("eyj"), "JSON Web Token", _JSON_WEB_TOKEN),
+    (_hints("://"), "Basic Auth Credentials", _URL_PASSWORD),
+    (_hints("hooks.slack", "softlayer", gate="/"), "secret URL", _SECRET_URL),
+)
+_HEADERS: tuple[tuple[_Hints, str, re.Pattern[str]], ...] = (
+    (_hints("bearer", "basic"), "bearer token", _BEARER),
+    (_hints("authorization"), "authorization header", _AUTHORIZATION),
+    (_hints("cookie", " -b", " --cookie"), "cookie", _COOKIE),
+    (
+        _hints("mysql", "sshpass", "redis-cli", " login", "curl", "wget", gate=" -"),
+        "option of a command",
+        _SHELL,
+    ),
+    (
+        _hints(
+            *("passw", "passcode", "passphrase", "requirepass", "pwd", "otp", "one-time", "cvv", "cvc"),
+            *("identified by", "seed", "recovery", "mnemonic"),
+        ),
+        "said",
+        _SAID,
+    ),
+    (_hints("</", "value="), "secret in markup", _MARKUP),
+    (_hints("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Lower-case hints, kind, pattern: a text without any of the hints is not searched for the pattern."""
-_NAME_HINTS = (
-    *(
-        "pass",
-        "pwd",
-        "pw",
-        "secret",
-        "key",
-        "token",
-        "credential",
-        "hmac",
-        "kennwort",
-        "contraseña",
-        "wachtwoord",
-    ),
-    *("senha", "sess", "connect.sid", "auth", "jwt", "signature"),
+_NAME_ENDS = _hints(
+    *("password", "passwd", "passwod", "passwrd", "pass", "passphrase", "passcode", "passwort", "passin"),
+    *("passout", "pwd", "pw", "secret", "key", "token", "credential", "credentials", "hmac", "kennwort"),
+    *("contraseña", "wachtwoord", "senha", "sessionid", "sessid", "connect.sid", "laravel_session"),
+    *("play_session", "auth", "jwt", "signature"),
 )
-_KEY_BLOCK_HINTS = ("begin ", "putty")
+"""Last letters of the names of secrets and of the options that take one."""
+_AFTER_NAMES = frozenset("\"']\\ \t=-:%")
+_KEY_BLOCK_HINTS = _hints("begin ", "putty", gate="key")
+_SHORT_KEYS = ("***", "xox", "xapp-", "AKC")
+_ARTIFACTORY = re.compile("AP[0-9A-F]")
+_LONG_RUN = re.compile(b"x{20,}")
+"""Keys are as long, except for short ones."""
+_RUNS = bytes(
+    ord("x") if code < 128 and (chr(code).isalnum() or chr(code) in "_*+/=\\.:~-") else ord(" ")
+    for code in range(256)
+)
+"""Translates ASCII bytes: characters of keys become `x`."""
 _SHORTEST = 6
 _LONG = 36
-_LOWERED = 65_536
+_PART = 65_536
 _LONGEST_HINT = 32
 
 
 def redact_secrets(text: str) -> str:
     """Replace keys, tokens and passwords by `[redacted]`, and keep the words around them."""
+    if len(text) < _SHORTEST:
+        return text
     spans = [(first, last) for _, first, last in find_secrets(text)]
     return replaced(text, spans) if spans else text
 
@@ -188,32 +214,68 @@ def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, i
     """
     if len(text) < _SHORTEST:
         return
-    lowered = _lowered(text)
-    if _contains(lowered, _KEY_BLOCK_HINTS):
+    # Each pattern is searched for only if the text has something that all its matches need.
+    starts = range(0, len(text), _PART)
+    parts = [text[start : start + _PART + _LONGEST_HINT] for start in starts] if len(starts) > 1 else [text]
+    traits = [_Traits(part) for part in parts]
+    if any(each.may_have_key for each in traits):
+        for match, first, last in _found(_KEYS, text):
+            if guess or "***" not in match[0]:
+                yield _KINDS[(match.lastindex or 1) - 1], first, last
+    if not any(each.gates for each in traits):
+        return
+    if _may_have(traits, _KEY_BLOCK_HINTS):
         yield from (("Private Key", *span) for span in _private_keys(text))
-    for match, first, last in _found(_KEYS, text):
-        if guess or "***" not in match[0]:
-            yield _KINDS[(match.lastindex or 1) - 1], first, last
     for hints, kind, pattern in _KNOWN + _HEADERS if guess else _KNOWN:
-        if _contains(lowered, hints):
+        if _may_have(traits, hints):
             yield from ((kind, first, last) for _, first, last in _found(pattern, text))
-    if _contains(lowered, _NAME_HINTS):
+    if any(each.ends_names for each in traits):
+        if guess:
+            yield from (("option of a command", first, last) for _, first, last in _found(_OPTION, text))
         shortest = 0 if guess else _LONG
         yield from (("named secret", *span) for span in _assigned(text) if span[1] - span[0] >= shortest)
 
 
-def _lowered(text: str) -> list[str]:
-    """Return a text in lower case, in overlapping parts."""
-    starts = range(0, len(text), _LOWERED)
-    return [text[start : start + _LOWERED + _LONGEST_HINT].casefold() for start in starts]
+class _Traits:
+    """What a text has of that which the patterns need."""
 
+    __slots__ = ("_lowered", "_text", "gates")
 
-def _contains(parts: list[str], hints: tuple[str, ...]) -> bool:
-    for part in parts:
-        for hint in hints:
-            if hint in part:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lowered = lowered = text.casefold()
+        self.gates = {gate for gate in _GATES if gate in lowered}
+
+    def may_have(self, hints: _Hints) -> bool:
+        gates, lowered = self.gates, self._lowered
+        return any(gate in gates and hint in lowered for gate, hint in hints)
+
+    @property
+    def may_have_key(self) -> bool:
+        text = self._text
+        for key in _SHORT_KEYS:
+            if key in text:
                 return True
-    return False
+        runs = text.encode("ascii", "replace").translate(_RUNS)
+        for run in _LONG_RUN.finditer(runs):
+            if run.end() - run.start() > _WINDOW or _KEYS.search(text, run.start(), run.end()):
+                return True
+        return _ARTIFACTORY.search(text) is not None
+
+    @property
+    def ends_names(self) -> bool:
+        """Return True if the text may have the name of a secret, and something after it."""
+        gates, lowered = self.gates, self._lowered
+        for gate, end in _NAME_ENDS:
+            if gate in gates and end in lowered:
+                for after in lowered.split(end)[1:]:
+                    if after[:1] in _AFTER_NAMES:
+                        return True
+        return False
+
+
+def _may_have(traits: Sequence[_Traits], hints: _Hints) -> bool:
+    return any(each.may_have(hints) for each in traits)
 
 
 def redact_values(text: str, values: Collection[str]) -> str:
@@ -228,13 +290,16 @@ def search(
     pattern: re.Pattern[str],
     text: str,
     span: Callable[[re.Match[str], int], tuple[int, int] | None] = lambda match, limit: match.span(),
-    hints: tuple[str, ...] = (),
+    worth: Callable[[str], bool] | None = None,
 ) -> Iterator[tuple[re.Match[str], int, int]]:
-    """Yield matches with their spans, which `span` computes from a match and the end of its window."""
+    """Yield matches with their spans, which `span` computes from a match and the end of its window.
+
+    Windows that are not `worth` a search are skipped.
+    """
     done = 0
     for start in range(0, len(text), _WINDOW):
         end, limit = start + _WINDOW, min(start + _WINDOW + _OVERLAP, len(text))
-        if hints and not _contains([text[start:limit].casefold()], hints):
+        if worth is not None and not worth(text[start:limit]):
             continue
         for match in pattern.finditer(text, max(start, done), limit):
             if match.start() >= end or done > end:
@@ -273,7 +338,10 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
         whole = name[3] and value.re is not _LONG_KEY
         return value.start(), value.end() if whole else _end_of_run(text, value.end())
 
-    return ((first, last) for _, first, last in search(_NAME, text, span, _NAME_HINTS))
+    return (
+        (first, last)
+        for _, first, last in search(_NAME, text, span, lambda window: _Traits(window).ends_names)
+    )
 
 
 def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:

@@ -143,6 +143,18 @@ def test_any_step_result_becomes_json(tmp_path: Path, result: Any, expected: Any
     assert record["evaluations"][0]["steps"][0]["result"] == expected
 
 
+def test_a_value_with_too_many_levels_is_cut_off(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(3_000):
+        deep = [deep]
+    score = replace(JUDGED, steps=(StepRecord(name="analyze", result=deep),))
+    (record,) = write(tmp_path / "s.jsonl", scored_run(outcomes={"hallucination": score}))
+    level, levels = record["evaluations"][0]["steps"][0]["result"], 0
+    while level:
+        (level,), levels = level, levels + 1
+    assert (level, levels) == (None, 101)
+
+
 def test_a_score_that_is_not_finite_is_null(tmp_path: Path) -> None:
     (record,) = write(tmp_path / "s.jsonl", scored_run(outcomes={"odd": Score(value=float("nan"))}))
     assert record["evaluations"][0]["value"] is None

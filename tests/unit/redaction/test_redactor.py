@@ -7,9 +7,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel_evals._internal.redaction.redactor import Redaction, redact, redact_pii, redacted, use_redaction
-from otel_evals.model import Media
+from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals.destinations import run_record
+from otel_evals.model import Media, ScoredRun, ToolCall
 from tests.support.runs import a_run
 from tests.support.scored import scored_run
 
@@ -119,6 +123,27 @@ def test_a_text_in_several_fields_of_a_run_is_looked_at_once() -> None:
     run = redacted(a_run(output="Order 7 ships on Friday."))
     assert run.output_messages[0].text == run.output
     assert seen.count("Order 7 ships on Friday.") == 1
+
+
+SAID = ["user", "password: hunter2x", "the key is", "sk-" + "a1B2" * 10, "x " * 300, "token", "= 'a1B2c3D4'"]
+
+
+@given(st.lists(st.sampled_from(SAID), min_size=1, max_size=5), st.booleans())
+def test_a_record_of_a_redacted_run_has_its_redacted_texts(texts: list[str], own: bool) -> None:
+    """However few searches find out that most texts have no secret."""
+    use_redaction(Redaction((redact_secrets,) if own else (lambda text: text.upper(),)))
+    calls = tuple(
+        ToolCall(name=text, arguments={"q": text, "span_id": text}, result=[text]) for text in texts
+    )
+    run = a_run(output=texts[0], tools=calls)
+    record = run_record(redacted(ScoredRun(run=run, evaluations=())))
+    assert record["output"] == redact(texts[0])
+    assert [call["name"] for call in record["tool_calls"]] == [*map(redact, texts)]
+    assert [call["result"] for call in record["tool_calls"]] == [[redact(text)] for text in texts]
+    assert [call["arguments"] for call in record["tool_calls"]] == [
+        {"q": redact(text), "span_id": text} for text in texts
+    ]
+    assert record["content"] == run.content
 
 
 def test_values_that_have_no_end_are_cut_off_and_others_left_alone() -> None:

@@ -174,6 +174,68 @@ def test_prose_stays(text: str) -> None:
     assert redact_secrets(text) == text
 
 
+# Has a part of every form, and no secret: a text after which it stands is searched for all of them.
+EVERY_HINT = (
+    "\n.\n".join(
+        [
+            *("aws", "eyj", "://", "hooks.slack softlayer", "bearer", "basic", "authorization", "cookie"),
+            *(
+                "curl - wget -",
+                "mysql",
+                "passw",
+                "pwd",
+                "otp",
+                "cvv",
+                "seed",
+                "recovery",
+                "</",
+                "value",
+                "sig",
+            ),
+            *("pass ", "secret ", "key ", "token ", "jwt ", "putty", "begin", "*** xox xapp- AKC", "x" * 24),
+        ]
+    )
+    + "\n.\n"
+)
+WORDS_OF_SECRETS = [
+    *(
+        "password",
+        "PASSWD",
+        "db_pass",
+        "Secret",
+        "api_key",
+        "token",
+        "credentials",
+        "JSESSIONID",
+        "auth",
+        "pw",
+    ),
+    *("Authorization", "Bearer", "basic", "Cookie", "curl -u", "--password", "-passin", "connect.sid", "sig"),
+    *(
+        "identified by",
+        "one-time code",
+        "cvv",
+        "seed phrase",
+        "<token>",
+        "</token>",
+        "aws",
+        "is",
+        "signature",
+    ),
+    *("xoxb-12345", "AKCabcdefghij", "AP1abcdefgh", "sk-***abc", "https://u:p4ss@x", "?sig=", "hunter2-Blue"),
+    *("492817", "eyJa.b.c", "a1B2c3D4e5F6g7H8i9J0k1L2", "passenger", "pw", "-----BEGIN PRIVATE KEY-----"),
+]
+
+
+@given(st.lists(st.sampled_from([*WORDS_OF_SECRETS, *" \t\n:='\"->/_"]), max_size=10).map("".join))
+def test_no_text_hides_a_secret_for_lack_of_a_hint(text: str) -> None:
+    """Texts are searched only for forms of which they have a part."""
+    assert not list(find_secrets(EVERY_HINT))
+    start = len(EVERY_HINT)
+    with_hints = [(k, i - start, j - start) for k, i, j in find_secrets(EVERY_HINT + text) if j > start]
+    assert sorted(find_secrets(text)) == sorted(with_hints)
+
+
 def test_masked_keys_of_error_texts_go() -> None:
     assert redact_secrets("key provided: sk-ab*****wxyz.") == "key provided: [redacted]."
 
