@@ -78,13 +78,17 @@ class DeliveryQueue:
         """Number of further scored runs that are not dropped. May be called from any thread."""
         return self._pending.room
 
-    def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
-        """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises."""
+    def put(self, scored: ScoredRun, leaving: ScoredRun | None = None, *, kept: bool = False) -> None:
+        """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises.
+
+        A `kept` run is put again later: a full queue does not lose it.
+        """
         if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
-            self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
+            if not (kept and end == "queue_full"):
+                self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
-        self._pending.put(scored, leaving or scored)
+        self._pending.put(scored, leaving or scored, kept=kept)
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
         if self._pending.queued in (1, self._batch_size):
             self._wake.set()
@@ -233,9 +237,12 @@ class DeliveryQueue:
             for delivery in deliveries:
                 self._pending.done(delivery)
                 lost += delivery.lost
-                if end in ("queue_full", "shutdown"):
+                if end == "shutdown" or (end == "queue_full" and not delivery.kept):
                     lost[end] += len(delivery.left.evaluations)
-            self.stats = self.stats.ended(end, len(deliveries), lost, pending=True)
+            kept = sum(delivery.kept for delivery in deliveries) if end == "queue_full" else 0
+            self.stats = replace(self.stats, pending=self.stats.pending - kept)
+            if kept < len(deliveries):
+                self.stats = self.stats.ended(end, len(deliveries) - kept, lost, pending=True)
             self._report([delivery.scored for delivery in deliveries], end)
         self._notify()
 

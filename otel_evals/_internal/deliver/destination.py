@@ -90,7 +90,8 @@ class EventPreset(ABC):
 class DestinationStats:
     """Counts of the scored runs for one destination.
 
-    Every run is in exactly one of `exported`, `failed`, `dropped` and `pending` at every moment.
+    Every run is in exactly one of `exported`, `failed`, `dropped` and `pending` at every moment, except those
+    that wait in the store, or in Kafka, for room in the queue.
     """
 
     exported: int = 0

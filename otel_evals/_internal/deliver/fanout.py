@@ -83,17 +83,20 @@ class FanOut:
         by_destination = dict(zip(map(id, destinations), self._queues, strict=True))
         link_traces(destinations, lambda each: by_destination[id(each)].failing)
 
-    def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
+    def put(
+        self, scored: ScoredRun, names: Collection[str] | None = None, *, kept: bool = False
+    ) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names.
 
-        Never waits or raises; full queues are counted. Only the run is redacted: the evaluations were.
+        Never waits or raises. Full queues count it as dropped, unless it is `kept` to be put again later; the
+        results report both. Only the run is redacted: the evaluations were.
         """
         if not self._queues:
             return []
         queues = [queue for queue in self._queues if names is None or queue.name in names]
         leaving = replace(scored, run=redacted(scored.run)) if queues else scored
         for queue in queues:
-            queue.put(scored, leaving)
+            queue.put(scored, leaving, kept=kept)
         return [queue.name for queue in queues]
 
     async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:

@@ -28,6 +28,8 @@ class PendingDelivery:
     parked_at: float = 0.0
     asked: float = 0.0
     size: int = 0
+    kept: bool = False
+    """True if it is put again later when it has to give way."""
     lost: Counter[str] = field(default_factory=Counter)
     """Lost evaluations, by reason."""
 
@@ -78,10 +80,10 @@ class PendingDeliveries:
     def oldest(self) -> int | None:
         return next(iter(self._open), None)
 
-    def put(self, scored: ScoredRun, left: ScoredRun) -> None:
+    def put(self, scored: ScoredRun, left: ScoredRun, *, kept: bool = False) -> None:
         """Queue a scored run, to be sent as `left`."""
         self.accepted += 1
-        delivery = self._open[self.accepted] = PendingDelivery(self.accepted, scored, left)
+        delivery = self._open[self.accepted] = PendingDelivery(self.accepted, scored, left, kept=kept)
         delivery.size = size_of_run(scored.run)
         self._bytes += delivery.size
         self._queue.append(delivery)

@@ -23,18 +23,26 @@ class _Delivery:
 
 
 class Deliveries:
-    """Hands scored runs to destinations, by `put`, and reports when all of them have answered."""
+    """Hands scored runs to destinations, by `FanOut.put`, and reports when all of them have answered."""
 
-    def __init__(self, put: Callable[[ScoredRun, Collection[str] | None], Collection[str]]) -> None:
+    def __init__(self, put: Callable[..., Collection[str]]) -> None:
         self._put = put
         self._deliveries: dict[int, _Delivery] = {}
 
     def start(
-        self, scored: ScoredRun, destinations: Collection[str] | None, done: Callable[[list[str]], None]
+        self,
+        scored: ScoredRun,
+        destinations: Collection[str] | None,
+        done: Callable[[list[str]], None],
+        *,
+        kept: bool = True,
     ) -> None:
-        """Deliver a scored run; call `done` once, with the destinations to try again later."""
+        """Deliver a scored run; call `done` once, with the destinations to try again later.
+
+        Full queues count it as lost only if it is not `kept` for that.
+        """
         delivery = self._deliveries[id(scored)] = _Delivery(scored, done)
-        names = self._put(scored, destinations)
+        names = self._put(scored, destinations, kept=kept)
         # A destination whose queue is full has answered already, inside `put`.
         delivery.awaited |= set(names).difference(delivery.missed)
         self._answered(delivery, _START)

@@ -291,7 +291,10 @@ class SQLiteQueue(DurableQueue):
     ) -> None:
         run.awaited.add(awaited)
         self._deliveries.start(
-            scored, destinations, lambda missed: self._sent(run, awaited, span_id, scored, missed)
+            scored,
+            destinations,
+            lambda missed: self._sent(run, awaited, span_id, scored, missed),
+            kept=run.kept is not False,
         )
 
     async def _deliver_to_lacking(self, run: StoredRun, target: Target, scored: ScoredRun) -> None:

@@ -202,6 +202,26 @@ async def test_back_off_doubles_within_its_bound_and_is_drawn_evenly() -> None:
     assert retry.wait(3, 0.25) == 0.5
 
 
+async def test_a_full_queue_loses_no_run_that_is_kept_and_put_again() -> None:
+    gate = anyio.Event()
+    results: asyncio.Queue[Delivered] = asyncio.Queue()
+    fan_out = FanOut([Scripted("one", gate.wait)], queue_size=2, batch_size=1, delay=0.0, results=results)
+    async with running(fan_out):
+        runs = [scored_run(number) for number in range(9)]
+        for run in runs:
+            fan_out.put(run, kept=True)
+        refused = [run for _, batch, end in taken_from(results) for run in batch if end == "queue_full"]
+        assert refused == runs[2:]
+        gate.set()
+        while refused:
+            assert await fan_out.force_flush(5.0)
+            for run in refused[:2]:
+                fan_out.put(run, kept=True)
+            del refused[:2]
+        assert await fan_out.force_flush(5.0)
+        assert fan_out.stats()["one"] == DestinationStats(exported=9)
+
+
 async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
     gate = anyio.Event()
     destination = Scripted("one", gate.wait)

@@ -139,18 +139,21 @@ async def test_waiting_traces_do_not_starve_new_runs() -> None:
     assert fan_out.stats()["picky"].losses == {"shutdown": 100}
 
 
-async def test_what_waits_is_bounded_and_the_oldest_gives_way() -> None:
+@pytest.mark.parametrize("kept", [False, True])
+async def test_what_waits_is_bounded_and_the_oldest_gives_way(kept: bool) -> None:
+    """Which loses it, unless it is kept to be put again."""
     picky = Picky(lambda *_: NOT_YET)
     fan_out = FanOut([picky], queue_size=2, delay=0.0, retry=Retry(first=60, longest=60), draw=lambda: 1.0)
     async with anyio.create_task_group() as group:
         group.start_soon(fan_out.run)
         for number in range(20):
-            fan_out.put(scored_run(number, TWO))
+            fan_out.put(scored_run(number, TWO), kept=kept)
             await until(lambda: len(picky.seen) == 2 * number + 2)  # noqa: B023 (awaited here)
         await anyio.sleep(0.01)
         stats = fan_out.stats()["picky"]
         await fan_out.shutdown(0.1)
-    assert (stats.pending, stats.losses) == (8, {"queue_full": 12})
+    assert (stats.pending, stats.losses) == (8, {} if kept else {"queue_full": 12})
+    assert stats.lost_evaluations == ({} if kept else {"queue_full": 24})
 
 
 async def test_a_wait_that_the_server_asks_for_parks_the_destination() -> None:

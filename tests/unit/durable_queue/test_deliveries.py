@@ -80,7 +80,7 @@ def test_destinations_that_cannot_tell_lack_everything(tmp_path: Path) -> None:
 def test_a_flight_lands_when_every_destination_has_answered() -> None:
     """Those that refused for good count as answered, the others as missed; each flight lands once."""
     landings: list[list[str]] = []
-    flights = Deliveries(lambda run, names: sorted(names or ["a", "b", "c"]))
+    flights = Deliveries(lambda run, names, kept: sorted(names or ["a", "b", "c"]))
     run = scored("x")
     flights.start(run, None, landings.append)
     flights.answered("a", [run], "exported")
@@ -97,11 +97,11 @@ def test_a_destination_may_answer_at_once() -> None:
     landings: list[list[str]] = []
     run = scored("x")
 
-    def put(each: ScoredRun, names: Collection[str] | None) -> Sequence[str]:
+    def put(each: ScoredRun, names: Collection[str] | None, *, kept: bool) -> Sequence[str]:
         flights.answered("a", [each], "queue_full")
         return ["a"]
 
     flights = Deliveries(put)
     flights.start(run, None, landings.append)
-    Deliveries(lambda each, names: []).start(replace(run), None, landings.append)
+    Deliveries(lambda each, names, kept: []).start(replace(run), None, landings.append)
     assert landings == [["a"], []]
