@@ -1,17 +1,22 @@
 """Cost of the gateway: spans per second of CPU, next to a receiver that only decodes, in the same run.
 
-    python benchmarks/gateway.py [requests] [rounds]
+    OTEL_EVALS_INTEROP=FOLDER python benchmarks/gateway.py [requests] [rounds]
 
-Every request has 513 spans of 171 agent runs, about 1.2 KB each, and trace ids of its own. A server runs in a
-process of its own, senders in this one; measured is the CPU time of the server's process from the first
-request until everything was judged and forwarded, which other programs on the machine disturb less than the
-clock. Memory is the process's largest resident size. The best of the rounds is printed.
+Every request has 513 spans of 171 agent runs, about 1.2 KB each, and trace ids of its own. The scorer reads
+question and answer. A server runs in a process of its own, senders in this one; measured is the CPU time of
+the server's process from the first request until everything was judged, delivered and forwarded, which other
+programs on the machine disturb less than the clock. Memory is the process's largest resident size. The best
+of the rounds is printed. With the folder that `tests/interop/setup.sh` fills, a Collector is measured too.
+
+A second table compares destinations: gateways that score every run without one, into a file, and as events
+over OTLP, in turns of a tenth of the requests, by the median CPU time per run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -42,12 +47,14 @@ RUNS = 171
 SPANS = 3 * RUNS
 SENDERS = 4
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+TAIL_SECONDS = 1.5
+"""Until exporters and the Collector have sent their last batches."""
 TEXT = "Where is order A-1001, and when does it arrive? " * 12
 
 
 @scorer(inline=True, version="1")
 def answered_at_all(run: Run) -> float:
-    return float(bool(run.output))
+    return float(bool(run.input and run.output))
 
 
 # --- servers ---
@@ -138,8 +145,8 @@ def payloads(count: int) -> list[bytes]:
     return made
 
 
-async def send_http(port: int, bodies: Sequence[bytes]) -> float:
-    """Send all; returns the seconds of the slowest hundredth of the requests."""
+async def send_http(port: int, bodies: Sequence[bytes], *, settle: bool = True) -> float:
+    """Send all, and wait until all is done; returns the seconds of the slowest hundredth of the requests."""
     left, took = iter(bodies), []
     headers = {"Content-Type": "application/x-protobuf"}
     async with aiohttp.ClientSession() as session:
@@ -158,7 +165,8 @@ async def send_http(port: int, bodies: Sequence[bytes]) -> float:
                     await asyncio.sleep(0.05)
 
         await asyncio.gather(*(one() for _ in range(SENDERS)))
-    await _settle(port)
+    if settle:
+        await _settle(port)
     return sorted(took)[int(len(took) * 0.99)]
 
 
@@ -174,6 +182,17 @@ async def send_grpc(port: int, bodies: Sequence[bytes]) -> None:
     await asyncio.gather(*(one() for _ in range(SENDERS)))
 
 
+def cpu_of(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def memory_of(pid: int) -> float:
+    """Return the largest resident size, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 class Server:
     """A server in its own process."""
 
@@ -187,18 +206,14 @@ class Server:
         assert self.process.stdout is not None
         self.ports = [int(port) for port in self.process.stdout.readline().split()]
         assert self.ports, self.process.stderr.read() if self.process.stderr else ""
-        self._process = psutil.Process(self.process.pid)
 
     @property
     def cpu(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        return cpu_of(self.process.pid)
 
     @property
     def memory(self) -> float:
-        """Largest resident size, in MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        return memory_of(self.process.pid)
 
     def stop(self) -> None:
         self.process.kill()
@@ -219,13 +234,64 @@ def measure(
             slow = asyncio.run(_settle(server.ports[0]))
         else:
             slow = asyncio.run(send_http(server.ports[0], bodies))
-        used, took = server.cpu - cpu, time.monotonic() - began
+        took = time.monotonic() - began
+        time.sleep(TAIL_SECONDS)
+        used = server.cpu - cpu
         results.append((requests * SPANS / used, requests * SPANS / took, slow, server.memory))
         server.stop()
-    per_cpu, per_second, slow, memory = max(results)
+    row(name, *max(results))
+
+
+def row(name: str, per_cpu: float, per_second: float, slow: float, memory: float) -> None:
     latency = f"{slow * 1e3:.0f}" if slow else "-"
     figures = f"{per_cpu:,.0f} | {per_cpu / 3:,.0f} | {per_second:,.0f} | {latency} | {memory:.0f}"
     print(f"| {name} | {figures} |", flush=True)
+
+
+def measure_collector(folder: Path, requests: int) -> None:
+    """It receives, batches and passes on, which is what inline does with spans that are not sampled."""
+    from tests.support.components import Collector, otlp
+    from tests.support.servers import free_ports
+
+    port, behind = free_ports(1)[0], Server("floor")
+    config = {
+        "receivers": {"otlp": otlp(port)},
+        "processors": {"batch": {}},
+        "exporters": {"otlphttp": {"endpoint": f"http://127.0.0.1:{behind.ports[0]}", "compression": "none"}},
+        "service": {
+            "pipelines": {
+                "traces": {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlphttp"]},
+            }
+        },
+    }
+    with Collector(folder / "collector", port, config) as collector:
+        warm, bodies = payloads(4), payloads(requests)
+        asyncio.run(send_http(port, warm, settle=False))
+        cpu, began = cpu_of(collector.pid), time.monotonic()
+        slow = asyncio.run(send_http(port, bodies, settle=False))
+        took = time.monotonic() - began
+        time.sleep(TAIL_SECONDS)
+        used, spans = cpu_of(collector.pid) - cpu, requests * SPANS
+        row("Collector, batch, to OTLP/HTTP", spans / used, spans / took, slow, memory_of(collector.pid))
+    behind.stop()
+
+
+def compare_destinations(folder: Path, forward: str, requests: int, rounds: int) -> None:
+    """Print the CPU time of a scored run, by destination, and as a multiple of that without one."""
+    places = {"no destination": "", "JSONL": f"{folder}/turns.jsonl", "OTLP events": forward}
+    servers = {name: Server("tap", "1", place) for name, place in places.items()}
+    costs: dict[str, list[float]] = {name: [] for name in servers}
+    for _ in range(rounds + 1):
+        for name, server in servers.items():
+            bodies, cpu = payloads(requests), server.cpu
+            asyncio.run(send_http(server.ports[0], bodies))
+            time.sleep(TAIL_SECONDS)
+            costs[name].append((server.cpu - cpu) / (requests * RUNS) * 1e6)
+    print("\n| tap, 100% sampled | CPU per run, µs | ratio |\n|---|---:|---:|")
+    medians = {name: statistics.median(found[1:]) for name, found in costs.items()}  # the first warms up
+    for name, median in medians.items():
+        print(f"| {name} | {median:.0f} | {median / medians['no destination']:.2f} |", flush=True)
+        servers[name].stop()
 
 
 async def _settle(port: int) -> float:
@@ -233,7 +299,8 @@ async def _settle(port: int) -> float:
         while True:
             async with session.get(f"http://127.0.0.1:{port}/stats") as r:
                 stats = await r.json(content_type=None)
-            if not stats["queue"] and not stats["open_traces"]:
+            undelivered = any(each["pending"] for each in stats.get("destinations", {}).values())
+            if not (stats["queue"] or stats["open_traces"] or undelivered):
                 return 0.0
             await asyncio.sleep(0.05)
 
@@ -252,6 +319,8 @@ def main(requests: int = 60, rounds: int = 2) -> None:
     measure("tap, 100% sampled, OTLP events", ["tap", "1", forward], requests, rounds)
     measure("tap, 1% sampled, gRPC", ["tap", "0.01"], requests, rounds, over_grpc=True)
     with tempfile.TemporaryDirectory() as folder:
+        if "OTEL_EVALS_INTEROP" in os.environ:
+            measure_collector(Path(folder), requests)
         measure("tap, 100% sampled, JSONL", ["tap", "1", f"{folder}/scores.jsonl"], requests, rounds)
         measure("tap, 1% sampled, store", ["tap", "0.01", "", f"{folder}/a.db"], requests, 1)
         measure("tap, 100% sampled, store", ["tap", "1", "", f"{folder}/b.db"], requests, 1)
@@ -259,6 +328,7 @@ def main(requests: int = 60, rounds: int = 2) -> None:
         measure("inline, nothing sampled, gRPC", ["inline", "0", forward], requests, rounds, over_grpc=True)
         measure("inline, 1% sampled, store", ["inline", "0.01", forward, f"{folder}/c.db"], requests, 1)
         measure("inline, 100% sampled, store", ["inline", "1", forward, f"{folder}/d.db"], requests, 1)
+        compare_destinations(Path(folder), forward, max(1, requests // 10), 2 * rounds + 1)
     behind.stop()
 
 

@@ -1,4 +1,4 @@
-"""Cost of the gateway on a real Kafka, next to a real Collector, and its behaviour at ten times its load.
+"""Cost of the gateway on a real Kafka, and its behaviour at ten times its load.
 
     OTEL_EVALS_INTEROP=FOLDER python benchmarks/gateway_components.py [requests]
 
@@ -25,12 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aiohttp
 import confluent_kafka
-import psutil
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gateway import RUNS, SPANS, Server, payloads
-from tests.support.components import Collector, Kafka, otlp
-from tests.support.servers import free_ports
+from tests.support.components import Kafka
 
 PARTITIONS = 6
 GROUP = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
@@ -101,44 +99,7 @@ def on_kafka(broker: str, sample: str, workers: int, requests: int) -> None:
     row(name, f"{3 * per_cpu:,.0f}", f"{per_cpu:,.0f}", f"{3 * runs / took:,.0f}", shares, f"{memory:.0f}")
 
 
-# --- the Collector ---
-
-
-def beside_the_collector(folder: Path, requests: int) -> None:
-    """It receives, batches and passes on, which is what inline does with spans that are not sampled."""
-    port, behind = free_ports(1)[0], Server("floor")
-    config = {
-        "receivers": {"otlp": otlp(port)},
-        "processors": {"batch": {}},
-        "exporters": {"otlphttp": {"endpoint": f"http://127.0.0.1:{behind.ports[0]}", "compression": "none"}},
-        "service": {
-            "pipelines": {
-                "traces": {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlphttp"]},
-            }
-        },
-    }
-    with Collector(folder / "collector", port, config) as collector:
-        process = psutil.Process(collector.pid)
-        warm, bodies = payloads(4), payloads(requests)
-        asyncio.run(post(port, warm))
-        times, began = process.cpu_times(), time.monotonic()
-        took = asyncio.run(post(port, bodies))
-        time.sleep(1.0)  # its batches
-        now = process.cpu_times()
-        used = now.user + now.system - times.user - times.system
-        peak = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
-        clock = time.monotonic() - began - 1.0
-    behind.stop()
-    slow = sorted(took)[int(len(took) * 0.99)] * 1e3
-    spans = requests * SPANS
-    row(
-        "Collector, batch, to OTLP/HTTP",
-        f"{spans / used:,.0f}",
-        f"{spans / used / 3:,.0f}",
-        f"{spans / clock:,.0f}",
-        f"{slow:.0f}",
-        f"{peak:.0f}",
-    )
+# --- load ---
 
 
 async def post(
@@ -157,9 +118,6 @@ async def post(
             if answers is not None:
                 answers[r.status] += 1
     return took
-
-
-# --- load ---
 
 
 def half_load(requests: int) -> None:
@@ -206,7 +164,6 @@ def main(requests: int = 40) -> None:
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        beside_the_collector(folder, requests)
         with Kafka(folder / "kafka", PARTITIONS) as broker:
             for sample, workers in (("0.01", 1), ("0.01", 2), ("1", 1), ("1", 2)):
                 on_kafka(broker.broker, sample, workers, requests)
