@@ -87,6 +87,20 @@ def body(spans: Sequence[ReadableSpan]) -> bytes:
     return bytes(encode_spans(spans).SerializeToString())
 
 
+def recorded_below_an_agent() -> list[ReadableSpan]:
+    """An agent below another, with a model call."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    tracer, agent = provider.get_tracer("tests.app"), {"gen_ai.operation.name": "invoke_agent"}
+    with (
+        tracer.start_as_current_span("invoke_agent outer", attributes=agent),
+        tracer.start_as_current_span("invoke_agent inner", attributes=agent),
+    ):
+        tracer.start_span("chat m", attributes={"gen_ai.operation.name": "chat"}).end()
+    return list(exported.get_finished_spans())
+
+
 def server_span(below: ReadableSpan) -> ReadableSpan:
     """A span that no dialect claims."""
     exported = InMemorySpanExporter()
@@ -191,17 +205,30 @@ def test_a_run_is_scored_again_with_its_late_spans_if_they_change_it() -> None:
 
 def test_scores_of_parts_do_not_stand_once_the_whole_run_is_there() -> None:
     """The agent's span comes when its children were judged each by itself."""
-    chat, tool, agent = recorded()
+    chat, inner, outer = recorded_below_an_agent()
     with GatewayThread(Rule(answered())) as gateway:
-        gateway.post("/v1/traces", body([chat, tool]))
+        gateway.post("/v1/traces", body([chat, inner]))
         (part,) = gateway.evaluations(1)
-        gateway.post("/v1/traces", body([agent]))
+        gateway.post("/v1/traces", body([outer]))
         found = gateway.evaluations(3)[1:]
-    assert part.span_id == f"{chat.context.span_id:016x}"
+    assert part.span_id == f"{inner.context.span_id:016x}"
     (retracted,) = [e for e in found if e.evaluation_id == part.evaluation_id]
     assert (retracted.reason, retracted.revision > 1) == ("run_truncated", True)
     (whole,) = [e for e in found if e.evaluation_id != part.evaluation_id]
-    assert (whole.span_id, whole.status, whole.revision) == (f"{agent.context.span_id:016x}", "scored", 1)
+    assert (whole.span_id, whole.revision) == (f"{outer.context.span_id:016x}", 1)
+    assert whole.reason != "run_truncated"
+
+
+def test_agents_that_were_judged_by_themselves_are_not_judged_again_below_a_late_one() -> None:
+    chat, inner, outer = recorded_below_an_agent()
+    with GatewayThread(Rule(answered(), scope="agent")) as gateway:
+        gateway.post("/v1/traces", body([chat, inner]))
+        gateway.evaluations(1)
+        gateway.post("/v1/traces", body([outer]))
+        found = gateway.evaluations(2)
+    assert [(e.span_id, e.revision) for e in found] == [
+        (f"{each.context.span_id:016x}", 1) for each in (inner, outer)
+    ]
 
 
 def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:

@@ -54,11 +54,11 @@ def whole(run: Run) -> float:
     return float(said == str(len(run.operations)))
 
 
-def trace(trace_id: bytes, rng: random.Random) -> list[Any]:
+def trace(trace_id: bytes, now: int, rng: random.Random) -> list[Any]:
     """Return the spans of a trace, as they end: the agent, which says how many they are, is the last."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
-    count, now, root = rng.randint(3, 12), time.time_ns(), rng.randbytes(8)
+    count, root = rng.randint(3, 12), rng.randbytes(8)
     for number in range(1, count + 1):
         is_root = number == count
         kind = "invoke_agent" if is_root else KINDS[number % 3]
@@ -78,11 +78,11 @@ def trace(trace_id: bytes, rng: random.Random) -> list[Any]:
 
 def writes(traces: int, rng: random.Random) -> tuple[list[tuple[float, str, bytes]], set[str]]:
     """Return messages in the order of their times, and the ids of the traces with a late one."""
-    made, late = [], set()
+    made, late, now = [], set(), time.time_ns()
     for number in range(traces):
         trace_id = rng.randbytes(16)
         begin = number / RATE
-        spans = trace(trace_id, rng)
+        spans = trace(trace_id, now + int(begin * 1e9), rng)
         parts = []
         while spans:
             count = rng.randint(1, 3)
@@ -159,14 +159,13 @@ def committed(broker: str) -> bool:
 
 def matrix(folder: Path, traces: int, outage: float, properties: dict[str, str]) -> dict[str, Any]:
     """Write the traces while workers and the broker come and go; return the verdict."""
-    rng = random.Random(7)
-    messages, late = writes(traces, rng)
-    sent = {key for _, key, _ in messages}
-    step = messages[-1][0] / 8
     with Kafka(folder / "kafka") as broker:
         first, second, third = members = list(workers(folder, broker.broker, properties))
         with ThreadPoolExecutor() as pool:
             list(pool.map(GatewayProcess.start, (first, second)))
+        messages, late = writes(traces, random.Random(7))  # they begin now
+        sent = {key for _, key, _ in messages}
+        step = messages[-1][0] / 8
         writer = Writer(broker.broker, messages)
         writer.start()
         time.sleep(step)

@@ -25,7 +25,7 @@ from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversati
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
-from otel_evals._internal.evaluate.repetition import lacks_spans, new_runs, repetitions
+from otel_evals._internal.evaluate.repetition import judged_spans, lacks_spans, repetitions
 from otel_evals._internal.evaluate.scheduler import Lane, Scheduler
 from otel_evals._internal.evaluate.under_way import UnderWay, decided_by_checks
 from otel_evals._internal.gather.gatherer import Judged, SpanGroup
@@ -107,7 +107,7 @@ class Evaluator:
         """Decide about the runs of a group of spans and start the sampled jobs; returns their targets."""
         jobs: list[Job] = []
         checked: list[Target] = []
-        for run in runs if group.judged is None else new_runs(runs, group.judged):
+        for run in runs:
             if run.trace_flags & 1:
                 target = self._under_way.close(run) if self._under_way.targets else None
                 checked += () if target is None else (target,)
@@ -286,6 +286,7 @@ class Evaluator:
         """Create the jobs of a run: one per rule that samples it, or one for each agent in it."""
         # If the earlier evaluations of the trace are known, there are none of this run.
         revision = judged.revision if judged and judged.evaluated is None else 1
+        known = judged_spans(judged)
         jobs: list[Job] = []
         decisions: list[tuple[Run, Sequence[Decision]]] = []
         targets = {} if checked is None else {run.root_span_id: checked}
@@ -295,6 +296,8 @@ class Evaluator:
             if deeper := len(agents) - len(parts):
                 self._ledger.lost(Loss("span", "agent_too_deep", run.trace_id, deeper))
             for part in parts:
+                if part.root_span_id in known:
+                    continue
                 target = targets.get(part.root_span_id)
                 if target is None:
                     target = targets[part.root_span_id] = Target(
@@ -303,7 +306,8 @@ class Evaluator:
                 sampled, decided = self._decide(target, part, scope)
                 jobs += sampled
                 decisions.append((part, decided))
-        self._ledger.accepted(run, decisions)
+        if decisions or not known:
+            self._ledger.accepted(run, decisions)
         return jobs
 
     def _decide(self, target: Target, run: Run, asked_with: str) -> tuple[list[Job], Sequence[Decision]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 
 from otel_evals._internal.config.rules import Rule
@@ -32,12 +32,9 @@ def lacks_spans(run: Run) -> bool:
     return any(map(_SPANS_DROPPED, run.operations))
 
 
-def new_runs(runs: Sequence[Run], judged: Judged) -> Iterator[Run]:
-    """Yield the runs that were not judged, neither themselves nor agents in them, as far as that is known."""
-    known = {span_id for _, _, span_id in judged.evaluated or ()}
-    for run in runs:
-        if known.isdisjoint((run.root_span_id, *(part.root_span_id for part in subruns(run)))):
-            yield run
+def judged_spans(judged: Judged | None) -> Set[str]:
+    """Return the ids of the spans that were judged, as far as they are known."""
+    return {span_id for _, _, span_id in (judged and judged.evaluated) or ()}
 
 
 def repetitions(runs: Sequence[Run], judged: Judged, rules: Mapping[str, Rule]) -> Iterator[Resumption]:
