@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -37,6 +38,8 @@ from otel_evals._internal.util.plain import plain_text, type_name
 _TRACE_BYTES = 400
 _EVALUATION_BYTES = 250
 _MAX_EVALUATIONS = 500
+_FORGOTTEN_AT_ONCE = 16
+"""One in so many traces is forgotten at once."""
 _DIALECT = attrgetter("dialect")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
@@ -284,7 +287,7 @@ class TraceLog:
     def __init__(self, limit: int = 10_000, max_bytes: int = 24 * 1024 * 1024) -> None:
         self._limit = limit
         self._max_bytes = max_bytes
-        self._traces: OrderedDict[str, LoggedTrace] = OrderedDict()
+        self._traces: dict[str, LoggedTrace] = {}  # the collector would walk an OrderedDict
         self._bytes = 0
         self._deliveries: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._dialects: dict[frozenset[str], tuple[str, ...]] = {}
@@ -379,8 +382,10 @@ class TraceLog:
         return trace
 
     def _forget_oldest(self) -> None:
-        _, trace = self._traces.popitem(last=False)
-        self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
+        # Several at a time: the first key is found by scanning the places of the deleted ones.
+        for trace_id in list(islice(self._traces, len(self._traces) // _FORGOTTEN_AT_ONCE + 1)):
+            trace = self._traces.pop(trace_id)
+            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
 
 
 def _size(evaluation: LoggedEvaluation) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -140,8 +141,10 @@ class LocalGatherer:
         self._complete = CompleteRuns(open_spans)
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._due: deque[tuple[float, str, str]] = deque()
-        self._closed: OrderedDict[str, Collection[str]] = OrderedDict()
-        """By span id: the instrumentation scopes of its run."""
+        self._closed: dict[str, Collection[str]] = {}
+        """By span id: the instrumentation scopes of its run. The collector would walk an OrderedDict."""
+        self._scopes: tuple[str, ...] = ()
+        """The scopes of the last closed run, shared with the runs before it if they are the same."""
         self._logs = HeldLogs(limits.max_spans_per_trace, limits.max_bytes)
         self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
@@ -252,7 +255,7 @@ class LocalGatherer:
 
     def _take_late(self, span: SpanRecord, above: str | None, gathered: Gathered) -> None:
         gathered.late.append((span, above))
-        scopes = {span.scope_name, *self._closed.get(above or "", ())}
+        scopes = tuple({span.scope_name, *self._closed.get(above or "", ())})
         self._complete.learn(scopes, complete=False)
         self._remember(span.span_id, scopes)
 
@@ -284,6 +287,9 @@ class LocalGatherer:
         if not mine:
             return None
         scopes = tuple(set(map(_SCOPE, map(spans.__getitem__, mine))))
+        if scopes != self._scopes:
+            self._scopes = scopes
+        scopes = self._scopes
         punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
@@ -303,8 +309,8 @@ class LocalGatherer:
                 links[span_id] = held.above
         trace.size -= size
         self._bytes -= size
-        while len(closed) > _REMEMBERED:
-            closed.popitem(last=False)
+        if len(closed) > _REMEMBERED:
+            self._forget_closed()
         if self._logs.by_span and (choice := take_choice(top, self._logs)):
             punctual = False
             records.append(choice)
@@ -351,7 +357,12 @@ class LocalGatherer:
     def _remember(self, span_id: str, scopes: Collection[str] = ()) -> None:
         self._closed[span_id] = scopes
         if len(self._closed) > _REMEMBERED:
-            self._closed.popitem(last=False)
+            self._forget_closed()
+
+    def _forget_closed(self) -> None:
+        """Forget many at once: the first key is found by scanning the places of the deleted ones."""
+        for span_id in list(islice(self._closed, len(self._closed) - _REMEMBERED * 15 // 16)):
+            del self._closed[span_id]
 
     def _evict_excess(self, newest: str) -> list[Loss]:
         lost: list[Loss] = []

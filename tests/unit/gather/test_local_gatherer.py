@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_trace_id
 
-from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
+from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model.sizes import size_of_span
-from otel_evals.model import Loss, SpanEvent
+from otel_evals.model import Loss, SpanEvent, SpanRecord
 
 
 def ended(trace: int, span: int, parent: int = 0, owner: int = 0, size: int = 10) -> CapturedSpan:
@@ -372,3 +372,24 @@ def test_a_cycle_of_spans_closes_with_log_records() -> None:
         collected.add(item, 0.0)
     closed = collected.gatherer.close_due(inf)
     assert all(span.span_id in (format_span_id(2), format_span_id(3)) for g in closed for span in g.spans)
+
+
+def test_only_the_newest_closed_spans_are_remembered() -> None:
+    """However large the runs are; a span of a forgotten run is not known to be late."""
+    collected = Collected()
+
+    def add(trace: int, span: int) -> None:
+        """Add the root of a trace, which is its span 0, or a span below it."""
+        root, span_id = trace * 10_000, format_span_id(trace * 10_000 + span)
+        above = format_span_id(root) if span else None
+        record = SpanRecord(trace_id=f"{trace:032x}", span_id=span_id, parent_span_id=above)
+        collected.add(RecordedSpan(record, root if span else 0), 1.0)
+
+    for trace in range(1, 13):
+        for span in (*range(1, 2_000), 0):
+            add(trace, span)
+        collected.close(inf)
+    add(12, 2_000)
+    assert collected.ignored == {"span_late": 1}
+    add(2, 2_000)
+    assert collected.ignored == {"span_late": 1}

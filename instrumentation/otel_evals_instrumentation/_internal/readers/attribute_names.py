@@ -23,12 +23,13 @@ class FieldsByAttribute:
     __slots__ = ("_fields", "_lists", "known")
 
     def __init__(self, names: AttributeNames) -> None:
-        self._fields: dict[str, list[tuple[str, int]]] = {}
-        self._lists: dict[str, list[tuple[str, int]]] = {}
+        # Tuples: the collector would walk a list for each of thousands of names.
+        self._fields: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._lists: dict[str, tuple[tuple[str, int], ...]] = {}
         for field in fields(names):
             for rank, key in enumerate(getattr(names, field.name)):
                 known = self._lists if key.endswith(".*") else self._fields
-                known.setdefault(key, []).append((field.name, rank))
+                known[key] = (*known.get(key, ()), (field.name, rank))
         self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
         """Results of `find` by the names of a span's attributes."""
 
