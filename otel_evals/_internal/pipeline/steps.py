@@ -166,26 +166,16 @@ class Steps:
     def _close_due(self, now: float) -> bool:
         """Score the runs that are complete; returns False if none was."""
         groups = self.gatherer.close_due(now) if self.gatherer.next_close <= now else []
-        self._score_groups(groups)
+        for group in groups:
+            if not group.spans or time.monotonic() < self.read_until:
+                self._judge(group, self._reader.read(group) if group.spans else [])
+                self._offer_lock()
+            elif not self._store.keeps:
+                self._ledger.lost(undecided(group.spans[0].trace_id))
         if self._split_runs.next_due <= now:
             for run in self._split_runs.due(now):
                 self._score([run], group_of([run]))
         return bool(groups)
-
-    def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
-        """Read all groups, then judge all: the processor's caches favour one kind of work at a time."""
-        read: list[tuple[SpanGroup, list[Run]]] = []
-        for group in groups:
-            if not group.spans:
-                read.append((group, []))
-            elif time.monotonic() < self.read_until:
-                read.append((group, self._reader.read(group)))
-                self._offer_lock()
-            elif not self._store.keeps:
-                self._ledger.lost(undecided(group.spans[0].trace_id))
-        for group, runs in read:
-            self._judge(group, runs)
-            self._offer_lock()
 
     def _offer_lock(self) -> None:
         """Release the GIL every 2 ms; other threads would wait for the 5 ms switch interval."""
