@@ -306,7 +306,7 @@ def test_without_cloudpickle_only_importable_scorers_can_be_sent(
 ) -> None:
     """The message names the extra; a scorer that a module defines under its name needs none."""
     monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
-    with pytest.raises(ConfigError, match=r"pip install .*\[process\]'"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[process\]"):
         Rule(scoring(lambda run: 1.0, "nameless"), isolation="process")
     (tmp_path / "my_scorers.py").write_text(
         "from otel_evals import scorer\n"
