@@ -62,10 +62,24 @@ def memory(pid: int, field: str = "VmHWM") -> float:
     raise KeyError(field)
 
 
+class Prober:
+    """Requests `/healthz` on new connections, from a process of its own, which senders do not slow down."""
+
+    def __init__(self, port: int) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        context.Process(target=probe, args=(port, theirs), daemon=True).start()
+
+    def restart(self) -> list[tuple[float, int]]:
+        """Return the seconds and the status of each request since the last call."""
+        self._pipe.send(None)
+        return list(self._pipe.recv())
+
+
 def probe(port: int, pipe: Any) -> None:
-    """Request `/healthz` on new connections until the pipe has something; send the latencies."""
+    """Send latencies and statuses through the pipe whenever it has something."""
     latencies: list[tuple[float, int]] = []
-    while not pipe.poll(0.02):
+    while True:
         start = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
@@ -74,28 +88,25 @@ def probe(port: int, pipe: Any) -> None:
         except OSError:
             status = 0
         connection.close()
-        if not latencies:
-            pipe.send("ready")
         latencies.append((time.perf_counter() - start, status))
-    pipe.send(latencies)
+        if pipe.poll(0.02):
+            pipe.recv()
+            pipe.send(latencies)
+            latencies = []
 
 
 @contextlib.contextmanager
-def measured(name: str, gateway: GatewayProcess, answers: Counter[Any]) -> Iterator[None]:
+def measured(name: str, gateway: GatewayProcess, prober: Prober, answers: Answers) -> Iterator[None]:
     pid = gateway.process.pid
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-    before, (ours, theirs) = memory(pid, "VmRSS"), multiprocessing.Pipe()
-    prober = multiprocessing.get_context("spawn").Process(target=probe, args=(gateway.ports["http"], theirs))
-    prober.start()
-    ours.recv()
+    before = memory(pid, "VmRSS")
+    prober.restart()
     start = time.perf_counter()
     try:
         yield
     finally:
         seconds = time.perf_counter() - start
-        ours.send(None)
-        latencies = ours.recv()
-        prober.join()
+        latencies = prober.restart()
         taken = sorted(1000 * each for each, _ in latencies)
         bad = Counter(status for _, status in latencies if status != 200)
         print(
@@ -110,7 +121,7 @@ def measured(name: str, gateway: GatewayProcess, answers: Counter[Any]) -> Itera
 # --- bombs ---
 
 
-SIZES = {"1 MiB": MIB, "19 MiB": 19 * MIB, "63 MiB": 63 * MIB}
+SIZES = {"64 KiB": 64 * 1024, "1 MiB": MIB, "19 MiB": 19 * MIB, "63 MiB": 63 * MIB}
 """Some 1 MiB bodies fit at once; 19 MiB are almost `max_body`, 63 MiB almost `max_decompressed`."""
 PACKS: dict[str, Callable[[bytes], bytes]] = {
     "identity": bytes,
@@ -119,14 +130,14 @@ PACKS: dict[str, Callable[[bytes], bytes]] = {
     "members": lambda data: b"".join(gzip.compress(data[n : n + MIB], 1) for n in range(0, len(data), MIB)),
 }
 WAYS = {
-    JSON: {"identity": ["1 MiB", "19 MiB"], "gzip": ["63 MiB"], "deflate": ["1 MiB"]},
+    JSON: {"identity": ["1 MiB", "19 MiB"], "gzip": ["63 MiB"], "deflate": ["64 KiB", "1 MiB"]},
     PROTOBUF: {
         "identity": ["1 MiB", "19 MiB"],
         "gzip": ["63 MiB"],
-        "deflate": ["1 MiB"],
+        "deflate": ["64 KiB", "1 MiB"],
         "members": ["63 MiB"],
         "grpc identity": ["19 MiB"],
-        "grpc gzip": ["1 MiB"],
+        "grpc gzip": ["64 KiB", "1 MiB"],
     },
 }
 
@@ -175,6 +186,7 @@ async def over_grpc(
 
 def bombs(requests: int, only: str) -> None:
     with tempfile.TemporaryDirectory() as folder, gateway_in(folder, grpc="127.0.0.1:0") as gateway:
+        prober = Prober(gateway.ports["http"])
         for name, (signal, kind, build) in BOMBS.items():
             for pack, sizes in WAYS[kind].items():
                 for size in sizes:
@@ -190,7 +202,7 @@ def bombs(requests: int, only: str) -> None:
                         if packing != "identity":
                             headers["Content-Encoding"] = packing.replace("members", "gzip")
                         sent = over_http(gateway, requests, f"/v1/{signal}", PACKS[packing](body), headers)
-                    with measured(title, gateway, answers):
+                    with measured(title, gateway, prober, answers):
                         answers.update(asyncio.run(sent))
 
 
@@ -263,7 +275,7 @@ def overload(seconds: float, slow: bool) -> None:
             judged = len(accepted) / (time.monotonic() - start)
             print(f"{judged:.0f} runs/s are judged and delivered; {3 * judged:.0f} are sent", flush=True)
             answers: Answers = Counter()
-            with measured("overload", gateway, answers):
+            with measured("overload", gateway, Prober(gateway.ports["http"]), answers):
                 accepted |= asyncio.run(send_runs(gateway, seconds, 3 * judged, answers))
                 drained(gateway, path, len(accepted))
             written = Counter(json.loads(line)["trace_id"] for line in path.read_text().splitlines())
