@@ -1,6 +1,6 @@
 """Attacks scoring with everything at once, for a stated time, and checks the four promises after each round.
 
-    python benchmarks/attack.py --minutes 10
+    python benchmarks/attack.py --minutes 10               rounds that no earlier run had
     python benchmarks/attack.py --seed 4711 --rounds 1     repeats one round
     python benchmarks/attack.py --calls                    the longest call on hostile texts, for each scorer
 
@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import random
+import resource
 import sys
 import tempfile
 import threading
@@ -354,8 +355,10 @@ def attack(seconds: float, seed: int, rounds: int | None, length: float) -> dict
         for what, count in each.outcomes.items():
             outcomes[what] = outcomes.get(what, 0) + count
     failed = [each.seed for each in found if each.problems]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # within a round, with its own texts
     return {
         "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
         "rounds": len(found),
         "failed_seeds": failed,
         **{
@@ -363,7 +366,12 @@ def attack(seconds: float, seed: int, rounds: int | None, length: float) -> dict
             for name in ("runs", "spans", "forks", "corrupted")
         },
         "longest_pause_s": max((each.pause for each in found), default=0.0),
-        "memory_mb": {"first": round(memory[0]), "most": round(max(memory)), "last": round(memory[-1])},
+        "memory_mb": {
+            "first": round(memory[0]),
+            "most": round(max(memory)),
+            "last": round(memory[-1]),
+            "peak": peak,
+        },
         "outcomes": dict(sorted(outcomes.items(), key=lambda item: -item[1])),
     }
 
@@ -375,7 +383,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rounds", type=int, help="stop after so many")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="of the first round, by default the time; the next add one")
     parser.add_argument("--length", type=float, default=3.0, help="seconds of traffic in a round")
     parser.add_argument("--verbose", action="store_true", help="log what scoring logs")
     parser.add_argument("--calls", action="store_true", help="measure the longest call on hostile texts only")
@@ -385,7 +393,8 @@ def main() -> int:
         return 0
     if not options.verbose:
         logging.disable()
-    found = attack(options.minutes * 60, options.seed, options.rounds, options.length)
+    seed = int(time.time()) if options.seed is None else options.seed
+    found = attack(options.minutes * 60, seed, options.rounds, options.length)
     print(json.dumps(found, indent=1))
     return int(bool(found["failed_seeds"]) or found["memory_mb"]["most"] > MAX_MEMORY_MB)
 

@@ -5,7 +5,7 @@
 Feeds three-span runs with 2 KB of messages to a pipeline as fast as the engine takes them, scored by a scorer
 that does nothing, and measures from the first span to the last delivered score. CPU is the process's whole,
 so the store's share is the difference between the rows; `engine` is the time of the engine's own thread.
-At the end processes are killed, and lost and duplicated runs are counted (two minutes).
+At the end processes are killed, and lost and duplicated runs are counted (five minutes).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -133,13 +133,13 @@ def safe_after(folder: str) -> list[float]:
     return taken
 
 
-def killed(folder: str, pause: float) -> str:
-    """20 processes on one file, each killed a pause after the end of a run: what became of all runs."""
-    place = Path(folder) / f"killed{pause}"
+def killed(folder: str, pause: float, end: Literal["kill", "exit"], count: int = 20) -> str:
+    """Processes on one file, each ended a pause after the end of a run: what became of all runs."""
+    place = Path(folder) / f"{end}{pause}"
     place.mkdir()
-    damage = kill_often(place, 20, pause)
+    damage = kill_often(place, count, pause, end)
     return (
-        f"20 kills {pause * 1e3:.0f} ms after a run: {sum(damage.lost)} of {damage.issued} lost "
+        f"{count} times {end} {pause * 1e3:.0f} ms after a run: {sum(damage.lost)} of {damage.issued} lost "
         f"(at most {max(damage.lost)} in one, ended {damage.oldest * 1e3:.0f} ms before it), "
         f"{damage.doubled} doubled"
     )
@@ -160,8 +160,9 @@ def main() -> None:
         print(f"{kept.stat().st_size / (runs + 200):.0f} bytes per kept run")
         print(f"one commit: {statistics.median(commit_seconds(folder)) * 1e3:.2f} ms (median)")
         print(f"safe after: {statistics.median(safe_after(folder)) * 1e3:.0f} ms (median)")
-        for pause in (0.0, 0.005, 0.02, 0.1):
-            print(killed(folder, pause))
+        for end in ("kill", "exit"):
+            for pause in (0.0, 0.005, 0.02, 0.1, 0.25):
+                print(killed(folder, pause, end))
 
 
 if __name__ == "__main__":

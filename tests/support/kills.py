@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from otel_evals.destinations import read_jsonl
 from tests.support import PYTHONPATH
@@ -30,7 +31,7 @@ async def slow(run) -> float:
     await asyncio.sleep(0.1)
     return 1.0
 
-store, scores, issued, runs, pause = sys.argv[1:]
+store, scores, issued, runs, pause, end = sys.argv[1:]
 provider = TracerProvider()
 otel_evals.configure(
     rules=[Rule(slow, concurrency=60)], destinations=[{"jsonl": {"path": scores}}],
@@ -45,10 +46,10 @@ for _ in range(int(runs)):
 if int(runs):
     time.sleep(float(pause))
     file.write(f"killed {time.monotonic()}\\n")
-    os.kill(os.getpid(), signal.SIGKILL)
-connection, end = sqlite3.connect(store), time.monotonic() + 30
+    os.kill(os.getpid(), signal.SIGKILL) if end == "kill" else os._exit(1)
+connection, latest = sqlite3.connect(store), time.monotonic() + 300
 while connection.execute("SELECT count(*) FROM run WHERE state = 'open'").fetchone()[0]:
-    assert time.monotonic() < end
+    assert time.monotonic() < latest
     time.sleep(0.1)
 otel_evals.shutdown()
 """
@@ -68,18 +69,20 @@ class Damage:
     """Evaluations that the destination got twice."""
 
 
-def kill_often(folder: Path, kills: int, pause: float = 0.0) -> Damage:
+def kill_often(folder: Path, kills: int, pause: float = 0.0, end: Literal["kill", "exit"] = "kill") -> Damage:
     """One process after another on one store, each killed after 5 to 20 runs; one more takes up the rest.
 
     Args:
         folder: for the files.
         kills: how many processes are killed.
         pause: seconds between the end of the last run and the kill.
+        end: how the process ends, by kill -9 or by `os._exit`.
     """
     rng, damage = random.Random(kills), Damage()
     for number in range(kills):
-        _process(folder, f"issued{number}", rng.randint(5, 20), pause, -signal.SIGKILL)
-    _process(folder, "none", 0, 0.0, 0)
+        code = -signal.SIGKILL if end == "kill" else 1
+        _process(folder, f"issued{number}", rng.randint(5, 20), pause, end, code)
+    _process(folder, "none", 0, 0.0, end, 0)
     found = Counter(
         (line["trace_id"], evaluation["evaluation_id"])
         for line in read_jsonl(folder / "scores.jsonl")
@@ -99,8 +102,8 @@ def kill_often(folder: Path, kills: int, pause: float = 0.0) -> Damage:
     return damage
 
 
-def _process(folder: Path, issued: str, runs: int, pause: float, code: int) -> None:
+def _process(folder: Path, issued: str, runs: int, pause: float, end: str, code: int) -> None:
     paths = (str(folder / "runs.db"), str(folder / "scores.jsonl"), str(folder / issued))
-    command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(pause)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": PYTHONPATH}, timeout=60, check=False)
+    command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(pause), end]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": PYTHONPATH}, timeout=600, check=False)
     assert done.returncode == code, done.returncode
