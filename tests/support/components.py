@@ -27,7 +27,7 @@ from tests.support.servers import clean_environment, free_ports
 
 __all__ = ["Collector", "Jaeger", "Kafka", "Program", "component", "components_folder", "otlp"]
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _STOP_SECONDS = 20.0
 
 
