@@ -63,6 +63,7 @@ call.
 
 | framework | instrumentation |
 |---|---|
+| ag2 0.14.0 | OpenInference 0.1.12 |
 | agno 3.1.10 | OpenInference 1.0.15, OpenLIT 1.45.0, OpenTelemetry genai-agno 1.3b0 |
 | anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2 |
 | anthropic 0.125.0 | OpenLIT 1.45.0 |

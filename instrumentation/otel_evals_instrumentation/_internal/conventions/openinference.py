@@ -261,7 +261,10 @@ TABLE = Convention(
         cache_tokens=("llm.token_count.prompt_details.cache_read",),
         reasoning_tokens=("llm.token_count.completion_details.reasoning",),
         conversation_id=("session.id",),
-        agent_name=words("agent.name gen_ai.agent.name graph.node.name agno.agent graph.node.id"),
+        agent_name=words(
+            """ag2.recipient.name agent.name gen_ai.agent.name graph.node.name agno.agent
+            graph.node.id"""
+        ),
     ),
     kind_of=_kind,
     refine=_complete,

@@ -62,6 +62,8 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
             return _of_execution(executed)
         message = read_message_str(parsed)
         parsed = parsed if message is None else message
+    if isinstance(parsed, list) and len(parsed) == 2 and _is_outcome(*parsed):
+        return result_value(parsed[1]["content"]), not parsed[0]
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
@@ -78,6 +80,12 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
     if wrapped and "response" in keys and keys <= _GEMINI:
         return unwrapped_value(result_value(parsed["response"])), False
     return result_value(parsed), says_failed(parsed)
+
+
+def _is_outcome(succeeded: Any, message: Any) -> bool:
+    """Return True for AG2's pair of a flag and the message of a function."""
+    is_message = isinstance(message, dict) and message.get("role") == "function" and "content" in message
+    return isinstance(succeeded, bool) and is_message
 
 
 def says_failed(result: Any) -> bool:

@@ -14,6 +14,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 _METHODS = words(".__call__ .__acall__ .run .arun .call .acall .invoke .ainvoke .tool")
 """Endings of spans that are named after a tool's method."""
 _EVENTS = {"arguments": ("gen_ai.tool.message", "content"), "result": ("gen_ai.choice", "message")}
+_CALL = {"name", "arguments"}
 _UNWRAPPED = words("langfuse langwatch laminar mlflow braintrust genkit vercel_ai livekit voltagent")
 """Conventions that record results without an envelope."""
 
@@ -70,6 +71,12 @@ def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
 
 
 def _arguments(reader: SpanReader, arguments: Any) -> Any:
+    if (
+        isinstance(arguments, dict)
+        and arguments.keys() == _CALL
+        and arguments["name"] == reader.fields["name"]
+    ):
+        return arguments_of(arguments["arguments"])  # the whole call, as a model asked for it
     plain = _is_plain(reader, "tool_arguments", "gen_ai.tool.call.arguments") and isinstance(arguments, dict)
     return arguments if plain and arguments.keys() != {"args", "kwargs"} else arguments_of(arguments)
 

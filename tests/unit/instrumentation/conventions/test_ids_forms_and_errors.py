@@ -435,6 +435,53 @@ NAMES_AND_SUMS += [
     for name, counts in (("cached tokens apart from the input", APART), ("included in it", INSIDE))
 ]
 
+WHOLE_CALL = {"name": "look", "arguments": J({"boat": "red"})}
+NAMES_AND_SUMS += [
+    case(
+        "AG2 through OpenInference: whole calls, a flag with the result, the agent that was asked",
+        span(
+            "user.initiate_chat",
+            {
+                KIND: "AGENT",
+                "agent.name": "user",
+                "ag2.recipient.name": "clerk",
+                "input.value": {"message": ASKED},
+                "output.value": SAID,
+            },
+        ),
+        *(
+            span(
+                "look",
+                {
+                    KIND: "TOOL",
+                    "tool.name": "look",
+                    "input.value": WHOLE_CALL,
+                    "output.value": [done, {"name": "look", "role": "function", "content": text}],
+                },
+                status=status,
+            )
+            for done, text, status in ((True, "free", "OK"), (False, "no such boat", "ERROR"))
+        ),
+        agent="clerk",
+        tools=[("look", {"boat": "red"}, "free", "ok"), ("look", {"boat": "red"}, "no such boat", "error")],
+        output=SAID,
+    ),
+    case(
+        "OpenTelemetry: the same call, and a tool's own pair",
+        span("agent", INVOKE),
+        span(
+            "execute_tool look",
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "look",
+                "gen_ai.tool.call.arguments": WHOLE_CALL,
+                "gen_ai.tool.call.result": '[true, {"content": 1}]',
+            },
+        ),
+        tools=[("look", {"boat": "red"}, [True, {"content": 1}], "ok")],
+    ),
+]
+
 
 @pytest.mark.parametrize("told", [*REUSED, *FORMS, *ERRORS, *NAMES_AND_SUMS], ids=lambda told: told.name)
 def test_it_is_read(told: Case) -> None:
