@@ -103,11 +103,8 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return self._part(_system, self._root, self._question(), self._operations)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        return self._part(self._without_forms)
-
-    def _without_forms(self) -> tuple[ToolCall, ...]:
         """Return the calls, without one that only gave the answer its form, as libraries force models to."""
-        calls = join_tool_calls(self._operations, self._above)
+        calls = self._part(join_tool_calls, self._operations, self._above)
         if not any(map(_may_be_form, calls)):
             return calls
         answer = self._answer()

@@ -54,8 +54,10 @@ def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Oper
     """
     last = call.usage or _NO_USAGE
     most = max((o.usage or last for o in sums), key=attrgetter("total_tokens"), default=last)
+    if most.total_tokens <= last.total_tokens:
+        return last
     is_loop = any(o.kind is OperationKind.TOOL and is_during(o.span, call.span) for o in operations)
-    return most if is_loop and most.total_tokens > last.total_tokens else last
+    return most if is_loop else last
 
 
 def _is_same_call(known: Operation, operation: Operation) -> bool:

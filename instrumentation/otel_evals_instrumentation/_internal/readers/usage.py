@@ -40,7 +40,7 @@ def usage_in(value: Any) -> Usage | None:
         return None
     names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
     usage = make_usage(*(first_count(counts, keys) for keys in names))
-    return usage and _with_parts(usage, counts)
+    return usage if usage is None or "total" not in counts else _with_parts(usage, counts)
 
 
 def _with_parts(usage: Usage, counts: Mapping[str, Any]) -> Usage:
