@@ -237,7 +237,10 @@ class TraceGatherer:
         """Forget open traces without a loss: another process gathers them, or this one again."""
         for trace_id in traces:
             self._unclaimed.take(trace_id)
-            self._traces.take(trace_id)
+            trace = self._traces.take(trace_id)
+            if trace is not None and trace.judged is not None and self._judged is not None:
+                # Only the late spans come again, if nobody else reads the source meanwhile.
+                self._judged.add(trace_id, trace, [*trace.spans.values()], self._latest)
 
     def forget_judged(self, sources: Set[Hashable]) -> None:
         """Forget the judged traces of sources that another process has read."""

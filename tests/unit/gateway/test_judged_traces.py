@@ -72,6 +72,18 @@ def test_a_late_span_opens_its_trace_again_until_it_is_quiet() -> None:
     assert third.judged.revision > again.judged.revision
 
 
+def test_a_trace_that_is_open_again_when_its_source_is_lost_stays_known() -> None:
+    """The same process may read the source on, and the judged spans are repeated then."""
+    judge = Judge()
+    judge.add([span(1), span(2, 1)], 0.0)
+    judge.close(5.0)
+    judge.add([span(3, 2)], 20.0)
+    judge.traces.forget([TRACE])
+    assert judge.add([span(1), span(2, 1), span(3, 2)], 21.0) == ["span_repeated"] * 2
+    (again,) = judge.close(26.0)
+    assert ids(again) == {1, 2, 3}
+
+
 def test_spans_of_other_systems_change_nothing_unless_they_join_what_was_apart() -> None:
     judge = Judge()
     judge.add([span(1), span(4, 3)], 0.0)
