@@ -92,7 +92,6 @@ class OtelEvals(Adapter):
                 grace=float(os.environ.get("OTEL_EVALS_BENCH_GRACE", "0.5")),
                 span_attributes=False,
                 evaluation_spans=False,
-                metrics=False,
             )
             self.pipelines[rate] = self.build(config)
         self.current = self.pipelines[rate]
