@@ -193,13 +193,13 @@ def test_a_body_of_many_compressed_members_is_refused_before_the_rest_is_copied_
 
 
 def test_a_body_stops_growing_at_the_limit() -> None:
-    data = gzip.compress(b"\x00" * 20_000_000)
+    data = gzip.compress(b"\x00" * 50_000_000)
     tracemalloc.start()
     try:
         used = _memory(lambda body: decompress(body, "gzip", 100_000), data) * len(data)
     finally:
         tracemalloc.stop()
-    assert used < 1_000_000
+    assert used < 3_000_000, "it is inflated in pieces of a megabyte"
 
 
 @pytest.mark.parametrize("piece", YAML)

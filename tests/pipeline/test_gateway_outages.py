@@ -115,13 +115,13 @@ def test_with_a_store_what_a_full_destination_did_not_take_is_delivered_later(
     gated, accepted = Gated(), set[str]()
     options = {"destinations": [gated], "max_bytes": 200_000, "store": tmp_path / "runs.db"}
     with GatewayThread(Rule(answered()), gateway={"quiet": 0.05, "idle": 0.1}, **options) as gateway:
-        fan_out = gateway.service.scoring.engine.steps.fan_out
+        steps = gateway.service.scoring.engine.steps
 
         def is_full() -> bool:
             spans = recorded()
             if gateway.post("/v1/traces", body(spans))[0] == 200:
                 accepted.add(f"{spans[0].context.trace_id:032x}")
-            return bool(fan_out.stats()["gated"].dropped > 5)
+            return bool(steps.stats().rules["answered"].scored > steps.fan_out.stats()["gated"].pending + 5)
 
         eventually(is_full, 60)
         gated.open.set()
