@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,6 +182,45 @@ def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(bro
     assert (len(run.operations), again.evaluation_id) == (3, before.evaluation_id)
     assert (again.status, again.revision > before.revision) == ("scored", True)
     assert losses == {"spans or log records (span_repeated)": 2}
+
+
+def test_a_member_that_gets_its_partitions_back_still_knows_what_it_judged(
+    brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No commit succeeds until another member has joined: half of the partitions come back as they were."""
+    joined = threading.Event()
+
+    class Uncommitted(kafka.Consumer):  # type: ignore[misc, name-defined]
+        def commit(self, *args: Any, **options: Any) -> Any:
+            if not joined.is_set():
+                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._WAIT_COORD))
+            return super().commit(*args, **options)
+
+    monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Uncommitted)
+    producer, traces = kafka.Producer({"bootstrap.servers": brokers}), [recorded() for _ in range(4)]
+
+    def write(part: slice) -> None:
+        for number, spans in enumerate(traces):
+            key = f"{spans[0].context.trace_id:032x}"
+            producer.produce(TOPIC, body(spans[part]), key, partition=number)
+        assert producer.flush(30) == 0
+
+    write(slice(1, None))
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
+        first.evaluations(4)
+        with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
+            second.evaluations(2)
+            joined.set()
+            write(slice(1))
+            eventually(lambda: committed(brokers) == 8)
+    judged = sorted(
+        (e.trace_id, e.revision, e.time, len(each.run.operations))
+        for each in (*first.scored.runs, *second.scored.runs)
+        for e in each.evaluations
+    )
+    assert {trace_id: operations for trace_id, _, _, operations in judged} == dict.fromkeys(
+        (f"{spans[0].context.trace_id:032x}" for spans in traces), 3
+    )
 
 
 def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(brokers: str) -> None:
