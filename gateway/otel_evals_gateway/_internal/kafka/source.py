@@ -274,10 +274,12 @@ class KafkaSource:
         traces = selection.traces
         while not self._engine.thread.room:
             time.sleep(_PAUSE)
-        if finished:
-            self._put_finished(place, selection.items if selection.claimed else ())
-            return None
         keyed = all(_is_key(message.key(), each) for each in traces)
+        # The spans of a trace that is not the key may be in any partition.
+        since = self._since[place] if keyed and signal == "traces" else max(self._since.values())
+        if finished:
+            self._put_finished(place, since, selection.items if selection.claimed else ())
+            return None
         if signal == "traces" and not keyed and not self._owns_all(place[0]):
             self._stop_reading(place[0])
             return None
@@ -288,15 +290,14 @@ class KafkaSource:
             self._repeated += bool(known)
             finished_items = [item for item in items if trace_of(item) in known]
             items = [item for item in items if trace_of(item) not in known]
-        self._put_finished(place, finished_items)
-        # The spans of a trace that is not the key may be in any partition of the topic.
+        self._put_finished(place, since, finished_items)
         source = place if keyed else place[0]
         self._put(SourceItems(source, self._clock.read(place, at) + _since_epoch()), items)
         return traces
 
-    def _put_finished(self, place: Partition, items: Sequence[IntakeItem]) -> None:
+    def _put_finished(self, place: Partition, since: float, items: Sequence[IntakeItem]) -> None:
         """Put items of traces that were judged before, by this process or another."""
-        self._put(SourceItems(place, max(self._since.values()), finished=True), items)
+        self._put(SourceItems(place, since, finished=True), items)
 
     def _put(self, source: SourceItems, items: Sequence[IntakeItem]) -> None:
         if items:
