@@ -89,8 +89,12 @@ class Reply(BaseModel):
     verdicts: list[str]
 
 
-def _otlp(kind: str) -> Callable[[bytes], Any]:
-    return lambda data: decode(ExportRequest("traces", data, kind), 1 << 20)
+def _otlp(kind: str) -> Callable[[str | bytes], Any]:
+    def work(data: str | bytes) -> Any:
+        body = data.encode() if isinstance(data, str) else data
+        return decode(ExportRequest("traces", body, kind), 1 << 20)
+
+    return work
 
 
 def _yaml(text: str, folder: Path) -> Any:
