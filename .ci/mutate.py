@@ -74,7 +74,7 @@ def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
     )
     subprocess.run(["tar", "xf", "all.tar"], cwd=folder, check=True)
     (folder / "all.tar").unlink()
-    # mutmut names modules by their paths, and imports from its copy only what is at the top.
+    # mutmut derives module names from paths, and imports only top-level packages from its copy.
     for package in folder.glob("*/otel_evals_*"):
         package.rename(folder / package.name)
     copied = [path.name for path in folder.iterdir()]

@@ -2,11 +2,12 @@
 
     OTEL_EVALS_INTEROP=FOLDER python benchmarks/gateway.py [requests] [rounds]
 
-Every request has 513 spans of 171 agent runs, about 1.2 KB each, and trace ids of its own. The scorer reads
-question and answer. A server runs in a process of its own, senders in this one; measured is the CPU time of
-the server's process from the first request until everything was judged, delivered and forwarded, which other
-programs on the machine disturb less than the clock. Memory is the process's largest resident size. The best
-of the rounds is printed. With the folder that `tests/interop/setup.sh` fills, a Collector is measured too.
+Every request has 513 spans of 171 agent runs, about 1.2 KB each, and unique trace ids. The scorer reads
+question and answer. The server runs in a separate process, the senders in this one. The figure is the CPU
+time of the server's process from the first request until all runs are judged, delivered and forwarded:
+other programs on the machine affect it less than elapsed time. Memory is the process's peak resident size.
+The best of the rounds is printed. With the folder that `tests/interop/setup.sh` fills, a Collector is
+measured too.
 
 A second table compares destinations: gateways that score every run without one, into a file, and as events
 over OTLP, in turns of a tenth of the requests, by the median CPU time per run.

@@ -51,7 +51,7 @@ EXPORT = "/opentelemetry.proto.collector.{}Service/Export"
 SERVICES = {"traces": "trace.v1.Trace", "logs": "logs.v1.Logs"}
 
 
-# --- what is measured ---
+# --- measurements ---
 
 
 def memory(pid: int, field: str = "VmHWM") -> float:
@@ -63,7 +63,7 @@ def memory(pid: int, field: str = "VmHWM") -> float:
 
 
 class Prober:
-    """Requests `/healthz` on new connections, from a process of its own, which senders do not slow down."""
+    """Requests `/healthz` on new connections, from a separate process that the senders do not slow down."""
 
     def __init__(self, port: int) -> None:
         self._pipe, theirs = multiprocessing.Pipe()

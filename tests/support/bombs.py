@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-__all__ = ["BOMBS", "JSON", "PROTOBUF", "within"]
+__all__ = ["BOMBS", "JSON", "PROTOBUF", "varint", "within"]
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Encode a number as protobuf does."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -21,7 +22,7 @@ def _varint(number: int) -> bytes:
 def within(tags: bytes, content: bytes) -> bytes:
     """Wrap content in fields with these tags, the outermost first."""
     for tag in reversed(tags):
-        content = bytes([tag]) + _varint(len(content)) + content
+        content = bytes([tag]) + varint(len(content)) + content
     return content
 
 

@@ -40,7 +40,7 @@ class JudgedPart:
 
     @property
     def revision(self) -> int:
-        """The revision of its next evaluations."""
+        """The revision for its next evaluations."""
         return len(self.spans) + len(self.links) + 1
 
     def is_near(self, span_id: str, above: Set[str]) -> bool:
@@ -89,7 +89,7 @@ class JudgedTraces:
         """By trace id, with the time of the judgement."""
         self._now = 0.0
         self.forgotten = 0
-        """Traces that were forgotten early, for lack of room."""
+        """Number of traces forgotten before `seconds`, to stay within the limits."""
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -132,7 +132,7 @@ class JudgedTraces:
             self._bytes += size
 
     def _put(self, trace_id: str, part: JudgedPart) -> None:
-        """Keep a part, and forget what is too old or too much."""
+        """Keep a part, and drop the oldest parts beyond the limits of age and size."""
         self._whole.setdefault(trace_id, []).append(part)
         self._bytes += part.size
         self._now = part.at

@@ -270,7 +270,7 @@ class _Queue(DurableQueue):
     def keep(self, group: SpanGroup, jobs: Sequence[Any]) -> None:
         super().keep(group, jobs)
         made = evaluations_of(jobs)
-        if made or not jobs:  # those of conversations are not repeated
+        if made or not jobs:  # conversations are not judged again
             self._judged.note(group, made)
 
     def add(self, job: Any) -> None:

@@ -298,7 +298,7 @@ class TraceGatherer:
             is_active = waiting is not None
             trace = self._claimed(trace_id, now)
             self._traces.take(trace_id)
-            trace.rooted |= not is_active  # what was complete before is so when it is quiet
+            trace.rooted |= not is_active  # a complete trace needs only `quiet` seconds again
             for part in found:
                 part.join(trace, now)
             self._traces.put(trace_id, trace)
@@ -352,7 +352,7 @@ class TraceGatherer:
 
     def _add_link(self, item: UnclaimedSpan, now: float) -> None:
         if item.trace_id in self._traces or self._closed.get(item.trace_id, item.span_id) is False:
-            above = self._above(item.trace_id, item.parent_span_id)  # it may join what was apart
+            above = self._above(item.trace_id, item.parent_span_id)  # it may connect separate spans
             self._open_again(item.trace_id, item.span_id, above, now)
         trace = self._any(item.trace_id, now)
         if item.parent_span_id is not None and self._closed.get(item.trace_id, item.parent_span_id):

@@ -16,7 +16,7 @@ _SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 
 def evaluations_of(jobs: Iterable[Job]) -> Evaluated:
-    """Return the evaluations that jobs make, to repeat them later; without those of conversations."""
+    """Return the evaluations of jobs that can be repeated, which excludes conversations."""
     return {
         (job.rule.name, job.target.trace_id, job.target.span_id): (
             job.sampled,
@@ -40,8 +40,8 @@ def judged_spans(judged: Judged | None) -> Set[str]:
 def repetitions(runs: Sequence[Run], judged: Judged, rules: Mapping[str, Rule]) -> Iterator[Resumption]:
     """Yield the evaluations of the runs that have changed.
 
-    If a judged span has no run of its own any more, its scores are replaced by `run_truncated`: it turned out
-    to be a part of another run, or the spans of its run are forgotten.
+    The scores of a judged span without a run are replaced by `run_truncated`: the span belongs to another
+    run, or the spans of its run were dropped from memory.
     """
     whole = {run.root_span_id: run for run in runs}
     agents = {part.root_span_id: part for run in runs for part in subruns(run)}

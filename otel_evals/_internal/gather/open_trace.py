@@ -35,7 +35,7 @@ class OpenTrace:
     sources: tuple[Hashable, ...] = ()
     """Sources of its items whose time `last_seen` is; empty for the time of arrival."""
     judged: Judged | None = None
-    """Set if its runs were judged before some of its spans arrived."""
+    """The earlier judgement, if spans arrived after it."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
         """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""
@@ -72,7 +72,7 @@ class OpenTrace:
     def revision(self) -> int:
         """The revision of its evaluations if it was judged before.
 
-        It grows with each span, so that it is also later than those of other processes that had fewer spans.
+        It grows with each span, so it exceeds the revisions of other processes that had fewer spans.
         """
         return len(self.spans) + len(self.links)
 

@@ -41,7 +41,7 @@ class MessageCalls:
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str, MessageCall] = {}
         self._reused: dict[str, list[MessageCall]] = {}
-        """Calls with the id of an earlier call: some libraries number the calls of each response anew."""
+        """Calls with the id of an earlier call: some libraries restart their numbers in each response."""
         self._alike: dict[str, list[MessageCall]] = {}
         self._given: list[list[Part]] = []
         """The calls and results of each list, with their ids."""

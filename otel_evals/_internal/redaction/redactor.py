@@ -126,7 +126,7 @@ def _is_textless(score: Score) -> bool:
 
 
 def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
-    """Return a run as it was recorded, and the function that redacts what is read from it.
+    """Return the recorded run, and the function that redacts values read from it.
 
     Redacting a record of many fields at once costs a fraction of reading the fields of a redacted run.
     """

@@ -21,6 +21,7 @@ from otel_evals_gateway._internal.receiver.decoder import (
     decode,
     decompress,
 )
+from tests.support.bombs import varint
 
 MOST = 1_000_000
 
@@ -130,9 +131,9 @@ def test_half_a_pair_of_surrogates_in_json_costs_only_its_letter() -> None:
 def test_values_ten_thousand_deep_are_refused() -> None:
     inner = b""
     for _ in range(10_000):
-        part = b"\x0a" + _varint(len(inner)) + inner  # ArrayValue.values
-        inner = b"\x2a" + _varint(len(part)) + part  # AnyValue.array_value
-    key_value = b"\x0a\x01k\x12" + _varint(len(inner)) + inner
+        part = b"\x0a" + varint(len(inner)) + inner  # ArrayValue.values
+        inner = b"\x2a" + varint(len(part)) + part  # AnyValue.array_value
+    key_value = b"\x0a\x01k\x12" + varint(len(inner)) + inner
     body = key_value
     for tag in (
         b"\x4a",
@@ -140,7 +141,7 @@ def test_values_ten_thousand_deep_are_refused() -> None:
         b"\x12",
         b"\x0a",
     ):  # span.attributes, scope_spans.spans, ..., resource_spans
-        body = tag + _varint(len(body)) + body
+        body = tag + varint(len(body)) + body
     assert refusal(body) == 400
     nested: Any = {"stringValue": "x"}
     for _ in range(5_000):
@@ -160,7 +161,7 @@ def test_a_bomb_costs_no_more_than_the_limit() -> None:
 
 
 def envelope(field: bytes, content: bytes) -> bytes:
-    return field + _varint(len(content)) + content
+    return field + varint(len(content)) + content
 
 
 def span_with(fields: bytes) -> bytes:
@@ -243,14 +244,6 @@ def test_any_bytes_are_decoded_or_refused(body: bytes, kind: str, encoding: str,
     except RefusedError as error:
         status = error.answer.status
     assert status in (200, 400, 413)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def _json_of(value: Any) -> str:

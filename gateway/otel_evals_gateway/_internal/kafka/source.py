@@ -132,7 +132,7 @@ class KafkaSource:
         self._clock = SourceClock(time.time)
         self._since: dict[Partition, float] = {}
         """The time of the first message that was read of each partition; 0 if it is the partition's first."""
-        self._known: defaultdict[Partition, set[int]] = defaultdict(set)
+        self._own_offsets: defaultdict[Partition, set[int]] = defaultdict(set)
         """Offsets that this member read from or tried to commit; others read on if the group has another."""
         self._uncommitted: dict[Partition, Commit] = {}
         """Commits that failed."""
@@ -361,11 +361,11 @@ class KafkaSource:
         self._uncommitted |= self._offsets.done(newest, open_traces)
         places = [TopicPartition(*place, at.offset, at.metadata) for place, at in self._uncommitted.items()]
         for place in places:
-            self._known[_key(place)].add(place.offset)
+            self._own_offsets[_key(place)].add(place.offset)
         try:
             if places:
                 self._consumer.commit(offsets=places, asynchronous=False)
-                self._known |= {_key(place): {place.offset} for place in places}
+                self._own_offsets |= {_key(place): {place.offset} for place in places}
             self._uncommitted.clear()
         except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's
             _logger.warning("offsets could not be committed yet: %s", error)
@@ -407,9 +407,9 @@ class KafkaSource:
                 return
         for place, commit in commits.items():
             self._offsets.read_on(place, commit)
-        gone = {place for place, commit in commits.items() if commit.offset not in self._known[place]}
+        gone = {place for place, commit in commits.items() if commit.offset not in self._own_offsets[place]}
         self._scoring.forget_judged(gone | {topic for topic, _ in gone})
-        self._known |= {place: {commit.offset} for place, commit in commits.items()}
+        self._own_offsets |= {place: {commit.offset} for place, commit in commits.items()}
         self._start(consumer, commits)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 

@@ -41,7 +41,7 @@ class GrpcReceiver(Receiver):
 
     _server: Any = None
     _reading: asyncio.Semaphore
-    """The messages that may arrive at once: grpcio does not say how much of one has arrived."""
+    """Limits the number of messages received at once, since grpcio does not report their progress."""
 
     async def start(self, host: str, port: int, credentials: Any = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""

@@ -68,7 +68,7 @@ class Receiver:
         return answer
 
     def _decoded_at_once(self, request: ExportRequest) -> bool:
-        """Decode a request if that takes little; else return False."""
+        """Decode a small request; return False if it needs a thread."""
         most = min(_SMALL, self._options.max_decompressed)
         if len(request.body) > most:
             return False
