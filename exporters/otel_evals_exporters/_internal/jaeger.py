@@ -72,7 +72,6 @@ class JaegerTraces:
                     yield trace
 
     async def shutdown(self) -> None:
-        """Close the connections."""
         await self._http.close()
 
     async def _services(self) -> list[str]:
@@ -126,7 +125,6 @@ def _text(value: Any) -> str | None:
 
 
 def _older_spans(traces: Iterable[Mapping[str, Any]]) -> Iterator[SpanRecord]:
-    """Yield the spans of an answer."""
     for trace in traces:
         for span in trace["spans"]:
             process = trace.get("processes", {}).get(span.get("processID")) or {}

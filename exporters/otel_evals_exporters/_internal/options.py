@@ -22,7 +22,6 @@ def optional(given: str | None, field: str, variable: str) -> str:
 
 
 def basic(user: str, password: str) -> str:
-    """Return the credentials of basic authentication."""
     return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 

@@ -24,11 +24,9 @@ class OtlpDestination(ApiDestination):
         """Return a record in OTLP/JSON, with `attributes` as a mapping."""
 
     def together(self, item: ScoreItem) -> str:
-        """Return the service."""
         return service_of(item)
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send one request."""
         records = [dict(self.record(item)) for item in items]
         for each in records:
             each["attributes"] = attributes_of(each["attributes"])

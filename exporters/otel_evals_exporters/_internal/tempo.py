@@ -67,7 +67,6 @@ class TempoTraces:
                     yield trace
 
     async def shutdown(self) -> None:
-        """Close the connections."""
         await self._http.close()
 
     async def _find(self, query: str, start: int, end: int) -> Sequence[str] | None:

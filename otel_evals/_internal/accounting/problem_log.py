@@ -220,7 +220,6 @@ class ExclusionLog:
         """None for rules that apply to some runs."""
 
     def note(self, rule: Any, run: Run, excluded: bool) -> None:
-        """Note whether the `when` of a rule excluded a run."""
         known = self._rules.setdefault(rule.name, _Excluded(_described(rule.when)) if excluded else None)
         if known is None or known.runs >= _EXCLUDED:
             return

@@ -28,8 +28,6 @@ Found = dict[str, list[Pair]]
 
 
 class Probe(BaseModel):
-    """A small answer of a judge."""
-
     reason: str
     verdict: Literal["yes", "no"]
 

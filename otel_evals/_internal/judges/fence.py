@@ -134,12 +134,10 @@ class Fence:
 
 
 def length(slot: Slot) -> int:
-    """Return the characters of a slot's texts."""
     return sum(map(len, items_of(slot)))
 
 
 def items_of(slot: Slot) -> Sequence[str]:
-    """Return the judged texts of a slot."""
     if isinstance(slot, int | float | TrustedText):
         return ()
     if isinstance(slot, str):

@@ -49,7 +49,6 @@ def media_of_tools(run: Run, shown: Sequence[str]) -> list[Media]:
 
 
 def not_shown(needed: Sequence[Media], judge: Judge) -> NotScored | None:
-    """Return NotScored if the judge is not shown all of these."""
     kinds: Collection[str] = getattr(judge, "takes", ())
     unseen = next((media for media in needed if _kind(media) not in kinds or _part(media) is None), None)
     if unseen is None and sum(len(media.base64 or "") for media in needed) <= _LONGEST:
@@ -80,7 +79,6 @@ def user_content(request: JudgeRequest) -> str | list[dict[str, Any]]:
 
 
 def most_tokens(media: Sequence[Media]) -> int:
-    """Return an upper bound of the tokens of media."""
     return sum(len(each.base64 or "") if each.kind == "audio" else _IMAGE_TOKENS for each in media)
 
 

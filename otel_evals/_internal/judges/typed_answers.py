@@ -45,8 +45,6 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class TypedQuestion:
-    """A question with a form of answer."""
-
     request: JudgeRequest
     schema: type[BaseModel]
     ask: Ask

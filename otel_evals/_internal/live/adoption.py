@@ -270,7 +270,6 @@ def is_adopted(provider: Any) -> bool:
 
 
 def exporters_of(provider: Any) -> list[str]:
-    """Return the names of a provider's exporters."""
     processor: Any = getattr(provider, "_active_span_processor", None)
     return [type(exporter).__name__ for *_, exporter, _ in _exporters(processor)]
 

@@ -203,7 +203,6 @@ def _attach_late(tracers: Any) -> None:
 
 
 def current() -> Pipeline | None:
-    """Return the configured pipeline, if there is one."""
     return _pipeline
 
 

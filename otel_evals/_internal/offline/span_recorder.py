@@ -30,8 +30,6 @@ _POLL_SECONDS = 0.005
 
 
 class Recording:
-    """Items captured by a recording."""
-
     def __init__(self, dialects: Dialects) -> None:
         self._dialects = dialects
         self.items: list[CapturedItem] = []
@@ -118,7 +116,6 @@ class SpanRecorder(SpanProcessor):
         self._capture.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Record an ended span, if a dialect claims it."""
         context: Any = span.context
         recording = self._by_trace.get(context.trace_id)
         if recording is not None:

@@ -65,7 +65,6 @@ class SharedCounts:
             self._start()
 
     def forget(self, stratum: str) -> None:
-        """Forget this process's counts of a stratum."""
         with self.lock:
             self._own.pop(stratum, None)
 
@@ -129,7 +128,6 @@ class SharedCounts:
 
 
 def name_of(stratum: str) -> str:
-    """Return a hash of a stratum."""
     return blake2b(stratum.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -144,7 +142,6 @@ def _decoded(text: str) -> Mapping[str, tuple[int, int]]:
 
 
 def _replaced(kept: Mapping[str, Slices], found: Mapping[int, list[str]]) -> dict[str, Slices]:
-    """Return the counts with the slices that were found in place of earlier ones."""
     others: dict[str, dict[int, tuple[float, float]]] = {
         stratum: {number: counts for number, counts in slices.items() if number not in found}
         for stratum, slices in kept.items()

@@ -23,8 +23,6 @@ class Record(Protocol):
 
 
 class Evidence:
-    """A question's slots."""
-
     def __init__(self, slots: Mapping[str, Slot], params: Params[Any, Any], judge: Judge) -> None:
         self._slots = slots
         self._params = params

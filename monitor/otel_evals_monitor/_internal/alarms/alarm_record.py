@@ -17,8 +17,6 @@ from otel_evals_monitor._internal.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class KeptAlarm:
-    """A recorded alarm."""
-
     id: int
     alarm: Alarm
     ended: int | None
@@ -46,7 +44,6 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[
 
 
 def lasting_alarms(database: Database) -> list[KeptAlarm]:
-    """Return the alarms that have not ended."""
     return [each for each in alarms_of(database) if each.ended is None]
 
 

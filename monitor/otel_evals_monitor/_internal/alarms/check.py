@@ -50,7 +50,6 @@ class AlarmCheck:
         return [problem for each in self.receivers for problem in self._notify(each)]
 
     def run_for_ever(self, every: float) -> None:
-        """Check every `every` seconds until `stop`."""
         while not self._stopped.wait(every):
             self.run_once(0.9 * every)
 
@@ -62,7 +61,6 @@ class AlarmCheck:
             self.problem = f"the check for alarms failed: {error}"
 
     def stop(self) -> None:
-        """End `run_for_ever`."""
         self._stopped.set()
 
     def _is_due(self, now: float, every: float) -> bool:

@@ -34,12 +34,10 @@ class Incident:
 
     @property
     def scorers(self) -> Sequence[str]:
-        """Names of the scorers, each once."""
         return list(dict.fromkeys(each.alarm.scorer_id for each in self.alarms))
 
     @property
     def monitors(self) -> Sequence[str]:
-        """Names of the monitors."""
         return [each.alarm.monitor for each in self.alarms]
 
     @property

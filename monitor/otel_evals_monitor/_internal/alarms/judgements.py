@@ -50,7 +50,6 @@ def monitor_name(kind: str, scorer_id: str, agent_name: str) -> str:
 
 
 def judgements(connection: Connection) -> Judgements:
-    """Return the current judgements."""
     table, alarms = schema.settings.c, schema.alarms.c
     stored = {row.name: row.value for row in connection.execute(select(table.name, table.value))}
     acknowledged = {

@@ -133,8 +133,6 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Result of a check."""
-
     alarms: Sequence[Alarm] = ()
     delays: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Seconds until a fall of 0.05 of the scale raises an alarm, by scorer and agent."""

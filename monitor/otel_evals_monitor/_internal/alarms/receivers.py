@@ -19,8 +19,6 @@ _SECONDS = 10.0
 
 
 class Receiver(Protocol):
-    """Receives notifications of alarms."""
-
     @property
     def name(self) -> str:
         """Address; each notification reaches a name once, from any number of processes."""
@@ -47,11 +45,9 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """The address."""
         return self.url
 
     def notify(self, kept: KeptAlarm) -> None:
-        """Post the alarm."""
         state = "started" if kept.ended is None else "ended"
         words = {"evidence_text": kept.alarm.evidence_text, "next_step": kept.alarm.next_step}
         body: dict[str, Any] = {"state": state, "ended": kept.ended, **asdict(kept.alarm), **words}
@@ -79,11 +75,9 @@ class Alertmanager:
 
     @property
     def name(self) -> str:
-        """The address of alerts."""
         return f"{self.url.rstrip('/').removesuffix('/api/v2/alerts')}/api/v2/alerts"
 
     def notify(self, kept: KeptAlarm) -> None:
-        """Post the alert, and its end."""
         alarm = kept.alarm
         until = kept.ended if kept.ended is not None else time.time() + self.lasts
         labels = {

@@ -74,7 +74,6 @@ class AlarmEvents:
         self._logger = logger
 
     def notify(self, kept: KeptAlarm) -> None:
-        """Emit the event, outside of any trace."""
         alarm, ended = kept.alarm, kept.ended
         attributes: dict[str, Any] = {
             semconv.ALARM_KIND: alarm.kind,
@@ -124,7 +123,6 @@ class AlarmWatch:
             _logger.warning("alarms are not checked: no thread can be started")
 
     def stop(self) -> None:
-        """Stop the checks."""
         self._stopped.set()
 
     def _run(self) -> None:

@@ -84,8 +84,6 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Result of a monitor."""
-
     kind: str
     since: int | None = None
     """Approximate start; None without an alarm."""
@@ -279,7 +277,6 @@ def followed(
 
 
 def per_bucket(sums: Sums, buckets: float) -> Sums:
-    """Return the sums of an average bucket."""
     parts = {name: getattr(sums, name) / buckets for name in ("w", "wx", "wxx", "ww", "wwx", "wwxx")}
     return replace(sums, **parts)
 
@@ -300,7 +297,6 @@ def _in_units(watched: Watched, good: Sums) -> float:
 
 
 def clock(seconds: int) -> str:
-    """Return a time in the format of alarms."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -181,7 +181,6 @@ def pin(
 
 
 def _worst(database: Database, scorer: str | None, most: int, window: str | None) -> list[str]:
-    """Return the traces of the worst runs by a scorer."""
     if scorer is None:
         return []
     from otel_evals_monitor._internal.report.runs import runs_of_slices

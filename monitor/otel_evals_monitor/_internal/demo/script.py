@@ -43,8 +43,6 @@ _Said = ToolReturnPart | RetryPromptPart
 
 
 class Fault(StrEnum):
-    """Faults of the agent."""
-
     WRONG_NUMBER = "wrong_number"
     WRONG_DATE = "wrong_date"
     WRONG_IDENTIFIER = "wrong_identifier"
@@ -59,8 +57,6 @@ class Fault(StrEnum):
 
 
 class ScriptedModel:
-    """The model for one turn of a conversation."""
-
     def __init__(self, seed: int | str, fault: Fault | None = None, think: float = 0.02) -> None:
         self._rng, self._fault, self._think = random.Random(seed), fault, think
         self.trace_id = ""

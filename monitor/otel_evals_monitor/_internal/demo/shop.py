@@ -34,16 +34,13 @@ class Shop:
         _fill(self._db, random.Random(seed), orders)
 
     def one(self, sql: str, *values: object) -> dict[str, Any] | None:
-        """Return the first row, or None."""
         return next(iter(self.all(sql, *values)), None)
 
     def all(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """Return all rows."""
         with self._lock:
             return [dict(row) for row in self._db.execute(sql, values)]
 
     def change(self, sql: str, *values: object) -> None:
-        """Execute a statement that writes."""
         with self._lock:
             self._db.execute(sql, values)
 

@@ -56,8 +56,6 @@ class PlannedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The ground truth of a run."""
-
     trace_id: str
     question: str
     answer: str

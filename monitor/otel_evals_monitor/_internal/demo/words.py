@@ -77,7 +77,6 @@ class Phrasing(string.Formatter):
         self.slipped: str | None = None
 
     def fill(self, sentence: str, facts: Mapping[str, Any]) -> str:
-        """Return the sentence with its facts."""
         self._currency = facts.get("currency", "USD")
         return self.vformat(sentence, (), facts)
 
@@ -86,7 +85,6 @@ class Phrasing(string.Formatter):
         return (field_name, kwargs[field_name]), field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return one fact as text."""
         name, fact = value
         said = self._say(fact, format_spec)
         if self.slipped or self._slip is None or KINDS.get(format_spec) != self._slip:

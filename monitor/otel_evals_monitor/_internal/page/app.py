@@ -54,8 +54,6 @@ _FILES = {
 
 
 class Page:
-    """The page and its check for alarms."""
-
     def __init__(
         self,
         database: Database,

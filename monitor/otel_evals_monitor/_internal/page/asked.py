@@ -35,7 +35,6 @@ class Asked:
 
     @classmethod
     def of(cls, request: Request) -> Asked:
-        """Read a request."""
         values = {name: _text(request, name) for name in (*_OTHERS, *_FILTERS)}
         return cls(values, Zone.named(request.cookies.get(ZONE_COOKIE)))
 
@@ -56,7 +55,6 @@ class Asked:
 
     @property
     def filters(self) -> Mapping[str, str]:
-        """The filters that are set."""
         return {name: self[name] for name in _FILTERS if self[name]}
 
     @property
@@ -68,7 +66,6 @@ class Asked:
 
     @property
     def runs(self) -> RunFilter:
-        """The filter of single runs."""
         return RunFilter(self["label"], self["text"])
 
     @property

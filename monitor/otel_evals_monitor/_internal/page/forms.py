@@ -29,8 +29,6 @@ _LARGEST = 64 * 1024
 
 
 class Forms:
-    """Endpoints that change data."""
-
     def __init__(self, database: Database, access: Access, check: AlarmCheck) -> None:
         self._database = database
         self._access = access
@@ -41,7 +39,6 @@ class Forms:
         return await self._changed(request, self._label)
 
     async def draw(self, request: Request) -> Response:
-        """Draw runs to label, from the form on the label queue."""
         return await self._changed(request, self._draw)
 
     async def alarm(self, request: Request) -> Response:
@@ -114,7 +111,6 @@ class Forms:
 
 
 def message(title: str, text: str, source: str, status: int) -> HTMLResponse:
-    """Return a page with a message."""
     return HTMLResponse(render("message.html", title=title, text=text, source=source), status)
 
 

@@ -28,8 +28,6 @@ _KEY = ("scorer_id", "agent_name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A scorer and agent."""
-
     report: SliceReport
     """Of the newest version of the scorer."""
     versions: int

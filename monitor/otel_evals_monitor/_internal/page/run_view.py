@@ -19,8 +19,6 @@ _MOST_ROWS, _MOST_COLUMNS = 200, 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a scorer."""
-
     title: str
     prompt: Any
     result: Any
@@ -30,8 +28,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run, its conversation and its scores."""
-
     run: RecordedRun
     link: str | None
     """Address of the trace in a tracing backend."""
@@ -45,7 +41,6 @@ class RunView:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps of the selected score."""
         return steps_of(self.selected) if self.selected else []
 
     @property

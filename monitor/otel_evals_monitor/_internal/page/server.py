@@ -30,7 +30,6 @@ def serve(
     token: str | None = None,
     browser: bool = False,
 ) -> None:
-    """Serve the page until interrupted."""
     page = Page(
         database,
         access=Access(token, host),

@@ -98,7 +98,6 @@ def labelled_traces(connection: Connection, verdict: str) -> list[str]:
 
 
 def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any]]:
-    """Return the labels of a run by scorer."""
     scorers = {each.columns["evaluation_id"]: each.slice["scorer_id"] for each in run.evaluations}
     table = schema.labels
     query = select(table).where(table.c.evaluation_id.in_(list(scorers))).order_by(table.c.evaluation_id)

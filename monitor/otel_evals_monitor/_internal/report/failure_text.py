@@ -58,8 +58,6 @@ class FailureText:
 
 @dataclass(frozen=True, slots=True)
 class TextGroup:
-    """A kind of failure."""
-
     template: str
     """The most frequent explanation without its values; empty if texts have only words in common."""
     tools: tuple[str, ...]

@@ -37,7 +37,6 @@ class Loaded:
 
     @property
     def lost(self) -> int:
-        """Number of unreadable lines."""
         return self.broken.total() + self.written.unreadable.total()
 
 
@@ -87,7 +86,6 @@ def _lines(file: str) -> Iterator[bytes]:
 
 
 def files_of(places: Sequence[str]) -> Iterator[str]:
-    """Yield the files of names and patterns."""
     for place in places:
         if is_url(place) or _is_sqlite(place):
             raise ConfigError(place, "is a results store; give it alone, without other files")

@@ -22,8 +22,6 @@ _TASK = (
 
 
 class PatternName(BaseModel):
-    """A judge's answer."""
-
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
 
 

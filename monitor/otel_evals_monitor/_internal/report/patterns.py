@@ -75,7 +75,6 @@ class Failures:
     """Number of runs, of those read, that are like no other or in further patterns."""
 
     def pattern_of(self, evaluation_id: str) -> FailurePattern | None:
-        """Return the pattern of an evaluation."""
         return next((each for each in self.patterns if evaluation_id in each.evaluation_ids), None)
 
     def shared(self, runs: Sequence[RunOfSlice]) -> list[tuple[RunOfSlice, str, int]]:
@@ -221,7 +220,6 @@ class _Shares:
         self._halves = [measure(connection, slices, half, ()).get((), Measured()) for half in halves]
 
     def of(self, rows: Sequence[_Row]) -> Estimate:
-        """Return the share of some rows."""
         return self._estimate(self._whole, rows)
 
     def trend(self, rows: Sequence[_Row], first_seen: int, confidence: float) -> str:

@@ -22,8 +22,6 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One time step."""
-
     start: int
     mean: float | None
     """In units of the score; None with too few runs."""
@@ -58,8 +56,6 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A single run of a plot with few runs."""
-
     time: int
     value: float
     href: str | None = None
@@ -67,8 +63,6 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """What a plot shows."""
-
     points: Sequence[Point]
     step: int
     span: tuple[int, int]
@@ -93,7 +87,6 @@ def step_for(first: int, last: int, most: int = 100) -> int:
 
 
 def length_of(seconds: float) -> str:
-    """Return a length of time in words."""
     for unit, name in ((_DAY, "day"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             count = round(seconds / unit)

@@ -61,8 +61,6 @@ GROUPS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Content of a report."""
-
     window: Window = field(default_factory=Window)
     by: Sequence[str] = ()
     """Names of `GROUPS`, in addition to scorer, scorer version and agent."""
@@ -130,7 +128,6 @@ class SliceReport:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Warnings about the mean."""
         known, unknown = self.estimate, self.estimate.unknown
         if not self.representative:
             yield "not representative: runs that the rule seldom samples are missing from the sample"
@@ -150,8 +147,6 @@ class SliceReport:
 
 @dataclass(frozen=True, slots=True)
 class ScoreReport:
-    """Report of the runs in a window."""
-
     source: str
     window: Window
     recorded: tuple[int, int] | None
@@ -162,7 +157,6 @@ class ScoreReport:
 
 
 def make_report(database: Database, options: ReportOptions) -> ScoreReport:
-    """Return a report of a store."""
     by = _columns(options)
     with database.reading() as connection:
         recorded = time_range(connection)

@@ -19,8 +19,6 @@ _SLICES = 200
 
 @dataclass(frozen=True, slots=True)
 class RunOfSlice:
-    """An evaluation with its run."""
-
     evaluation_id: str
     trace_id: str
     span_id: str
@@ -53,8 +51,6 @@ class RecordedEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run in full."""
-
     columns: Mapping[str, Any]
     content: Mapping[str, Any]
     """Messages and tool calls; empty if content is not kept."""
@@ -103,8 +99,6 @@ def runs_of_slices(
 
 @dataclass(frozen=True, slots=True)
 class RunWithScores:
-    """A run with all its scores, for a list."""
-
     trace_id: str
     time: int
     """Time of the latest score, seconds since the Unix epoch."""

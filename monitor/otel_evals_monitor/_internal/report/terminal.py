@@ -55,7 +55,6 @@ def columns_of(report: ScoreReport) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Return a score in few digits."""
     if value is None:
         return "-"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"

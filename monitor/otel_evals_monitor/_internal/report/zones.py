@@ -9,8 +9,6 @@ from zoneinfo import ZoneInfo
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A time zone and its name."""
-
     info: tzinfo = UTC
     name: str = "UTC"
 
@@ -38,5 +36,4 @@ class Zone:
         return self.at(seconds).strftime("%d %b %H:%M")
 
     def full(self, seconds: float) -> str:
-        """Return date, time and the abbreviation of the zone."""
         return self.at(seconds).strftime("%Y-%m-%d %H:%M %Z")

@@ -39,7 +39,6 @@ def is_url(place: str | os.PathLike[str]) -> bool:
 
 
 def rows_of_query(connection: Connection, query: Any) -> list[dict[str, Any]]:
-    """Return the rows of a query, as values by column."""
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
@@ -74,7 +73,6 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection for reading."""
         with self.lock.inside():
             self._check_file()
             with self._store_errors(), self.engine.connect() as connection:
@@ -94,7 +92,6 @@ class Database:
             self._check_file()  # the rows went into a file that somebody has deleted meanwhile
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
         watch, self._watch = self._watch, None
         if watch is not None:

@@ -63,7 +63,6 @@ def add_label(
 
 
 def _end_of_scale(judged: Any, verdict: str | None) -> float:
-    """Return the score of a verdict."""
     if verdict is None or judged.scale is None:
         raise ConfigError("label", "must be a number, since the scorer has no scale, or there is no verdict")
     best = judged.scale if judged.direction == "higher_is_better" else 0.0
@@ -103,7 +102,6 @@ def cut(text: str | None) -> str | None:
 
 
 def feedback_on(database: Database, trace_id: str) -> list[dict[str, Any]]:
-    """Return all feedback on a trace, oldest first."""
     table = schema.feedback
     with database.reading() as connection:
         query = select(table).where(table.c.trace_id == trace_id).order_by(table.c.time)
@@ -132,6 +130,5 @@ def failure_types(database: Database) -> list[str]:
 
 
 def number_of_labels(database: Database) -> int:
-    """Return the number of labels."""
     with database.reading() as connection:
         return connection.execute(select(func.count()).select_from(schema.labels)).scalar_one()

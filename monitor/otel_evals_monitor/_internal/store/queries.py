@@ -69,7 +69,6 @@ class RunFilter:
         return bool(self.label or self.text)
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Return the conditions on rows of evaluations."""
         table, runs = schema.evaluations.c, schema.runs.c
         found: list[ColumnElement[bool]] = [table.label == self.label] if self.label else []
         if self.text:
@@ -153,7 +152,6 @@ class Measured:
         return effect if math.isfinite(effect) else 1.0
 
     def add(self, row: Any) -> None:
-        """Add a row of sums."""
         tally = Tally(n=row.n, w=row.w, ww=row.ww, w_max=row.w_max, unknown=row.unknown)
         self.sampled += tally
         self.counts[row.status] += row.n + row.unknown
@@ -178,7 +176,6 @@ def stored_slices(connection: Connection, **wanted: str | None) -> dict[int, Sto
 
 
 def matching(slices: Mapping[int, StoredSlice], columns: Mapping[str, Any]) -> dict[int, StoredSlice]:
-    """Return the slices with these values of columns."""
     return {id: each for id, each in slices.items() if all(each[n] == v for n, v in columns.items())}
 
 

@@ -33,8 +33,6 @@ _MOST_MEDIA, _LARGEST_IMAGE = 20, 1_400_000
 
 @dataclass(frozen=True, slots=True)
 class RecordRows:
-    """Rows of a record, by table."""
-
     run: dict[str, Any]
     slices: dict[int, dict[str, Any]]
     """By id."""

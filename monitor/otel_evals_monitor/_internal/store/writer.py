@@ -27,8 +27,6 @@ _CLUSTER_KEYS = ("bucket", "slice_id", "cluster")
 
 @dataclass
 class Written:
-    """Counts of written records."""
-
     runs: int = 0
     evaluations: int = 0
     """New evaluations and new revisions."""
@@ -63,7 +61,6 @@ class ResultsStore:
         return written
 
     def close(self) -> None:
-        """Close all connections."""
         self.database.close()
 
     def _write(self, batch: Sequence[RecordRows], written: Written) -> None:
@@ -88,7 +85,6 @@ class ResultsStore:
 def change_rollups(
     connection: Connection, added: Sequence[Mapping[str, Any]], removed: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add evaluations to the rollups, and remove others."""
     sums: _Rows = {}
     groups: _Rows = {}
     for rows, sign in ((added, 1), (removed, -1)):
@@ -102,13 +98,11 @@ def change_rollups(
 
 
 def _new(key: tuple[Any, ...], missing: bool) -> dict[str, Any]:
-    """Return an empty row of a rollup."""
     row: dict[str, Any] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
     return row | {"missing": missing, "w_max": 0.0, "x_min": None, "x_max": None}
 
 
 def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
-    """Return the rows of hours from the rows of their minutes."""
     hours: _Rows = {}
     for row in minutes:
         key = (HOUR, row["bucket"] // HOUR * HOUR, row["slice_id"], row["status"], row["reason"])
@@ -186,7 +180,6 @@ def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the stored evaluations of these ids."""
     table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
@@ -222,7 +215,6 @@ def _upsert(
     keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
 ) -> None:
-    """Insert rows, or change existing ones."""
     if not rows:
         return
     # Passes compiled SQL to the driver: SQLAlchemy's work per row costs more than SQLite's.

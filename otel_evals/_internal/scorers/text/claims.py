@@ -26,8 +26,6 @@ _SEPARATORS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A fact that an answer states."""
-
     kind: Literal["number", "date", "time", "identifier", "name"]
     text: str
     start: int

@@ -97,7 +97,6 @@ class Evidence:
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of the results' tables."""
         return Rows(self._inside)
 
     @cached_property

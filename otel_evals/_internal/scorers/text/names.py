@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name in a text."""
-
     text: str
     start: int
     words: tuple[str, ...]

@@ -18,8 +18,6 @@ from otel_evals._internal.scorers.text.number_words import word_numbers_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number in a text."""
-
     text: str
     """As written, with its currency or unit."""
     readings: tuple[Decimal, ...]
