@@ -26,7 +26,7 @@ from otel_evals._internal.gather.gatherer import (
 from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
 from otel_evals._internal.live.providers import Providers, make_missing
-from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.model.sizes import size_of_event, size_of_span
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.pipeline.steps import assembly_limits
 from otel_evals._internal.recursion import state_marking
@@ -65,6 +65,7 @@ __all__ = [
     "is_sampled",
     "keyed_state",
     "make_missing",
+    "size_of_event",
     "size_of_span",
     "state_marking",
 ]

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
+from math import inf
+
+from opentelemetry.trace import format_span_id
 
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals.sdk.pipeline import (
+    CapturedLog,
     Evaluated,
     Judged,
     OpenTrace,
     SpanGroup,
+    UnclaimedSpan,
+    size_of_event,
     size_of_span,
 )
 
 _PART_BYTES = 1_000
 """Of a part besides its spans."""
+_LINK_BYTES = 200
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +63,19 @@ class JudgedPart:
         is_rooted = any(span.parent_span_id is None for span in self.spans.values())
         is_cut = any(span.start_time < self.since * 1e9 for span in self.spans.values())
         return is_cut or not (is_rooted or None in self.links.values())
+
+    def add(self, item: SpanRecord | UnclaimedSpan | CapturedLog) -> int:
+        """Add an item that another process has judged; returns its bytes."""
+        if isinstance(item, CapturedLog):
+            self.logs.setdefault(format_span_id(item.span_id), []).append(item.event)
+            return size_of_event(item.event)
+        if item.span_id in self.spans or item.span_id in self.links:
+            return 0
+        if isinstance(item, UnclaimedSpan):
+            self.links[item.span_id] = item.parent_span_id
+            return _LINK_BYTES
+        self.spans[item.span_id] = item
+        return size_of_span(item)
 
     def join(self, trace: OpenTrace, now: float) -> None:
         """Add these spans to an open trace."""
@@ -111,32 +131,44 @@ class JudgedTraces:
         self._put(trace_id, part)
         return SpanGroup(tuple(records), links, judged=judged)
 
-    def finished(self, trace_id: str, source: Hashable, since: float, now: float) -> JudgedPart:
-        """Return the part for spans that another process has judged.
+    def add_finished(
+        self,
+        trace_id: str,
+        item: SpanRecord | UnclaimedSpan | CapturedLog,
+        source: Hashable,
+        since: float,
+        now: float,
+    ) -> None:
+        """Keep an item that another process has judged.
 
         Args:
-            trace_id: their trace.
-            source: where they are read from.
-            since: earlier spans than that are unknown, in seconds since the epoch.
+            trace_id: its trace.
+            item: a span or a log record.
+            source: where it was read from.
+            since: earlier items of a new trace are unknown, in seconds since the epoch.
             now: on the caller's clock.
         """
         if trace_id not in self._whole:
             self._put(trace_id, JudgedPart(now, {}, {}, sources=(source,), since=since))
-        return self._whole[trace_id][0]
-
-    def grow(self, part: JudgedPart, span: SpanRecord) -> None:
-        """Add a span to a part."""
-        if span.span_id not in part.spans:
-            part.spans[span.span_id] = span
-            part.size += (size := size_of_span(span))
+        part = self._whole[trace_id][0]
+        size = part.add(item)
+        if part.size + size > self._most_bytes:
+            self._reduce(trace_id)
+            self._put(trace_id, JudgedPart(now, {}, {}, sources=part.sources, since=inf))
+        else:
+            part.size += size
             self._bytes += size
+            self._drop_oldest()
 
     def _put(self, trace_id: str, part: JudgedPart) -> None:
-        """Keep a part, and drop the oldest parts beyond the limits of age and size."""
         self._whole.setdefault(trace_id, []).append(part)
         self._bytes += part.size
         self._now = part.at
-        oldest = part.at - self._seconds
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest traces beyond the limits of age and size."""
+        oldest = self._now - self._seconds
         while len(self._whole) > 1:
             first, parts = next(iter(self._whole.items()))
             if self._bytes <= self._most_bytes and parts[0].at >= oldest:

@@ -38,6 +38,7 @@ def size_of_attributes(attributes: Mapping[str, Any]) -> int:
 
 
 def size_of_event(event: SpanEvent) -> int:
+    """Return the bytes of an event or a log record."""
     return _EVENT + len(event.name) + size_of_value(event.body) + size_of_attributes(event.attributes)
 
 

@@ -152,10 +152,12 @@ def test_a_reopened_trace_that_finds_no_room_loses_its_scores() -> None:
     assert (outdated.spans, outdated.judged is None) == ((), False)
 
 
-def test_spans_that_another_process_judged_are_judged_again_if_all_of_them_are_known() -> None:
-    def finished(*items: Any, since: float = 0.0) -> list[Any]:
-        return [SourceItems("a", since, finished=True), *items, SourceItems()]
+def finished(*items: Any, since: float = 0.0) -> list[Any]:
+    """Return items that another process has judged."""
+    return [SourceItems("a", since, finished=True), *items, SourceItems()]
 
+
+def test_spans_that_another_process_judged_are_judged_again_if_all_of_them_are_known() -> None:
     log = CapturedLog(int(TRACE, 16), 1, SpanEvent(name="said", time=1))
     for since, rooted, whole in ((0.0, True, True), (1.0, True, False), (0.0, False, False)):
         judge = Judge()
@@ -171,6 +173,37 @@ def test_spans_that_another_process_judged_are_judged_again_if_all_of_them_are_k
     judge.add(finished(span(1)), 0.0)
     judge.traces.forget_judged({"a"})
     assert judge.add([span(2, 1)], 20.0) == ["late"]
+
+
+def test_what_another_process_judged_is_kept_within_the_bytes() -> None:
+    long = SpanEvent(name="said", body="x" * 20_000)
+    for number, items in enumerate(
+        (
+            [CapturedLog(int(TRACE, 16), 1, long)] * 100,
+            [link(n, n + 1) for n in range(2, 2_000)],
+            [span(n, 1) for n in range(2, 2_000)],
+        )
+    ):
+        judge = Judge(most_bytes=100_000)
+        judge.add(finished(span(1), *items), 0.0)
+        assert judge.judged.size[1] <= 100_000, number
+        for trace in range(1, 50):
+            ids_of = CapturedLog(trace, 1, long)
+            judge.add(finished(span(1, trace=f"{trace:032x}"), ids_of), 0.0)
+        assert judge.judged.size[1] <= 100_000, number
+
+
+def test_what_another_process_judged_does_not_stand_for_the_whole_once_a_part_was_forgotten() -> None:
+    judge = Judge(most_bytes=100_000)
+    judge.add(finished(span(2, 1)), 0.0)
+    for trace in range(1, 50):
+        log = CapturedLog(trace, 1, SpanEvent(name="said", body="x" * 20_000))
+        judge.add(finished(span(1, trace=f"{trace:032x}"), log), 0.0)
+    judge.add(finished(span(1)), 0.0)
+    assert judge.add([SourceItems("a", 20.0), span(3, 1), SourceItems()], 20.0) == []
+    judge.add([SourceClocks({"a": 30.0})], 30.0)
+    (again,) = judge.close(30.0)
+    assert [each.spans_dropped for each in again.spans] == [True, True]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
