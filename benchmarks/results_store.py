@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
@@ -146,7 +146,8 @@ def queries(store: ResultsStore) -> None:
     timed("report", lambda: make_report(database, ReportOptions()))
     by = ReportOptions(window=day, by=["version", "tenant"], against="previous")
     timed("report of 24 h by version, against the day before", lambda: make_report(database, by))
-    timed("check for alarms", lambda: find_alarms(database, AlarmSettings(floors={SCORERS[0]: 0.8}), end))
+    settings = AlarmSettings(floors={SCORERS[0]: 0.8})
+    timed("check for alarms", lambda: check_store(database, settings, end))
     app = Page(database, access=Access(None, "127.0.0.1")).app
     scorer = f"scorer={SCORERS[0]}&agent=support"
     for path in ("/", f"/scorer?{scorer}", f"/runs?{scorer}&order=worst", "/labels"):

@@ -190,7 +190,7 @@ def test_what_a_person_says_in_mlflow_comes_back_as_a_label(mlflow: str, tmp_pat
         done = CliRunner().invoke(app, ["labels", "pull", f"mlflow={mlflow}", store.database.name])
         assert done.exit_code == 0, done.output
         assert written in done.stdout
-        assert list(labels_on(store.database, run.trace_id).values()) == [1.0]
+        assert [row["label"] for row in labels_on(store.database, run.trace_id).values()] == [1.0]
     store.close()
 
 

@@ -195,6 +195,6 @@ def test_what_a_person_says_in_phoenix_comes_back(phoenix: str, tmp_path: Path) 
         done = CliRunner().invoke(app, ["labels", "pull", f"phoenix={phoenix}", store.database.name])
         assert done.exit_code == 0, done.output
         assert written in done.stdout
-    assert list(labels_on(store.database, run.trace_id).values()) == [1.0]
+    assert [row["label"] for row in labels_on(store.database, run.trace_id).values()] == [1.0]
     assert [row["name"] for row in feedback_on(store.database, run.trace_id)] == ["thumbs"]
     store.close()

@@ -24,7 +24,7 @@ from otel_evals.errors import DestinationError, StoreError
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.page.live import pulse_of
@@ -117,13 +117,13 @@ def test_many_writers_of_the_same_runs_write_each_once(url: str) -> None:
 def test_alarms_labels_feedback_and_deletion_work_there_too(url: str) -> None:
     store = ResultsStore(url)
     store.write(records(2_000, mean=lambda hour: 0.95 if hour < 30 else 0.6))
-    found = find_alarms(store.database, AlarmSettings(), START + 48 * 3600)
+    found = check_store(store.database, AlarmSettings(), START + 48 * 3600).alarms
     assert [alarm.kind for alarm in found] == ["fall"]
     keep_alarms(store.database, found, START)
     keep_alarms(store.database, [], START + 60)
     assert [each.ended for each in alarms_of(store.database)] == [START + 60]
     first = record(1_000_000, 1.0)
-    add_label(store.database, first["evaluations"][0]["evaluation_id"], 1.0, probability=0.5)
+    add_label(store.database, first["evaluations"][0]["evaluation_id"], 1.0)
     add_feedback(store.database, first["trace_id"], True)
     assert len(labels_on(store.database, first["trace_id"])) == 1
     assert forget(store.database, trace_ids=[first["trace_id"]]) == (1, 1)
@@ -139,9 +139,8 @@ def test_the_sampler_check_and_the_label_queue_s_draws_work_there_too(url: str) 
     rows = [MinuteOfPicks("a", "grounded", "support", START + 60 * number, few) for number in range(2_000)]
     for _ in range(2):  # what is told again changes nothing
         keep_picks(store.database, rows)
-    assert {alarm.kind for alarm in find_alarms(store.database, AlarmSettings(), START + 48 * 3600)} == {
-        "sampler"
-    }
+    alarms = check_store(store.database, AlarmSettings(), START + 48 * 3600).alarms
+    assert {alarm.kind for alarm in alarms} == {"sampler"}
     told = CliRunner().invoke(app, ["report", url, "--json"])
     (check,) = json.loads(told.stdout)["sampler_checks"]
     assert (check["runs"], check["picked"], check["surprising"]) == (40_000, 2_000, True)

@@ -77,23 +77,19 @@ def test_files_of_the_jsonl_destination_are_exported_too(tmp_path: Path) -> None
 
 def test_labels_are_kept_and_written_for_judges(store: ResultsStore, tmp_path: Path) -> None:
     id = GROUNDLESS["evaluations"][0]["evaluation_id"]
-    add_label(store.database, id, 0.0, probability=0.02)
+    add_label(store.database, id, 0.0)
     add_label(store.database, id, 1.0, expected="On day 3.")
-    assert labels_on(store.database, GROUNDLESS["trace_id"]) == {id: 1.0}
+    assert labels_on(store.database, GROUNDLESS["trace_id"])[id]["label"] == 1.0
     command("export", tmp_path / "results.db", "--labels", tmp_path / "labels.jsonl")
     (example,) = read_labels((tmp_path / "labels.jsonl").read_text().splitlines())
     assert (example.label, example.run.ground_truth, len(example.run.tool_calls)) == (1.0, "On day 3.", 1)
 
 
-@pytest.mark.parametrize(
-    ("label", "probability"), [(1.5, None), (-1.0, None), (float("nan"), None), (1.0, 0.0)]
-)
-def test_a_label_out_of_range_is_refused(
-    store: ResultsStore, label: float, probability: float | None
-) -> None:
+@pytest.mark.parametrize("label", [1.5, -1.0, float("nan")])
+def test_a_label_out_of_range_is_refused(store: ResultsStore, label: float) -> None:
     id = GROUNDLESS["evaluations"][0]["evaluation_id"]
-    with pytest.raises(ConfigError, match=r"label|probability"):
-        add_label(store.database, id, label, probability=probability)
+    with pytest.raises(ConfigError, match="label"):
+        add_label(store.database, id, label)
     with pytest.raises(ConfigError, match="may have been deleted"):
         add_label(store.database, "gone", 1.0)
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from otel_evals.statistics import Labelled, Sums, corrected
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
 from otel_evals_monitor._internal.store.label_draws import (
     chances_of,
     draw,
@@ -57,10 +57,8 @@ def test_of_an_unfinished_draw_the_labelled_ones_count(store: ResultsStore) -> N
 
 def test_labels_that_nobody_left_to_chance_have_no_probability(store: ResultsStore) -> None:
     store.write(record(i, 1.0) for i in range(10))
-    ids = [record(i, 1.0)["evaluations"][0]["evaluation_id"] for i in range(2)]
-    add_label(store.database, ids[0], 0.0)
-    add_label(store.database, ids[1], 0.0, probability=0.25)
-    assert chances(store) == {ids[1]: 0.25}
+    add_label(store.database, record(0, 1.0)["evaluations"][0]["evaluation_id"], 0.0)
+    assert chances(store) == {}
 
 
 def test_of_a_large_pool_every_run_is_as_likely(store: ResultsStore) -> None:
@@ -126,7 +124,7 @@ def test_people_who_cease_to_agree_raise_an_alarm(store: ResultsStore) -> None:
     draw(store.database, 200, rng)
     for index, each in enumerate(outstanding(store)):
         add_label(store.database, each, float(rng.random() < (0.95 if index < 80 else 0.5)))
-    (alarm,) = find_alarms(store.database, AlarmSettings(), END)
+    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
     assert alarm.kind == "agreement"
     assert "less than 80%" in alarm.text
-    assert find_alarms(store.database, AlarmSettings(agreement=0.3), END) == []
+    assert check_store(store.database, AlarmSettings(agreement=0.3), END).alarms == []

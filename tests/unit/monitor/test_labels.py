@@ -61,7 +61,7 @@ def pull(name: str, server: RecordingServer, store: ResultsStore, *more: str, co
 
 
 def labels(store: ResultsStore) -> dict[str, float]:
-    return {id: value for trace in TRACES for id, value in labels_on(store.database, trace).items()}
+    return {id: row["label"] for trace in TRACES for id, row in labels_on(store.database, trace).items()}
 
 
 def feedback(store: ResultsStore) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from otel_evals.testing import read_items, read_labels
 from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
 from otel_evals_monitor._internal.report.report import of_measured
 from otel_evals_monitor._internal.store.label_draws import chances_of, draw, drawn_unlabelled
-from otel_evals_monitor._internal.store.labels import add_label, failure_types, labels_in_full
+from otel_evals_monitor._internal.store.labels import add_label, failure_types, labels_on
 from otel_evals_monitor._internal.store.queries import Window, measure, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record
@@ -86,11 +86,11 @@ def test_a_label_has_a_verdict_a_failure_type_and_an_answer(store: ResultsStore)
     add_label(store.database, id_of(given[1]), 0.75, verdict="pass", failure_type="wrong order")
     assert queue(store) == [id_of(given[2])]
     assert failure_types(store.database) == ["wrong order", "too rude"]
-    kept = labels_in_full(store.database, given[0]["trace_id"])[id_of(given[0])]
-    names = ("label", "verdict", "failure_type", "expected", "probability")
-    assert [kept[name] for name in names] == [0.0, "fail", "wrong order", "Day 3.", None]
-    assert labels_in_full(store.database, lower["trace_id"])[id_of(lower)]["label"] == 1.0
-    assert labels_in_full(store.database, given[1]["trace_id"])[id_of(given[1])]["label"] == 0.75
+    kept = labels_on(store.database, given[0]["trace_id"])[id_of(given[0])]
+    names = ("label", "verdict", "failure_type", "expected")
+    assert [kept[name] for name in names] == [0.0, "fail", "wrong order", "Day 3."]
+    assert labels_on(store.database, lower["trace_id"])[id_of(lower)]["label"] == 1.0
+    assert labels_on(store.database, given[1]["trace_id"])[id_of(given[1])]["label"] == 0.75
 
 
 def test_a_label_needs_a_number_or_a_verdict_on_a_scale(store: ResultsStore) -> None:

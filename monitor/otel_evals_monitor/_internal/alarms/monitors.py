@@ -138,11 +138,6 @@ class Found:
     """Seconds until a fall of 0.05 of the scale raises an alarm, by scorer and agent."""
 
 
-def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list[Alarm]:
-    """Return the current alarms of a store."""
-    return list(check_store(database, settings, now).alarms)
-
-
 def check_store(database: Database, settings: AlarmSettings, now: float) -> Found:
     """Return the current alarms of a store, without acknowledged ones, and how fast a fall is found."""
     with database.reading() as connection:

@@ -40,7 +40,7 @@ from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import (
     failure_types,
     feedback_on,
-    labels_in_full,
+    labels_on,
     number_of_labels,
 )
 from otel_evals_monitor._internal.store.queries import Window, stored_slices, time_range
@@ -202,7 +202,7 @@ class Page:
             trace_id=trace_id,
             views=views,
             chosen=chosen,
-            labels=labels_in_full(self._database, trace_id),
+            labels=labels_on(self._database, trace_id),
             failure_types=failure_types(self._database),
             feedback=feedback_on(self._database, trace_id),
             saved="The label is saved." if asked["saved"] else "",

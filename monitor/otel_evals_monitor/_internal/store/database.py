@@ -129,18 +129,16 @@ class Database:
             raise StoreError(f"{self.name}: {problem[0]}") from error
 
     def _prepare(self, create: bool) -> None:
-        newest = len(schema.MIGRATIONS)
         with self.reading() as connection:
             version = self._version(connection, create)
-        if version > newest:
+        if version > schema.VERSION:
             problem = f"was written by a newer version (schema {version}); upgrade otel-evals"
             raise StoreError(f"{self.name}: {problem}")
-        if version < newest:
+        if version < schema.VERSION:
             with self.writing() as connection:
-                for migrate in schema.MIGRATIONS[self._version(connection, create) :]:
-                    migrate(connection)
+                schema.bring_up_to_date(connection, self._version(connection, create))
                 connection.execute(delete(schema.settings).where(schema.settings.c.name == "schema"))
-                connection.execute(insert(schema.settings).values(name="schema", value=str(newest)))
+                connection.execute(insert(schema.settings).values(name="schema", value=str(schema.VERSION)))
 
     def _version(self, connection: Connection, create: bool) -> int:
         """Return the version of the schema, 0 for an empty database."""

@@ -61,8 +61,6 @@ def drawn_unlabelled(connection: Connection, most: int) -> Sequence[Mapping[str,
 def chances_of(connection: Connection) -> Mapping[str, float]:
     """Return the probability of labelling by evaluation id; other evaluations were not chosen at random."""
     labels, drawn, draws = schema.labels.c, schema.drawn.c, schema.draws.c
-    given = select(labels.evaluation_id, labels.probability).where(labels.probability.is_not(None))
-    found: dict[str, float] = {row.evaluation_id: row.probability for row in connection.execute(given)}
     joined = schema.labels.join(schema.drawn, drawn.evaluation_id == labels.evaluation_id)
     joined = joined.join(schema.draws, draws.id == drawn.draw_id)
     query = select(labels.evaluation_id, drawn.draw_id, draws.pool).select_from(joined)
@@ -70,9 +68,7 @@ def chances_of(connection: Connection) -> Mapping[str, float]:
     by_draw: dict[tuple[int, int], list[str]] = {}
     for row in connection.execute(query):
         by_draw.setdefault((row.draw_id, row.pool), []).append(row.evaluation_id)
-    for (_, pool), ids in by_draw.items():
-        found |= dict.fromkeys(ids, min(1.0, len(ids) / pool))
-    return found
+    return {each: min(1.0, len(ids) / pool) for (_, pool), ids in by_draw.items() for each in ids}
 
 
 def _pool(connection: Connection) -> tuple[int, int]:

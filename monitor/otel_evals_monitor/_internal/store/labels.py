@@ -23,9 +23,7 @@ def add_label(
     *,
     verdict: str | None = None,
     failure_type: str | None = None,
-    probability: float | None = None,
     expected: str | None = None,
-    comment: str | None = None,
 ) -> None:
     """Store a person's label of an evaluation; replaces an earlier one.
 
@@ -36,14 +34,10 @@ def add_label(
             that `verdict` names.
         verdict: `pass` or `fail`.
         failure_type: the person's name for what is wrong.
-        probability: that of choosing the run; None if it was not random, or is known from a draw.
         expected: the right answer.
-        comment: anything else.
     """
     if verdict not in (None, *VERDICTS):
         raise ConfigError("verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
-    if probability is not None and not 0.0 < probability <= 1.0:
-        raise ConfigError("probability", f"must be above 0 and at most 1, not {probability!r}")
     slices, table = schema.slices.c, schema.labels
     query = select(slices.scale, slices.direction).select_from(schema.sliced)
     with database.writing() as connection:
@@ -56,9 +50,9 @@ def add_label(
         if not math.isfinite(label) or (found.scale is not None and not 0.0 <= label <= found.scale):
             raise ConfigError("label", f"must lie in 0..{found.scale or math.inf:g}, not {label:g}")
         connection.execute(delete(table).where(table.c.evaluation_id == evaluation_id))
-        texts = {"expected": cut(expected), "comment": cut(comment), "verdict": verdict}
-        texts["failure_type"] = cut(" ".join((failure_type or "").split())[:200])
-        row = {"evaluation_id": evaluation_id, "label": label, "probability": probability, **texts}
+        kind = cut(" ".join((failure_type or "").split())[:200])
+        texts = {"expected": cut(expected), "verdict": verdict, "failure_type": kind}
+        row = {"evaluation_id": evaluation_id, "label": label, **texts}
         connection.execute(table.insert().values(**row, time=time.time_ns()))
 
 
@@ -108,13 +102,8 @@ def feedback_on(database: Database, trace_id: str) -> list[dict[str, Any]]:
         return rows_of_query(connection, query)
 
 
-def labels_on(database: Database, trace_id: str) -> dict[str, float]:
+def labels_on(database: Database, trace_id: str) -> dict[str, dict[str, Any]]:
     """Return the labels of a trace's evaluations, by evaluation id."""
-    return {id: row["label"] for id, row in labels_in_full(database, trace_id).items()}
-
-
-def labels_in_full(database: Database, trace_id: str) -> dict[str, dict[str, Any]]:
-    """Return the labels of a trace's evaluations with all their columns, by evaluation id."""
     query = select(schema.labels).select_from(schema.labelled_runs)
     with database.reading() as connection:
         found = rows_of_query(connection, query.where(schema.runs.c.trace_id == trace_id))

@@ -1,8 +1,8 @@
-"""Tables of the results store, and the migrations of older stores."""
+"""Tables of the results store, and the migration of older stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -146,7 +146,6 @@ labels = Table(
     metadata,
     *_keys(Text, "evaluation_id"),
     *_columns(Float, "label"),  # on the scorer's scale
-    Column("probability", Float),  # of choosing the run for labelling; NULL if it was not chosen at random
     *_columns(Text, "expected", "comment", nullable=True),
     *_columns(BigInteger, "time"),
     *_columns(Text, "verdict", "failure_type", nullable=True),  # verdict: pass or fail
@@ -205,40 +204,29 @@ labelled = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.eval
 labelled_runs = labelled.join(runs, runs.c.key == evaluations.c.run_key)
 
 
-def _second(connection: Connection) -> None:
-    """Add notices by receiver instead of one per alarm, picks, and draws for the label queue."""
+VERSION = 6
+_DROPPED = {"alarms": ("told",), "labels": ("probability",)}
+"""Columns of earlier versions, by table."""
+
+
+def bring_up_to_date(connection: Connection, version: int) -> None:
+    """Create all that a store of an earlier version does not have; new columns must be nullable.
+
+    Args:
+        connection: within a transaction.
+        version: of the store; 0 if it is empty.
+    """
+    if version in (1, 2):
+        picks.drop(connection, checkfirst=True)  # without agents; counts of up to thirty days
     metadata.create_all(connection)
-    if "told" in {column["name"] for column in inspect(connection).get_columns("alarms")}:
-        connection.execute(text("ALTER TABLE alarms DROP COLUMN told"))
-
-
-def _third(connection: Connection) -> None:
-    """Split picks by agent. Earlier counts, of up to thirty days, do not have agents."""
-    picks.drop(connection, checkfirst=True)
-    metadata.create_all(connection)
-
-
-def _fourth(connection: Connection) -> None:
-    """Add the review queue, and verdicts and failure types of labels."""
-    _add(connection, labels, "verdict", "failure_type")
-    _add(connection, evaluations, "review")
-    for index in evaluations.indexes:
-        index.create(connection, checkfirst=True)
-
-
-def _fifth(connection: Connection) -> None:
-    """Add the effects of checks, and the mark of cut evidence; unknown for earlier scores."""
-    _add(connection, evaluations, "effect", "evidence_cut")
-
-
-def _add(connection: Connection, table: Table, *names: str) -> None:
-    """Add the columns that a store does not have."""
-    known = {column["name"] for column in inspect(connection).get_columns(table.name)}
-    for name in names:
-        if name not in known:
-            kind = table.c[name].type.compile(connection.dialect)
-            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
-
-
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second, _third, _fourth, _fifth)
-"""Migrations to each version of the schema; `settings.schema` stores how many have run."""
+    there = inspect(connection)
+    for table in metadata.sorted_tables:
+        known = {column["name"] for column in there.get_columns(table.name)}
+        for name in known & {*_DROPPED.get(table.name, ())}:
+            connection.execute(text(f"ALTER TABLE {table.name} DROP COLUMN {name}"))
+        for column in table.columns:
+            if column.name not in known:
+                kind = column.type.compile(connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
