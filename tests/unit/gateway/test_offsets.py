@@ -131,6 +131,24 @@ def test_after_a_crash_a_trace_comes_again_whole_or_is_known_to_be_done_with(
                     assert tail(trace) in Commit.read(0, kept[place].metadata).done, (trace, kept)
 
 
+def test_nothing_is_committed_while_a_commit_cannot_name_all_finished_traces() -> None:
+    """The next member would judge the rest of a trace that is not named as a whole."""
+    offsets, logs = Offsets(), ("otlp_logs", 0)
+    many, open_ = [f"{number:032x}" for number in range(501)], "f" * 32
+    for place in (PARTITION, logs):
+        offsets.take(place, 0, many)
+    offsets.take(PARTITION, 1, {open_})
+    for number, trace in enumerate(many, 2):
+        offsets.take(PARTITION, number, {trace})
+    assert offsets.done(offsets.newest(), {open_}) == {}
+    assert offsets.held_back
+    assert offsets.done(offsets.newest(), set()) == {
+        PARTITION: Commit(503, back=503),
+        logs: Commit(1, back=1),
+    }
+    assert not offsets.held_back
+
+
 def test_what_is_known_to_be_done_with_stays_known_until_it_was_read_past() -> None:
     """The next member crashes as well, before it has come to the last message of the trace."""
     done, open_, later = TRACES[:3]

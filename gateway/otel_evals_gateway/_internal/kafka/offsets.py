@@ -3,9 +3,10 @@
 A trace has several messages, and the committed offset may be between them: an older unfinished trace holds
 the offset back while a later run is finished. After a crash only the rest of that run would be read again,
 and judged as a whole. Therefore each commit names such finished traces in its metadata, with the offset up to
-which they were judged, and the next reader only remembers their messages before that. It also names an offset
-about a minute back, from which the next reader learns the spans of finished runs, to recognise repeated spans
-and to join late ones.
+which they were judged, and the next reader only remembers their messages before that. While there are too
+many to name, nothing is committed, so that the next reader gets all of them whole. A commit also names an
+offset about a minute back, from which the next reader learns the spans of finished runs, to recognise
+repeated spans and to join late ones.
 
 In a topic of conversations, a message's "trace" is its conversation, a commit names all finished ones from
 its offset on, and the offset is as far back as conversations are kept.
@@ -92,11 +93,15 @@ class Offsets:
         """The offset up to which the messages of a begun trace were judged."""
         self._newest: dict[Partition, Commit] = {}
         self._before: dict[Partition, Commit] = {}
+        self._ends: dict[Partition, int] = {}
+        """The offset after the last finished message, until it is committed."""
         self._read: dict[Partition, int] = {}
         self._times: dict[Partition, deque[tuple[float, int]]] = {}
         """Times and offsets of messages, at least a second apart."""
         self.known: frozenset[str] = frozenset()
         """Tails of the ids of traces that were finished before this member started to read."""
+        self.held_back = False
+        """True while too many finished traces have messages behind an unfinished one to commit anything."""
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
@@ -158,7 +163,6 @@ class Offsets:
 
     def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, Commit]:
         """Forget finished messages up to earlier ones from `newest`; return the new commits."""
-        ends: dict[Partition, int] = {}
         finished = {
             partition: self._finished(partition, last.offset, open_traces)
             for partition, last in upto.items()
@@ -171,9 +175,9 @@ class Offsets:
                 if first.pending or not first.traces.isdisjoint(open_traces):
                     break
                 messages.popleft()
-                ends[partition] = first.offset + 1
+                self._ends[partition] = first.offset + 1
                 self._begun |= first.traces
-        return self._commits(ends, finished, open_traces)
+        return self._commits(finished, open_traces)
 
     def _finished(self, partition: Partition, last: int, open_ones: Collection[str]) -> dict[str, int]:
         """Return the tails of finished conversations, with the offset after the newest of their messages."""
@@ -186,7 +190,6 @@ class Offsets:
 
     def _commits(
         self,
-        ends: dict[Partition, int],
         finished: Mapping[Partition, Mapping[str, int]],
         open_traces: Collection[str],
     ) -> dict[Partition, Commit]:
@@ -199,7 +202,8 @@ class Offsets:
         for partition, traces in left.items():
             newest, before = self._newest.get(partition), self._before.get(partition)
             taken = self._taken[partition]
-            offset = ends.get(partition) or (taken[0].offset if taken else self._newest[partition].offset)
+            if (offset := self._ends.get(partition, -1)) < 0:
+                offset = taken[0].offset if taken else self._newest[partition].offset
             done, upto = frozenset(map(tail, traces & self._begun)), self._read[partition]
             for trace_id in traces & self._begun:
                 if trace_id in open_traces:  # late spans have opened it again
@@ -212,17 +216,22 @@ class Offsets:
                 done, upto = frozenset(after), max(after.values(), default=0)
             elif before and offset < before.upto:
                 done, upto = done | before.done, max(upto, before.upto)
-            if partition in ends or done != (newest.done if newest else frozenset()):
+            if partition in self._ends or done != (newest.done if newest else frozenset()):
                 back = self._back(partition, offset)
                 commits[partition] = Commit(offset, done, upto if done else 0, back)
+        # A trace may have messages in several partitions: all wait. A conversation may be scored again.
+        self.held_back = any(len(c.done) > _MOST for place, c in commits.items() if place not in finished)
+        if self.held_back:
+            return {}
         self._newest |= commits
+        self._ends.clear()
         return commits
 
     def forget(self, partitions: Iterable[Partition]) -> set[str]:
         """Forget partitions that another consumer has now; return their unfinished traces."""
         traces: set[str] = set()
         for partition in partitions:
-            for noted in (self._newest, self._before, self._read, self._times):
+            for noted in (self._newest, self._before, self._ends, self._read, self._times):
                 noted.pop(partition, None)
             for taken in self._taken.pop(partition, ()):
                 traces |= taken.traces

@@ -358,7 +358,12 @@ class KafkaSource:
         open_traces = self._engine.open_traces(_OPEN_SECONDS) if newest else ()
         if open_traces is None:
             return
+        held_back = self._offsets.held_back
         self._uncommitted |= self._offsets.done(newest, open_traces)
+        if self._offsets.held_back and not held_back:
+            _logger.warning(
+                "offsets wait: too many runs have ended behind one that has not; more partitions help"
+            )
         places = [TopicPartition(*place, at.offset, at.metadata) for place, at in self._uncommitted.items()]
         for place in places:
             self._own_offsets[_key(place)].add(place.offset)
