@@ -21,7 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
@@ -146,7 +147,7 @@ def queries(store: ResultsStore) -> None:
     timed("report", lambda: make_report(database, ReportOptions()))
     by = ReportOptions(window=day, by=["version", "tenant"], against="previous")
     timed("report of 24 h by version, against the day before", lambda: make_report(database, by))
-    settings = AlarmSettings(floors={SCORERS[0]: 0.8})
+    settings = AlarmLimits(floors={SCORERS[0]: 0.8})
     timed("check for alarms", lambda: check_store(database, settings, end))
     app = Page(database, access=Access(None, "127.0.0.1")).app
     scorer = f"scorer={SCORERS[0]}&agent=support"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Alertmanager
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
@@ -67,7 +67,7 @@ def test_alertmanager_hears_of_an_alarm_and_of_its_end(tmp_path: Path) -> None:
 
     store = ResultsStore(tmp_path / "results.db")
     store.write(records(600, hours=12, mean=lambda hour: 0.7, end=time.time() - 60))
-    low, fine = AlarmSettings(floors={"grounded": 0.9}), AlarmSettings(floors={"grounded": 0.1})
+    low, fine = AlarmLimits(floors={"grounded": 0.9}), AlarmLimits(floors={"grounded": 0.1})
     with served(command, lambda _: clean_environment(), f"{url}/-/ready"):
 
         def alerts() -> list[Any]:

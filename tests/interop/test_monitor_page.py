@@ -21,7 +21,7 @@ from playwright.sync_api import Page, expect
 
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.judgements import acknowledge
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -53,7 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     add_feedback(opened.database, record(10, 0.0)["trace_id"], 0, name=LONG[:200], comment=LONG * 9)
     opened.close()
     database = Database(path)
-    check = AlarmCheck(database, AlarmSettings(floors={"grounded": 0.9}))
+    check = AlarmCheck(database, AlarmLimits(floors={"grounded": 0.9}))
     check.run()
     acknowledge(database, "silence shop", time.time(), LONG)
     check.run()
@@ -218,7 +218,7 @@ def test_new_alarms_appear_without_a_reload(page: Page, tmp_path: Path) -> None:
         page.locator("#live.on").wait_for(timeout=20_000)
         assert page.locator(".incident").count() == 0
         opened.write(records(600, hours=12, mean=lambda hour: 0.6, end=time.time() - 60))
-        AlarmCheck(opened.database, AlarmSettings(floors={"grounded": 0.9})).run()
+        AlarmCheck(opened.database, AlarmLimits(floors={"grounded": 0.9})).run()
         page.locator(".incident", has_text="below the floor of 0.9").wait_for(timeout=20_000)
         assert page.locator("nav .count").inner_text() == "1"
         assert page.evaluate("window.same") is True

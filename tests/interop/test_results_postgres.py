@@ -24,7 +24,8 @@ from otel_evals.errors import DestinationError, StoreError
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.page.live import pulse_of
@@ -117,7 +118,7 @@ def test_many_writers_of_the_same_runs_write_each_once(url: str) -> None:
 def test_alarms_labels_feedback_and_deletion_work_there_too(url: str) -> None:
     store = ResultsStore(url)
     store.write(records(2_000, mean=lambda hour: 0.95 if hour < 30 else 0.6))
-    found = check_store(store.database, AlarmSettings(), START + 48 * 3600).alarms
+    found = check_store(store.database, AlarmLimits(), START + 48 * 3600).alarms
     assert [alarm.kind for alarm in found] == ["fall"]
     keep_alarms(store.database, found, START)
     keep_alarms(store.database, [], START + 60)
@@ -139,7 +140,7 @@ def test_the_sampler_check_and_the_label_queue_s_draws_work_there_too(url: str) 
     rows = [MinuteOfPicks("a", "grounded", "support", START + 60 * number, few) for number in range(2_000)]
     for _ in range(2):  # what is told again changes nothing
         keep_picks(store.database, rows)
-    alarms = check_store(store.database, AlarmSettings(), START + 48 * 3600).alarms
+    alarms = check_store(store.database, AlarmLimits(), START + 48 * 3600).alarms
     assert {alarm.kind for alarm in alarms} == {"sampler"}
     told = CliRunner().invoke(app, ["report", url, "--json"])
     (check,) = json.loads(told.stdout)["sampler_checks"]

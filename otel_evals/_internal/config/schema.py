@@ -57,6 +57,8 @@ def config_schema() -> dict[str, Any]:
 
 def described_fields(model: type) -> Iterator[tuple[str, str, str]]:
     """Yield name, default and description of each field of a configuration class, from its source."""
+    for base in filter(is_dataclass, model.__bases__):
+        yield from described_fields(base)
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
     for field, doc in zip(body.body, body.body[1:], strict=False):

@@ -18,7 +18,8 @@ from otel_evals._internal.cli.app import app
 from otel_evals.statistics import Sums, total, wander
 from otel_evals_monitor._internal.alarms import monitors
 from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms, lasting_alarms
-from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import Alarm, check_store
 from otel_evals_monitor._internal.alarms.watchers import flipped, limited, silence
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
@@ -27,12 +28,12 @@ END = START + 48 * 3600
 
 
 def kinds(store: ResultsStore, now: float = END, **options: Any) -> list[str]:
-    return sorted(alarm.kind for alarm in check_store(store.database, AlarmSettings(**options), now).alarms)
+    return sorted(alarm.kind for alarm in check_store(store.database, AlarmLimits(**options), now).alarms)
 
 
 def test_a_fall_is_found_with_its_time_and_its_worst_runs(store: ResultsStore) -> None:
     store.write(records(2_500, mean=lambda hour: 0.95 if hour < 30 else 0.75))
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "fall"
     began = START + 30 * 3600
     assert began - 3 * 3600 < alarm.since < alarm.raised < began + 8 * 3600
@@ -82,7 +83,7 @@ def test_a_worse_version_is_named(store: ResultsStore) -> None:
         strict=True,
     )
     store.write(each for pair in both for each in pair)
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "version"
     assert alarm.text.startswith("version 2 scores 0.")
 
@@ -96,7 +97,7 @@ def test_missing_scores_are_found(store: ResultsStore) -> None:
         else record(i, 1.0, time=t)
         for i, t in enumerate(times)
     )
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "missing"
     assert "of the scores are missing" in alarm.text
     assert kinds(store, missing=0.6) == []
@@ -137,7 +138,7 @@ def test_a_version_alarm_names_the_step_that_was_enough(store: ResultsStore) -> 
         strict=True,
     )
     store.write(each for pair in both for each in pair)
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "version"
     assert START < alarm.raised < START + 6 * 3600
 
@@ -149,7 +150,7 @@ def test_a_fall_lasts_until_quality_returns_or_somebody_acknowledges_it(store: R
     start = END - 16 * days
     store.write(records(3_200, hours=16 * 24, mean=lambda hour: 0.95 if hour < 48 else 0.65))
     for day in (4, 10, 16):
-        found = check_store(store.database, AlarmSettings(), start + day * days)
+        found = check_store(store.database, AlarmLimits(), start + day * days)
         keep_alarms(store.database, found.alarms, END)
         (kept,) = lasting_alarms(store.database)
         assert kept.alarm.kind == "fall"
@@ -177,7 +178,7 @@ def test_a_pinned_reference_replaces_the_usual_one(store: ResultsStore) -> None:
 def test_a_slow_fall_over_weeks_is_found(store: ResultsStore) -> None:
     """0.1 in four weeks, 300 runs a day: never much worse than a week earlier."""
     store.write(records(8_400, hours=28 * 24, mean=lambda hour: 0.95 - 0.1 * hour / (28 * 24)))
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "drift"
     assert alarm.since < END - 7 * 24 * 3600
     assert "in the pinned reference" in alarm.text
@@ -188,7 +189,7 @@ def test_a_fall_that_starts_with_a_new_scorer_version_is_reported_with_it(store:
     for each in rows[len(rows) * 30 // 48 :]:
         each["evaluations"][0]["version"] = "b2"
     store.write(rows)
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "fall"
     assert "Version b2 of the scorer is in use since" in alarm.text
 
@@ -210,7 +211,7 @@ def test_a_nightly_pause_is_no_silence_and_a_missing_morning_is() -> None:
         starts = [d * day + m for d in range(days) for m in range(8 * hour, 20 * hour, 600)]
         for later in range(23):
             now = (days - 1) * day + 20 * hour + later * hour
-            found = silence(starts, 600, now).since
+            found = silence(starts, now).since
             assert (found is not None) == (later > 12), (days, later)
 
 
@@ -236,7 +237,7 @@ def test_the_predicted_delay_is_that_of_the_alarms_there_are(store: ResultsStore
     per_run = 48 * 3600 / 5_000
 
     def runs(**settings: Any) -> float:
-        (delay,) = check_store(store.database, AlarmSettings(**settings), END).delays.values()
+        (delay,) = check_store(store.database, AlarmLimits(**settings), END).delays.values()
         return delay / per_run
 
     fallen = runs()

@@ -12,7 +12,8 @@ import pytest
 
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
 from otel_evals_monitor._internal.alarms.incidents import incidents_of
-from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import Alarm, check_store
 from otel_evals_monitor._internal.demo.history import write_history
 from otel_evals_monitor._internal.store.database import Database
 from tests.support.result_records import record
@@ -31,7 +32,7 @@ def alarms(store: Path, scores: Path, now: float) -> list[Alarm]:
     assert write_history(store, scores, seed=7, now=now) == 1_660
     database = Database(store, create=False)
     try:
-        return list(check_store(database, AlarmSettings(floors={"grounded_in_tools": 0.9}), now).alarms)
+        return list(check_store(database, AlarmLimits(floors={"grounded_in_tools": 0.9}), now).alarms)
     finally:
         database.close()
 

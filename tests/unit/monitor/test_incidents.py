@@ -15,14 +15,15 @@ from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_o
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import incidents_of
 from otel_evals_monitor._internal.alarms.judgements import Mute, mute
-from otel_evals_monitor._internal.alarms.monitors import Alarm, AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 
 DAY = 86_400
-LOW = AlarmSettings(floors={"grounded": 0.9})
+LOW = AlarmLimits(floors={"grounded": 0.9})
 
 
 def kept(
@@ -93,12 +94,12 @@ def test_nobody_is_notified_of_a_muted_alarm_but_of_the_end_of_a_known_one(
     mute(low.database, "floor grounded support", time.time() + 3600)
     check.run()
     assert len(receiver.got) == (0 if muted_first else 1)
-    AlarmCheck(low.database, AlarmSettings(), [receiver]).run()
+    AlarmCheck(low.database, AlarmLimits(), [receiver]).run()
     assert len(receiver.got) == (0 if muted_first else 2)
 
 
 def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
-    page = Page(low.database, access=Access(None, "localhost"), settings=LOW)
+    page = Page(low.database, access=Access(None, "localhost"), limits=LOW)
     page.alarm_check.run_once()
     client = TestClient(page.app, base_url="http://localhost")
     (alarm,) = lasting_alarms(low.database)
@@ -118,7 +119,7 @@ def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
 
 
 def test_commands_mute_and_acknowledge_with_a_note_too(low: ResultsStore) -> None:
-    page = Page(low.database, access=Access(None, "localhost"), settings=LOW)
+    page = Page(low.database, access=Access(None, "localhost"), limits=LOW)
     client = TestClient(page.app, base_url="http://localhost")
 
     def command(*words: str, code: int = 0) -> str:

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 
 from otel_evals.statistics import Labelled, Sums, corrected
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.store.label_draws import (
     chances_of,
     draw,
@@ -124,7 +125,7 @@ def test_people_who_cease_to_agree_raise_an_alarm(store: ResultsStore) -> None:
     draw(store.database, 200, rng)
     for index, each in enumerate(outstanding(store)):
         add_label(store.database, each, float(rng.random() < (0.95 if index < 80 else 0.5)))
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert alarm.kind == "agreement"
     assert "less than 80%" in alarm.text
-    assert check_store(store.database, AlarmSettings(agreement=0.3), END).alarms == []
+    assert check_store(store.database, AlarmLimits(agreement=0.3), END).alarms == []

@@ -13,7 +13,8 @@ from otel_evals._internal.accounting.picks import MinuteOfPicks
 from otel_evals._internal.cli.app import app
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.page.detail import sentence_of
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report, sampler_checks
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of
@@ -51,9 +52,9 @@ def test_picks_of_processes_add_up_and_repeats_do_no_harm(store: ResultsStore) -
 def test_a_sampler_that_picks_too_few_raises_an_alarm_and_is_told_on_the_page(store: ResultsStore) -> None:
     store.write(records(500, mean=lambda hour: 0.9))
     keep_picks(store.database, (minute(n, Picks(20, 2, 2.0, 1.8)) for n in range(2_000)))
-    assert check_store(store.database, AlarmSettings(), END).alarms == []
+    assert check_store(store.database, AlarmLimits(), END).alarms == []
     keep_picks(store.database, (minute(n, Picks(20, 1, 2.0, 1.8)) for n in range(2_000, 2_600)))
-    (alarm,) = check_store(store.database, AlarmSettings(), END).alarms
+    (alarm,) = check_store(store.database, AlarmLimits(), END).alarms
     assert (alarm.kind, alarm.scorer_id) == ("sampler", "grounded")
     assert START + 60 * 1_900 < alarm.since < START + 60 * 2_150
     assert "were expected: do not rely on the means" in alarm.text

@@ -15,7 +15,7 @@ import pytest
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -57,7 +57,7 @@ def store(tmp_path: Path) -> Iterator[ResultsStore]:
     opened.close()
 
 
-LOW, FINE = AlarmSettings(floors={"grounded": 0.9}), AlarmSettings(floors={"grounded": 0.1})
+LOW, FINE = AlarmLimits(floors={"grounded": 0.9}), AlarmLimits(floors={"grounded": 0.1})
 
 
 def test_a_webhook_hears_of_each_start_and_end_once(

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, keep_alarms
 from otel_evals_monitor._internal.alarms.judgements import judgements
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, check_store
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
@@ -27,7 +28,7 @@ class AlarmCheck:
     """Checks for alarms, and notifies receivers once of the start and the end of each."""
 
     database: Database
-    settings: AlarmSettings
+    limits: AlarmLimits
     receivers: Sequence[Receiver] = ()
     checked: int | None = None
     """Time of the last check, seconds since the Unix epoch."""
@@ -44,7 +45,7 @@ class AlarmCheck:
         """
         now = time.time()
         if every <= 0.0 or self._is_due(now, every):
-            found = check_store(self.database, self.settings, now)
+            found = check_store(self.database, self.limits, now)
             keep_alarms(self.database, found.alarms, now)
             self.checked, self.delays = int(now), found.delays
         return [problem for each in self.receivers for problem in self._notify(each)]

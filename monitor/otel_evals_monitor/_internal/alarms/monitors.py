@@ -17,6 +17,7 @@ from sqlalchemy import Connection, func, select
 
 from otel_evals.statistics import Sums, expected_delay, shared_threshold, total, wander
 from otel_evals_monitor._internal.alarms.judgements import Judgements, judgements, monitor_name
+from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP, AlarmLimits
 from otel_evals_monitor._internal.alarms.watchers import (
     Findings,
     LabelledScore,
@@ -71,24 +72,6 @@ NEXT_STEPS: Mapping[str, str] = {
 """What to do about an alarm, by kind."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlarmSettings:
-    """Limits of the monitors, and the accepted probability of false alarms."""
-
-    floors: Mapping[str, float] = field(default_factory=dict)
-    """By scorer: lowest acceptable mean; highest, if low scores are good."""
-    missing: float = 0.2
-    """Highest acceptable share of missing scores."""
-    agreement: float = 0.8
-    """Lowest acceptable share of randomly drawn scores that people's labels agree with."""
-    level: float = 0.05
-    """Probability of any false alarm in a period, over all monitors."""
-    step: int = 600
-    """Seconds of a time step."""
-    period: int = 1008
-    """Steps of a period, and of the past that a check reads; by default a week."""
-
-
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """A finding of a monitor, with its evidence."""
@@ -138,7 +121,7 @@ class Found:
     """Seconds until a fall of 0.05 of the scale raises an alarm, by scorer and agent."""
 
 
-def check_store(database: Database, settings: AlarmSettings, now: float) -> Found:
+def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
     """Return the current alarms of a store, without acknowledged ones, and how fast a fall is found."""
     with database.reading() as connection:
         recorded = time_range(connection)
@@ -146,65 +129,65 @@ def check_store(database: Database, settings: AlarmSettings, now: float) -> Foun
             return Found()
         slices = stored_slices(connection)
         # An unfinished step is checked when it is over.
-        end = int(now) // settings.step * settings.step
-        last = min(end, -(-recorded[1] // settings.step) * settings.step)
-        since = max(recorded[0], last - settings.period * settings.step) // settings.step * settings.step
+        end = int(now) // STEP * STEP
+        last = min(end, -(-recorded[1] // STEP) * STEP)
+        since = max(recorded[0], last - PERIOD * STEP) // STEP * STEP
         labels, judged = agreements(connection), judgements(connection)
         watched = [
-            _watched(connection, slices, key, steps, settings, labels, judged)
-            for key, steps in series(connection, slices, Window(since, last), settings.step, _BY).items()
+            _watched(connection, slices, key, steps, limits, labels, judged)
+            for key, steps in series(connection, slices, Window(since, last), STEP, _BY).items()
         ]
-        picked = picks_of(connection, Window(since, last), settings.step)
+        picked = picks_of(connection, Window(since, last), STEP)
         if not watched and not picked:
             return Found()
         # Counts all monitors of a slice even if some do not apply: the level must not depend on the data.
-        needed = shared_threshold(settings.level, _OF_SLICE * len(watched) + len(picked))
-        found = [alarm for each in watched for alarm in _alarms_of(each, needed, settings)]
+        needed = shared_threshold(limits.level, _OF_SLICE * len(watched) + len(picked))
+        found = [alarm for each in watched for alarm in _alarms_of(each, needed, limits)]
         found = [_with_traces(connection, slices, alarm) for alarm in found]
         for rule, steps in picked.items():
-            if (wrong := wrong_sampler(steps, needed, settings.period)).since is not None:
+            if (wrong := wrong_sampler(steps, needed)).since is not None:
                 found.append(_alarm(wrong, needed, rule))
-        services = series(connection, slices, Window(since, last), settings.step, ("service",))
+        services = series(connection, slices, Window(since, last), STEP, ("service",))
         for (service,), active in services.items():
-            if (quiet := silence(sorted(active), settings.step, end)).since is not None:
+            if (quiet := silence(sorted(active), end)).since is not None:
                 found.append(_alarm(quiet, None, service or "all scorers"))
-        delays = {(each.scorer_id, each.agent_name): _delay(each, needed, settings) for each in watched}
+        delays = {(each.scorer_id, each.agent_name): _delay(each, needed, limits) for each in watched}
         alarms = [each for each in found if each.since > judged.acknowledged.get(each.monitor, -1)]
         return Found(alarms, {key: delay for key, delay in delays.items() if delay is not None})
 
 
-def _delay(watched: Watched, needed: float, settings: AlarmSettings) -> float | None:
+def _delay(watched: Watched, needed: float, limits: AlarmLimits) -> float | None:
     """Return the seconds until a usual mean that falls by 0.05 of the scale raises an alarm."""
     if not watched.scaled:
         return None
-    limit = settings.floors.get(watched.scorer_id)
+    limit = limits.floors.get(watched.scorer_id)
     detectors = [
-        reference_detector(watched, watched.reference, settings.period),
-        None if limit is None else floor_detector(watched, limit / watched.scale, settings.period),
+        reference_detector(watched, watched.reference, PERIOD),
+        None if limit is None else floor_detector(watched, limit / watched.scale),
     ]
     starts = [start for start, _ in watched.steps]
-    buckets = (starts[-1] - starts[0]) / settings.step + 1
+    buckets = (starts[-1] - starts[0]) / STEP + 1
     usual = per_bucket(watched.good(total(step.scored for _, step in watched.steps)), buckets)
     found = [expected_delay(each, usual, _FALL, needed) for each in detectors if each is not None]
-    return min((buckets * settings.step for buckets in found if buckets is not None), default=None)
+    return min((buckets * STEP for buckets in found if buckets is not None), default=None)
 
 
-def _findings(watched: Watched, needed: float, settings: AlarmSettings) -> Iterator[Findings]:
-    limit, period = settings.floors.get(watched.scorer_id), settings.period
+def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Findings]:
+    limit = limits.floors.get(watched.scorer_id)
     if watched.scaled:
         if limit is not None:
-            yield floor(watched, limit / watched.scale, needed, period)
-        fallen = fall(watched, needed, period)
+            yield floor(watched, limit / watched.scale, needed)
+        fallen = fall(watched, needed)
         yield fallen
         if fallen.since is None:  # one incident, one alarm
             yield drift(watched, needed, _QUARTERS)
         yield worse_version(watched, needed)
-        yield disagreement(watched.labels, settings.agreement, needed, period)
-    yield missing_share(watched, settings.missing, needed, period)
+        yield disagreement(watched.labels, limits.agreement, needed)
+    yield missing_share(watched, limits.missing, needed)
 
 
-def _alarms_of(watched: Watched, needed: float, settings: AlarmSettings) -> Iterator[Alarm]:
-    for found in _findings(watched, needed, settings):
+def _alarms_of(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Alarm]:
+    for found in _findings(watched, needed, limits):
         if found.since is not None:
             yield _alarm(found, needed, watched.scorer_id, watched.agent_name)
 
@@ -224,7 +207,7 @@ def _watched(
     slices: Mapping[int, Any],
     key: tuple[Any, ...],
     steps: Mapping[int, Measured],
-    settings: AlarmSettings,
+    limits: AlarmLimits,
     labels: Mapping[int, Sequence[LabelledScore]],
     judged: Judgements,
 ) -> Watched:
@@ -240,9 +223,9 @@ def _watched(
     slow = wander({start // HOUR: each.scored for start, each in hourly.get((), {}).items()})
     whole = measure(connection, inside, usual, ()).get((), Measured())
     weeks = series(connection, inside, Window(pinned[1] - pinned[1] % _QUARTER + _QUARTER), _QUARTER)
-    complete = {at: each for at, each in weeks.get((), {}).items() if at + _QUARTER <= last + settings.step}
+    complete = {at: each for at, each in weeks.get((), {}).items() if at + _QUARTER <= last + STEP}
     calm = measure(connection, inside, _hours(Window(*pinned)), ()).get((), Measured())
-    versions = series(connection, inside, Window(first), settings.step, ("scorer_version", "agent_version"))
+    versions = series(connection, inside, Window(first), STEP, ("scorer_version", "agent_version"))
     firsts = sorted((min(found), version) for (version, _), found in versions.items())
     newest = firsts[-1][1]
     began = min(start for start, version in firsts if version == newest)

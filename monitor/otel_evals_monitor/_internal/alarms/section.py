@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, set_value
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
 from otel_evals import semconv
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook, http_url
 
 if TYPE_CHECKING:
@@ -26,26 +27,17 @@ _logger = logging.getLogger(__name__)
 
 
 _Url = Annotated[str, AfterValidator(http_url)]
-_Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
-class AlarmOptions:
+class AlarmOptions(AlarmLimits):
     """Alarms on the results store, checked by every process that scores."""
 
     store: str | None = None
     """SQLite file or `postgresql://` URL; by default the store of the destination `results`."""
     every: PositiveSeconds = 60.0
     """Seconds between two checks; processes with the same store take turns."""
-    floors: dict[str, Annotated[float, Field(ge=0.0)]] = Field(default_factory=dict)
-    """By scorer: lowest acceptable mean; highest, if low scores are good."""
-    missing: _Share = 0.2
-    """Highest acceptable share of missing scores."""
-    agreement: _Share = 0.8
-    """Lowest acceptable share of randomly drawn scores that people's labels agree with."""
-    level: _Share = 0.05
-    """Probability of any false alarm in a week, over all monitors."""
     webhook: _Url | None = None
     """Address to post each alarm's start and end to, as JSON."""
     slack: bool = False
@@ -139,12 +131,9 @@ class AlarmWatch:
 
     def _check(self) -> AlarmCheck:
         from otel_evals_monitor._internal.alarms.check import AlarmCheck
-        from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
         from otel_evals_monitor._internal.store.database import Database
 
-        shared = ("floors", "missing", "agreement", "level")
-        settings = AlarmSettings(**{name: getattr(self._options, name) for name in shared})
-        return AlarmCheck(Database(self._place, create=False), settings, self._receivers())
+        return AlarmCheck(Database(self._place, create=False), self._options, self._receivers())
 
     def _receivers(self) -> list[Receiver]:
         options = self._options

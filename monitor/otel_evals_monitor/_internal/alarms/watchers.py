@@ -22,6 +22,7 @@ from otel_evals.statistics import (
     missing_indicator,
     total,
 )
+from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of
 from otel_evals_monitor._internal.store.queries import Measured
@@ -96,10 +97,10 @@ class Findings:
     """The agent's version that is worse."""
 
 
-def floor(watched: Watched, limit: float, needed: float, period: float) -> Findings:
+def floor(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     steps = [(start, step.scored) for start, step in watched.steps]
-    detector = floor_detector(watched, limit, period)
+    detector = floor_detector(watched, limit)
     found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
     side = "above the limit" if watched.lower_is_better else "below the floor"
     return _with_text(
@@ -107,37 +108,35 @@ def floor(watched: Watched, limit: float, needed: float, period: float) -> Findi
     )
 
 
-def floor_detector(watched: Watched, limit: float, period: float) -> Detector:
+def floor_detector(watched: Watched, limit: float) -> Detector:
     """Return a detector of means below a floor; `limit` is in 0..1."""
     mean = 1.0 - limit if watched.lower_is_better else limit
-    return Detector(mean, int(period), watched.largest, inflation=watched.inflation)
+    return Detector(mean, PERIOD, watched.largest, inflation=watched.inflation)
 
 
-def fall(watched: Watched, needed: float, period: float) -> Findings:
+def fall(watched: Watched, needed: float) -> Findings:
     """Detect a mean that is worse than in the reference period."""
     start, until = watched.reference_window
     steps = [(at, step.scored) for at, step in watched.steps if at >= until]
-    found = _against(watched, "fall", watched.reference, steps, needed, period)
+    found = _against(watched, "fall", watched.reference, steps, needed, PERIOD)
     before = f"in the reference from {clock(start)} to {clock(until)}"
     found = replace(found, reference=(start, until))
     return _explained(watched, found, steps, watched.reference, before)
 
 
-def drift(watched: Watched, needed: float, period: float) -> Findings:
+def drift(watched: Watched, needed: float, period: int) -> Findings:
     """Detect a mean that has become slightly worse over weeks."""
     found = _against(watched, "drift", watched.pinned, watched.periods, needed, period)
     before = "in the pinned reference, the first week by default"
     return _explained(watched, found, watched.periods, watched.pinned, before)
 
 
-def reference_detector(watched: Watched, reference: Sums, period: float) -> ReferenceDetector | None:
+def reference_detector(watched: Watched, reference: Sums, period: int) -> ReferenceDetector | None:
     """Return a detector of falls below a reference; None if it has no runs."""
     good = watched.good(reference)
     if good.mean is None:
         return None
-    return ReferenceDetector.start(
-        good, period=int(period), largest=watched.largest, inflation=watched.inflation
-    )
+    return ReferenceDetector.start(good, period=period, largest=watched.largest, inflation=watched.inflation)
 
 
 def _against(
@@ -146,7 +145,7 @@ def _against(
     reference: Sums,
     steps: Sequence[tuple[int, Sums]],
     needed: float,
-    period: float,
+    period: int,
 ) -> Findings:
     detector = reference_detector(watched, reference, period) if steps else None
     if detector is None:
@@ -168,9 +167,9 @@ def _explained(
     return replace(found, text=text)
 
 
-def missing_share(watched: Watched, limit: float, needed: float, period: float) -> Findings:
+def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect too many missing scores."""
-    detector = Detector(limit, int(period), watched.largest, "above", watched.inflation)
+    detector = Detector(limit, PERIOD, watched.largest, "above", watched.inflation)
     buckets = (
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
         for start, step in watched.steps
@@ -211,7 +210,7 @@ def worse_version(watched: Watched, needed: float) -> Findings:
     return Findings("version", since, steps[min(raised, len(steps) - 1)], latest, text, version=new)
 
 
-def silence(starts: Sequence[int], step: int, end: int) -> Findings:
+def silence(starts: Sequence[int], end: int) -> Findings:
     """Detect that no run was sampled for three times the longest usual gap, unlike on earlier days.
 
     `starts` has the steps with runs, in order. A pause at a time of day at which there were no runs on an
@@ -221,7 +220,7 @@ def silence(starts: Sequence[int], step: int, end: int) -> Findings:
         return Findings("silence")
     gaps = sorted(later - earlier for earlier, later in pairwise(starts))
     usual = gaps[int(len(gaps) * 0.95)]
-    last = starts[-1] + step
+    last = starts[-1] + STEP
     if end - last < 3 * usual:
         return Findings("silence")
     for days in range(1, 8):
@@ -300,9 +299,9 @@ def clock(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def wrong_sampler(steps: Mapping[int, Picks], needed: float, period: float) -> Findings:
+def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
     """Detect a rule that picks another share of runs than its probabilities state."""
-    found = followed("sampler", PickDetector(int(period)), sorted(steps.items()), needed)
+    found = followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed)
 
     def text(since: int) -> str:
         picks = sum((each for start, each in steps.items() if start >= since), Picks())
@@ -312,9 +311,9 @@ def wrong_sampler(steps: Mapping[int, Picks], needed: float, period: float) -> F
     return _with_text(found, text)
 
 
-def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float, period: float) -> Findings:
+def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float) -> Findings:
     """Detect that people agree with less than this share of scores; labels in order of time."""
-    detector = Detector(limit, int(period), 1.0)
+    detector = Detector(limit, PERIOD, 1.0)
     buckets = ((label.time, Sums.of(float(label.agrees), 1.0)) for label in labels)
     found = followed("agreement", detector, buckets, needed)
 

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from otel_evals.sdk.commands import echo, exit_on
 from otel_evals_monitor._internal.commands.shared_options import Link, Store
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+    from otel_evals_monitor._internal.alarms.limits import AlarmLimits
     from otel_evals_monitor._internal.alarms.receivers import Receiver
     from otel_evals_monitor._internal.store.database import Database
 
@@ -49,36 +49,30 @@ def monitor(
 ) -> None:
     """Serve a page with means, runs and alarms, or check for alarms once."""
     with exit_on(OSError, command="monitor", extra="monitor"):
-        from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+        from otel_evals_monitor._internal.alarms.limits import AlarmLimits
         from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
         from otel_evals_monitor._internal.store.database import Database
 
-        settings = AlarmSettings(
-            floors=_floors(floor or ()),
-            missing=_share("--missing", missing),
-            agreement=_share("--agreement", agreement),
-        )
+        limits = AlarmLimits(floors=_floors(floor or ()), missing=missing, agreement=agreement)
         receivers: list[Receiver] = [Webhook(webhook, slack)] if webhook else []
         # With --once, an alert lasts until the next check, for example an hourly cron job.
         receivers += [Alertmanager(alertmanager, 3600.0 if once else 600.0)] if alertmanager else []
         with closing(Database(store, create=False)) as database:
             if once:
-                raise typer.Exit(_check(database, settings, receivers, as_json))
+                raise typer.Exit(_check(database, limits, receivers, as_json))
             from otel_evals_monitor._internal.page.server import serve
 
-            serve(
-                database, settings, receivers, link=link, host=host, port=port, token=token, browser=browser
-            )
+            serve(database, limits, receivers, link=link, host=host, port=port, token=token, browser=browser)
 
 
-def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Receiver], as_json: bool) -> int:
+def _check(database: Database, limits: AlarmLimits, receivers: Sequence[Receiver], as_json: bool) -> int:
     """Check once, print and notify; return the exit status, which ignores muted alarms."""
     from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
     from otel_evals_monitor._internal.alarms.judgements import judgements
     from otel_evals_monitor._internal.report.zones import Zone
 
-    problems = AlarmCheck(database, settings, receivers).run()
+    problems = AlarmCheck(database, limits, receivers).run()
     with database.reading() as connection:
         now, muted = time.time(), judgements(connection).muted
     every = [each.alarm for each in lasting_alarms(database)]
@@ -110,7 +104,7 @@ def _print(line: str) -> None:
     print("".join(c if c.isprintable() else " " for c in line))
 
 
-def _floors(given: Sequence[str]) -> Mapping[str, float]:
+def _floors(given: Sequence[str]) -> dict[str, float]:
     floors = {}
     for each in given:
         scorer, _, value = each.rpartition("=")
@@ -121,9 +115,3 @@ def _floors(given: Sequence[str]) -> Mapping[str, float]:
         if not scorer or not 0.0 <= floors[scorer] < math.inf:
             raise ConfigError("--floor", f"{each!r} must be SCORER=MEAN, such as grounded_in_tools=0.9")
     return floors
-
-
-def _share(option: str, value: float) -> float:
-    if not 0.0 < value < 1.0:
-        raise ConfigError(option, f"must be between 0 and 1, not {value:g}")
-    return value

@@ -137,12 +137,12 @@ def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: 
         print("\nTwo days of made-up history, with an alarm to find:")
         print(f"    {this_command()} monitor {quote(str(store))} --floor {floor}")
         return
-    from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+    from otel_evals_monitor._internal.alarms.limits import AlarmLimits
     from otel_evals_monitor._internal.page.server import serve
     from otel_evals_monitor._internal.store.database import Database
 
     name, value = floor.split("=")
-    settings = AlarmSettings(floors={name: float(value)})
+    limits = AlarmLimits(floors={name: float(value)})
     print("\nTwo days of made-up history, with an alarm to find, and a made-up run every 20 seconds:")
     with Trickle(store, scores, seed):
-        serve(Database(store), settings, port=port, browser=browser)
+        serve(Database(store), limits, port=port, browser=browser)

@@ -21,7 +21,7 @@ from otel_evals_monitor._internal.alarms.alarm_record import alarms_of
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident, incidents_of
 from otel_evals_monitor._internal.alarms.judgements import judgements
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
@@ -59,15 +59,15 @@ class Page:
         database: Database,
         *,
         access: Access,
-        settings: AlarmSettings | None = None,
+        limits: AlarmLimits | None = None,
         link: TraceLink | None = None,
         receivers: Sequence[Receiver] = (),
     ) -> None:
         self._database = database
         self._access = access
-        self._settings = settings or AlarmSettings()
+        self._limits = limits or AlarmLimits()
         self._link = link or TraceLink()
-        self.alarm_check = AlarmCheck(database, self._settings, receivers)
+        self.alarm_check = AlarmCheck(database, self._limits, receivers)
         self.live = Live(database)
         self._causes = Causes(database)
         forms = Forms(database, access, self.alarm_check)
@@ -130,12 +130,12 @@ class Page:
     def _overview(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         window = asked.window(self._database)
-        rows = overview(self._database, window, incidents, self._settings.missing)
-        return self._render("overview.html", asked, incidents, rows=rows, floors=self._settings.floors)
+        rows = overview(self._database, window, incidents, self._limits.missing)
+        return self._render("overview.html", asked, incidents, rows=rows, floors=self._limits.floors)
 
     def _scorer(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
-        values = scorer_page(self._database, asked, self._settings, self.alarm_check.delays)
+        values = scorer_page(self._database, asked, self._limits, self.alarm_check.delays)
         key = asked["scorer"], asked["agent"]
         mine = [i for i in incidents if key in {(k.alarm.scorer_id, k.alarm.agent_name) for k in i.alarms}]
         return self._render("scorer.html", asked, incidents, mine=mine, link_to=self._link, **values)
@@ -214,7 +214,7 @@ class Page:
         asked, incidents = Asked.of(request), self._incidents()
         ended = [each for each in alarms_of(self._database) if each.ended is not None]
         check = {"checked": self.alarm_check.checked, "problem": self.alarm_check.problem}
-        return self._render("alarms.html", asked, incidents, ended=ended, settings=self._settings, **check)
+        return self._render("alarms.html", asked, incidents, ended=ended, limits=self._limits, **check)
 
     def _labels(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.page.asked import Asked
 from otel_evals_monitor._internal.page.detail import detail_of
 from otel_evals_monitor._internal.page.overview import newest_version
@@ -38,7 +38,7 @@ _WORST, _READ, _NAMED, _OF_SLICE = 8, 50, 40, 200
 def scorer_page(
     database: Database,
     asked: Asked,
-    settings: AlarmSettings,
+    limits: AlarmLimits,
     delays: Mapping[tuple[str, str], float],
 ) -> dict[str, Any]:
     """Return the values of the template; raises ConfigError for an unknown scorer."""
@@ -59,7 +59,7 @@ def scorer_page(
     if not whole:
         return values
     row = newest_version(database, whole, window)
-    floor = settings.floors.get(scorer)
+    floor = limits.floors.get(scorer)
     with database.reading() as connection:
         inside = stored_slices(connection, **only)
         worst = runs_of_slices(connection, inside, window, _READ, order="worst", runs=asked.runs)

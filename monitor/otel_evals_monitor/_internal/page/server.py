@@ -11,7 +11,7 @@ import uvicorn
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, trace_link
-from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
@@ -21,7 +21,7 @@ from otel_evals_monitor._internal.store.database import Database
 
 def serve(
     database: Database,
-    settings: AlarmSettings,
+    limits: AlarmLimits,
     receivers: Sequence[Receiver] = (),
     *,
     link: str | None = None,
@@ -33,7 +33,7 @@ def serve(
     page = Page(
         database,
         access=Access(token, host),
-        settings=settings,
+        limits=limits,
         link=TraceLink.parse(trace_link(link)),
         receivers=receivers,
     )
