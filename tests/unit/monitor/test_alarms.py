@@ -258,9 +258,11 @@ def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsSt
 def test_an_alarm_is_kept_from_its_start_to_its_end(store: ResultsStore) -> None:
     alarm = Alarm("floor a", "floor", "a", "", START, START + 60, 500.0, 80.0, "it is low", ("1" * 32,))
     for now in (END, END + 60):
-        (kept,) = keep_alarms(store.database, [alarm], now)
+        keep_alarms(store.database, [alarm], now)
+        (kept,) = lasting_alarms(store.database)
         assert kept.alarm == alarm
-    assert keep_alarms(store.database, [], END + 120) == []
+    keep_alarms(store.database, [], END + 120)
+    assert lasting_alarms(store.database) == []
     assert [each.ended for each in alarms_of(store.database)] == [END + 120]
     keep_alarms(store.database, [alarm], END + 180)
     assert [each.ended for each in alarms_of(store.database)] == [None, END + 120]

@@ -25,8 +25,8 @@ class KeptAlarm:
     """Why somebody acknowledged it."""
 
 
-def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[KeptAlarm]:
-    """Record new alarms, end alarms that are no longer found, and return the lasting ones."""
+def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> None:
+    """Record new alarms, and end alarms that are no longer found."""
     table = schema.alarms
     current = {alarm.monitor: alarm for alarm in found}
     with database.writing() as connection:
@@ -40,19 +40,18 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[
         for alarm in current.values():
             values = {"monitor": alarm.monitor, "since": alarm.since, "raised": alarm.raised}
             connection.execute(table.insert().values(**values, details=json.dumps(asdict(alarm))))
-    return lasting_alarms(database)
 
 
 def lasting_alarms(database: Database) -> list[KeptAlarm]:
     return [each for each in alarms_of(database) if each.ended is None]
 
 
-def alarms_of(database: Database, most: int = 200) -> list[KeptAlarm]:
-    """Return recorded alarms: lasting alarms first, then by start, newest first."""
+def alarms_of(database: Database) -> list[KeptAlarm]:
+    """Return up to 200 recorded alarms: lasting alarms first, then by start, newest first."""
     table = schema.alarms
     order = (table.c.ended.is_not(None), table.c.since.desc())
     with database.reading() as connection:
-        rows = connection.execute(select(table).order_by(*order).limit(most)).mappings().all()
+        rows = connection.execute(select(table).order_by(*order).limit(200)).mappings().all()
     return [_kept(row["id"], json.loads(row["details"]), row["ended"]) for row in rows]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +35,6 @@ class AlarmCheck:
     """See `Found.delays`."""
     problem: str = ""
     """Problem of the last `run_once`; empty if there was none."""
-    _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, every: float = 0.0) -> list[str]:
         """Check once, and return the notifications that failed, as one sentence each.
@@ -50,19 +48,12 @@ class AlarmCheck:
             self.checked, self.delays = int(now), found.delays
         return [problem for each in self.receivers for problem in self._notify(each)]
 
-    def run_for_ever(self, every: float) -> None:
-        while not self._stopped.wait(every):
-            self.run_once(0.9 * every)
-
     def run_once(self, every: float = 0.0) -> None:
         """Check once, and keep its problem."""
         try:
             self.problem = "; ".join(self.run(every))
         except Exception as error:  # the page shows it, and the next check may succeed
             self.problem = f"the check for alarms failed: {error}"
-
-    def stop(self) -> None:
-        self._stopped.set()
 
     def _is_due(self, now: float, every: float) -> bool:
         """Return True if no process has checked for that long, and record this check."""

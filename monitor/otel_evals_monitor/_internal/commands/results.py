@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.commands import AsJson, done, echo, exit_on
+from otel_evals.sdk.commands import AsJson, done, echo, exit_on, moment_of, seconds_of
 from otel_evals.sdk.config import SCORERS
 from otel_evals_monitor._internal.commands.shared_options import Store
 
@@ -95,14 +96,12 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Delete all data of traces or users, from means too."""
-    with exit_on(OSError, command="results forget", extra="results"):
-        from otel_evals_monitor._internal.store.database import Database
+    with _changing("forget", store) as database:
         from otel_evals_monitor._internal.store.retention import forget as delete
 
         if not trace and not user:
             raise ConfigError("--trace", "name a --trace or a --user")
-        with closing(Database(store, create=False)) as database:
-            runs, evaluations = delete(database, trace_ids=trace or (), user_ids=user or ())
+        runs, evaluations = delete(database, trace_ids=trace or (), user_ids=user or ())
         text = f"{runs} runs and {evaluations} evaluations deleted"
         done(text, as_json, runs=runs, evaluations=evaluations)
 
@@ -114,14 +113,10 @@ def trim(
     as_json: AsJson = False,
 ) -> None:
     """Delete old runs; means over time still include them."""
-    with exit_on(OSError, command="results trim", extra="results"):
-        from otel_evals.sdk.commands import seconds_of
-        from otel_evals_monitor._internal.store.database import Database
+    with _changing("trim", store) as database:
         from otel_evals_monitor._internal.store.retention import keep_within
 
-        with closing(Database(store, create=False)) as database:
-            age = seconds_of(older_than, "--older-than")
-            runs = keep_within(database, age, None, seldom=0.0)
+        runs = keep_within(database, seconds_of(older_than, "--older-than"), None, seldom=0.0)
         done(f"{runs} runs deleted", as_json, runs=runs)
 
 
@@ -131,12 +126,10 @@ def acknowledge(store: Store, monitor: Monitor, note: Note = "") -> None:
 
     The alarm returns if it begins again.
     """
-    with exit_on(OSError, command="results acknowledge", extra="results"):
+    with _changing("acknowledge", store) as database:
         from otel_evals_monitor._internal.alarms.judgements import acknowledge as keep
-        from otel_evals_monitor._internal.store.database import Database
 
-        with closing(Database(store, create=False)) as database:
-            keep(database, monitor, time.time(), note)
+        keep(database, monitor, time.time(), note)
         echo(f"{monitor}: acknowledged")
 
 
@@ -149,14 +142,10 @@ def mute(
     end: Annotated[bool, typer.Option("--end", help="End the mute.")] = False,
 ) -> None:
     """Send no notifications of a current alarm for some time, and keep it out of `monitor --once`."""
-    with exit_on(OSError, command="results mute", extra="results"):
-        from otel_evals.sdk.commands import seconds_of
+    with _changing("mute", store) as database:
         from otel_evals_monitor._internal.alarms.judgements import mute as keep
-        from otel_evals_monitor._internal.store.database import Database
 
-        seconds = 0 if end else seconds_of(length, "--for")
-        with closing(Database(store, create=False)) as database:
-            keep(database, monitor, time.time() + seconds, note)
+        keep(database, monitor, time.time() + (0 if end else seconds_of(length, "--for")), note)
         echo(f"{monitor}: no longer muted" if end else f"{monitor}: muted for {length}")
 
 
@@ -169,15 +158,21 @@ def pin(
     agent: Annotated[str, typer.Option(help="The agent; by default, runs without an agent's name.")] = "",
 ) -> None:
     """Measure falls of a scorer and agent against this period."""
-    with exit_on(OSError, command="results pin", extra="results"):
-        from otel_evals.sdk.commands import moment_of
+    with _changing("pin", store) as database:
         from otel_evals_monitor._internal.alarms.judgements import pin_reference
+
+        pin_reference(database, scorer, agent, moment_of(since, "--since"), moment_of(until, "--until"))
+        echo(f"{scorer} {agent}".strip() + ": reference pinned")
+
+
+@contextmanager
+def _changing(command: str, store: str) -> Iterator[Database]:
+    """Open results for a command, and report its errors."""
+    with exit_on(OSError, command=f"results {command}", extra="results"):
         from otel_evals_monitor._internal.store.database import Database
 
-        start, end = moment_of(since, "--since"), moment_of(until, "--until")
         with closing(Database(store, create=False)) as database:
-            pin_reference(database, scorer, agent, start, end)
-        echo(f"{scorer} {agent}".strip() + ": reference pinned")
+            yield database
 
 
 def _worst(database: Database, scorer: str | None, most: int, window: str | None) -> list[str]:

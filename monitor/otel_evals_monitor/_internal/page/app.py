@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of
+from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident, incidents_of
 from otel_evals_monitor._internal.alarms.judgements import judgements
@@ -34,7 +34,13 @@ from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
 from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.report.links import TraceLink
-from otel_evals_monitor._internal.report.runs import find_runs, recent_runs, runs_of_slices
+from otel_evals_monitor._internal.report.runs import (
+    RunOfSlice,
+    RunWithScores,
+    find_runs,
+    recent_runs,
+    runs_of_slices,
+)
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import (
@@ -43,9 +49,9 @@ from otel_evals_monitor._internal.store.labels import (
     labels_on,
     number_of_labels,
 )
-from otel_evals_monitor._internal.store.queries import Window, stored_slices, time_range
+from otel_evals_monitor._internal.store.queries import stored_slices, time_range
+from otel_evals_monitor._internal.store.rows import STATUSES
 
-_STATUSES = ("scored", "not_scored", "failed", "dropped")
 _FILES = {
     "/style.css": (STYLE, "text/css"),
     "/page.js": (SCRIPT, "text/javascript"),
@@ -102,10 +108,9 @@ class Page:
 
     def _incidents(self) -> list[Incident]:
         """Return the incidents that have not ended, the newest first."""
-        lasting = [each for each in alarms_of(self._database) if each.ended is None]
         with self._database.reading() as connection:
             muted = judgements(connection).muted
-        return incidents_of(lasting, muted, time.time())
+        return incidents_of(lasting_alarms(self._database), muted, time.time())
 
     def _render(self, template: str, asked: Asked, incidents: Sequence[Incident], **values: Any) -> str:
         with self._database.reading() as connection:
@@ -143,21 +148,18 @@ class Page:
     def _runs(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         window = asked.window(self._database, "all")
-        if not asked["scorer"]:
-            return self._all_runs(asked, incidents, window)
-        order = "worst" if asked["order"] == "worst" else "newest"
+        order = "worst" if asked["scorer"] and asked["order"] == "worst" else "newest"
+        chosen: dict[str, Any] = {"runs": asked.runs, "status": asked["status"] or None}
+        chosen["skip"] = (asked.page - 1) * PAGE_SIZE
+        runs: Sequence[RunOfSlice | RunWithScores]
         with self._database.reading() as connection:
-            slices = stored_slices(connection, **asked.columns)
-            runs = runs_of_slices(
-                connection,
-                slices,
-                window,
-                PAGE_SIZE + 1,
-                order=order,
-                status=asked["status"] or None,
-                runs=asked.runs,
-                skip=(asked.page - 1) * PAGE_SIZE,
-            )
+            if asked["scorer"]:
+                slices = stored_slices(connection, **asked.columns)
+                runs = runs_of_slices(connection, slices, window, PAGE_SIZE + 1, order=order, **chosen)
+            else:
+                names = {"agent_name": "agent", "agent_version": "version", "tenant": "tenant"}
+                wanted = {column: asked[name] for column, name in names.items() if asked[name]}
+                runs = recent_runs(connection, window, PAGE_SIZE + 1, wanted=wanted, **chosen)
         return self._render(
             "runs.html",
             asked,
@@ -167,24 +169,8 @@ class Page:
             window=window,
             order=order,
             size=PAGE_SIZE,
-            statuses=_STATUSES,
+            statuses=STATUSES,
         )
-
-    def _all_runs(self, asked: Asked, incidents: Sequence[Incident], window: Window) -> str:
-        names = {"agent_name": "agent", "agent_version": "version", "tenant": "tenant"}
-        with self._database.reading() as connection:
-            runs = recent_runs(
-                connection,
-                window,
-                PAGE_SIZE + 1,
-                wanted={column: asked[name] for column, name in names.items() if asked[name]},
-                runs=asked.runs,
-                status=asked["status"] or None,
-                skip=(asked.page - 1) * PAGE_SIZE,
-            )
-        values = {"window": window, "order": "newest", "size": PAGE_SIZE, "statuses": _STATUSES}
-        more = len(runs) > PAGE_SIZE
-        return self._render("runs.html", asked, incidents, runs=runs[:PAGE_SIZE], more=more, **values)
 
     def _run(self, request: Request) -> str:
         asked = Asked.of(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -33,30 +34,28 @@ class Forms:
         self._database = database
         self._access = access
         self._check = check
+        self.label = self._changing(self._label)
+        self.draw = self._changing(self._draw)
+        self.alarm = self._changing(self._alarm)
 
-    async def label(self, request: Request) -> Response:
-        """Store a label from the form on a run's page."""
-        return await self._changed(request, self._label)
+    def _changing(self, change: Callable[[Mapping[str, str]], str]) -> Callable[[Request], Any]:
+        """Return an endpoint that makes a change from a form, and goes to the page that it names."""
 
-    async def draw(self, request: Request) -> Response:
-        return await self._changed(request, self._draw)
+        async def endpoint(request: Request) -> Response:
+            try:
+                form = await _form(request)
+                if self._access.forged(request, form.get("csrf", "")):
+                    text = "The form is out of date: go back, reload and send it again."
+                    return message("Refused", text, self._database.name, 403)
+                return RedirectResponse(await run_in_threadpool(change, form), 303)
+            except OtelEvalsError as error:
+                status = 400 if isinstance(error, ConfigError) else 503
+                return message("Not saved", str(error), self._database.name, status)
 
-    async def alarm(self, request: Request) -> Response:
-        """Acknowledge or mute the alarms of an incident, from the form on its card."""
-        return await self._changed(request, self._alarm)
-
-    async def _changed(self, request: Request, change: Callable[[Mapping[str, str]], str]) -> Response:
-        """Make a change from a form, and go to the page whose address it returns."""
-        try:
-            form = await _form(request)
-            if self._access.forged(request, form.get("csrf", "")):
-                return self._refused()
-            return RedirectResponse(await run_in_threadpool(change, form), 303)
-        except OtelEvalsError as error:
-            status = 400 if isinstance(error, ConfigError) else 503
-            return message("Not saved", str(error), self._database.name, status)
+        return endpoint
 
     def _label(self, form: Mapping[str, str]) -> str:
+        """Store a label from the form on a run's page."""
         id, given = form.get("evaluation_id", ""), form.get("label", "").strip()
         add_label(
             self._database,
@@ -74,6 +73,7 @@ class Forms:
         return "/labels"
 
     def _alarm(self, form: Mapping[str, str]) -> str:
+        """Acknowledge or mute the alarms of an incident, from the form on its card."""
         lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
         monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
         if not monitors:
@@ -104,10 +104,6 @@ class Forms:
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
         return JSONResponse({"kept": True}, 201)
-
-    def _refused(self) -> HTMLResponse:
-        text = "The form is out of date: go back, reload and send it again."
-        return message("Refused", text, self._database.name, 403)
 
 
 def message(title: str, text: str, source: str, status: int) -> HTMLResponse:

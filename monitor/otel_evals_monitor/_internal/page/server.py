@@ -11,6 +11,7 @@ import uvicorn
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, trace_link
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.page.access import Access
@@ -49,7 +50,8 @@ def serve(
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         page.alarm_check.run_once()  # the first view already shows alarms
         echo(f"The page is at {address}  (Ctrl-C ends it)")
-        threading.Thread(target=page.alarm_check.run_for_ever, args=(60.0,), daemon=True).start()
+        ended = threading.Event()
+        threading.Thread(target=_check_until, args=(page.alarm_check, ended), daemon=True).start()
         if browser:
             webbrowser.open(address)
         server = uvicorn.Server(uvicorn.Config(page.app, log_level="warning", access_log=False))
@@ -57,4 +59,9 @@ def serve(
         try:
             server.run(sockets=[listening])
         finally:
-            page.alarm_check.stop()
+            ended.set()
+
+
+def _check_until(check: AlarmCheck, ended: threading.Event) -> None:
+    while not ended.wait(60.0):
+        check.run_once(54.0)

@@ -11,6 +11,7 @@ from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.patterns import FailurePattern, Failures
 from otel_evals_monitor._internal.report.report import SURPRISING, ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice
+from otel_evals_monitor._internal.store.rows import STATUSES
 
 
 def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def when(seconds: int | None) -> str | None:
 
 def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
     known, bounds = row.estimate, row.bounds
-    counts = {name: row.counts.get(name, 0) for name in ("scored", "not_scored", "failed", "dropped")}
+    counts = {name: row.counts.get(name, 0) for name in STATUSES}
     return {
         **{name: value or None for name, value in row.slice.items()},
         "n": known.n,

@@ -15,30 +15,30 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of, drawn_unlabelled
 from otel_evals_monitor._internal.store.queries import Measured, Window
 
+_MOST = 8
 
-def label_queue(
-    connection: Connection, slices: Mapping[int, Any], most: int = 8
-) -> list[tuple[str, list[RunOfSlice]]]:
+
+def label_queue(connection: Connection, slices: Mapping[int, Any]) -> list[tuple[str, list[RunOfSlice]]]:
     """Return runs to label: drawn at random, sent to review, in conflict with feedback, with low scores."""
     evaluations, feedback, runs = schema.evaluations, schema.feedback, schema.runs
     unlabelled = _outside(schema.labels)
     scored = evaluations.c.status == "scored"
-    chosen = drawn_unlabelled(connection, most)
+    chosen = drawn_unlabelled(connection, _MOST)
     sent = select(evaluations).where(evaluations.c.review.is_not(None), unlabelled, _outside(schema.drawn))
-    sent = sent.order_by(evaluations.c.time.desc()).limit(most)
+    sent = sent.order_by(evaluations.c.time.desc()).limit(_MOST)
     complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
     theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
     praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
-    against = select(evaluations).where(scored, unlabelled, praised).limit(most)
+    against = select(evaluations).where(scored, unlabelled, praised).limit(_MOST)
     worst: list[RunOfSlice] = []
     for direction in ("higher_is_better", "lower_is_better"):
         some = {i: each for i, each in slices.items() if each["direction"] == direction}
-        worst += runs_of_slices(connection, some, Window(), most, order="worst")
+        worst += runs_of_slices(connection, some, Window(), _MOST, order="worst")
     return [
         ("Drawn at random", run_rows(connection, slices, chosen)),
         ("Sent to review", run_rows(connection, slices, connection.execute(sent).mappings().all())),
         ("Users disagree", run_rows(connection, slices, connection.execute(against).mappings().all())),
-        ("Low scores", worst[:most]),
+        ("Low scores", worst[:_MOST]),
     ]
 
 
