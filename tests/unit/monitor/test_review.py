@@ -16,10 +16,9 @@ from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError
 from otel_evals.testing import read_items, read_labels
 from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
-from otel_evals_monitor._internal.report.report import of_measured
 from otel_evals_monitor._internal.store.label_draws import chances_of, draw, drawn_unlabelled
 from otel_evals_monitor._internal.store.labels import add_label, failure_types, labels_on
-from otel_evals_monitor._internal.store.queries import Window, measure, stored_slices
+from otel_evals_monitor._internal.store.queries import Window, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record
 from tests.support.traffic import Live
@@ -48,9 +47,7 @@ def queue(store: ResultsStore, name: str = "Sent to review") -> list[str]:
 
 def agreement(store: ResultsStore) -> str | None:
     with store.database.reading() as connection:
-        slices = stored_slices(connection)
-        measured = measure(connection, slices, Window(), ())[()]
-        return agreement_of(connection, slices, Window(), measured, of_measured({}, measured))
+        return agreement_of(connection, stored_slices(connection), Window())
 
 
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])

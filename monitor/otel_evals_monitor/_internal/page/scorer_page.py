@@ -79,9 +79,7 @@ def scorer_page(
         values |= {
             "worst": row.failures.shared(worst)[:_WORST],
             "sampler": sampler_checks(connection, inside, window),
-            "agreement": agreement_of(
-                connection, inside, window, measure(connection, inside, window, ())[()], row
-            ),
+            "agreement": agreement_of(connection, inside, window),
         }
     return values | {
         "versions": len(whole),

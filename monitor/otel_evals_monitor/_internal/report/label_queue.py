@@ -8,12 +8,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, select
 
 from otel_evals.statistics import Labelled, corrected
-from otel_evals_monitor._internal.report.report import SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice, run_rows, runs_of_slices
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of, drawn_unlabelled
-from otel_evals_monitor._internal.store.queries import Measured, Window
+from otel_evals_monitor._internal.store.queries import Window, measure
 
 _MOST = 8
 
@@ -48,9 +47,7 @@ def _outside(table: Table) -> ColumnElement[bool]:
     return ~select(id).where(id == schema.evaluations.c.evaluation_id).exists()
 
 
-def agreement_of(
-    connection: Connection, slices: Mapping[int, Any], window: Window, measured: Measured, row: SliceReport
-) -> str | None:
+def agreement_of(connection: Connection, slices: Mapping[int, Any], window: Window) -> str | None:
     """Return how often labels agree with scores, and the corrected mean; None without labels."""
     evaluations, labels = schema.evaluations.c, schema.labels.c
     judged = (evaluations.x, evaluations.weight, evaluations.slice_id, evaluations.cluster)
@@ -63,7 +60,8 @@ def agreement_of(
     found = [each for each in connection.execute(query) if each.slice_id in slices]
     if not found:
         return None
-    unit = row.scale or 1.0
+    measured = measure(connection, slices, window, ())[()]
+    unit = measured.scale or 1.0
     same = sum((each.label / unit >= 0.5) == (each.x >= 0.5) for each in found)
     text = f"People labelled {len(found)} runs; {same} labels agree with the score."
     chances = chances_of(connection)
@@ -71,13 +69,10 @@ def agreement_of(
     chosen = [
         Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id], each.cluster)
         for each in found
-        if each.evaluation_id in chances and each.weight and row.scale
+        if each.evaluation_id in chances and each.weight and measured.scale
     ]
-    if (
-        better := corrected(measured.scored, chosen, clusters=measured.clusters)
-        if len(chosen) >= 10
-        else None
-    ):
+    better = corrected(measured.scored, chosen, clusters=measured.clusters) if len(chosen) >= 10 else None
+    if better:
         mean = number(better.mean * unit)
         low, high = number(better.interval.low * unit), number(better.interval.high * unit)
         text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."

@@ -70,7 +70,6 @@ class ReportOptions:
     """Required values of slice columns."""
     worst: int = 3
     """Number of worst runs to list per slice."""
-    confidence: float = 0.95
     runs: RunFilter = EVERY
     """Only runs with this label or text."""
     patterns: int = 10
@@ -171,7 +170,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             effect = design_effect_around(connection, inside, options.window)
             few = found[key].scored.n <= _FEW
             worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
-            row = of_measured(columns, found[key], options.confidence, effect, lacking)
+            row = of_measured(columns, found[key], effect, lacking)
             change = _change(row, others.get(key), options.against)
             failures = _failures(connection, inside, options, row)
             rows.append(replace(row, change=change, worst=worst, failures=failures))
@@ -191,7 +190,6 @@ def _failures(
 def of_measured(
     columns: Mapping[str, Any],
     measured: Measured,
-    confidence: float = 0.95,
     inflation: float = 1.0,
     lacking: Collection[str] = (),
 ) -> SliceReport:
@@ -203,13 +201,11 @@ def of_measured(
     clusters = measured.clusters if measured.scored.n > 1 else None  # one run shares a cluster with no other
     clusters = clusters if clusters and clusters.groups else None
     effect = 1.0 if clusters else inflation
-    known = estimate(
-        measured.scored, confidence=confidence, clusters=clusters, scaled=scaled, inflation=effect
-    )
+    known = estimate(measured.scored, clusters=clusters, scaled=scaled, inflation=effect)
     lost = None
     if scaled:
         both = design_effect(measured.scored, clusters) if clusters else inflation
-        lost = missing(measured.scored, measured.lost, confidence=confidence, inflation=min(both, 1e6))
+        lost = missing(measured.scored, measured.lost, inflation=min(both, 1e6))
     weight = measured.scored.w + measured.lost.w
     bounds = _around(lost.bounds, known.interval) if lost else None
     representative = columns.get("agent_name") not in lacking
@@ -263,7 +259,7 @@ def _others(
         pairs = {key: other for key, other in pairs.items() if other in found and other != key}
         if found and not any(key[at] == options.against for key in found):
             raise ConfigError("--against", f"no run of agent version {options.against!r} is on record")
-        return {key: of_measured({}, found[other], options.confidence) for key, other in pairs.items()}
+        return {key: of_measured({}, found[other]) for key, other in pairs.items()}
     since, until = options.window.since, options.window.until
     if since is None:
         raise ConfigError("--against", "previous needs a window with a beginning: give --since or --window")
@@ -274,8 +270,7 @@ def _others(
     lacking = unrepresentative(connection, slices, Window(since - length, since))
     agent = by.index("agent_name")
     return {
-        key: of_measured({"agent_name": key[agent]}, each, options.confidence, lacking=lacking)
-        for key, each in before.items()
+        key: of_measured({"agent_name": key[agent]}, each, lacking=lacking) for key, each in before.items()
     }
 
 
