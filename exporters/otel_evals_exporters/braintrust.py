@@ -66,7 +66,6 @@ class BraintrustDestination(OtlpDestination):
         return reason or (None if item.value is None or 0.0 <= item.value <= 1.0 else "out_of_range")
 
     def record(self, item: ScoreItem) -> Mapping[str, Any]:
-        """Return a score span."""
         return {
             "traceId": item.evaluation.trace_id,
             "spanId": hashlib.sha256(item.id.encode("utf-8", "replace")).hexdigest()[:16],
@@ -93,5 +92,4 @@ class BraintrustDestination(OtlpDestination):
         return f"{page}/p/{quote(project)}/logs?r={trace_id}&s={span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Braintrust's OTLP address."""
         return f"{self._http.url}{self.path}", self._http.headers

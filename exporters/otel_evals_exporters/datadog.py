@@ -69,7 +69,6 @@ class DatadogDestination(ApiDestination):
         self._path = ("/evp_proxy/v2" if agent_url else "") + _PATH
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send scores in one request."""
         metrics = [metric for item in items for metric in self._metrics(item)]
         body = {"data": {"type": "evaluation_metric", "attributes": {"metrics": metrics}}}
         await self._http.send("POST", self._path, body)

@@ -93,7 +93,6 @@ class LangfuseDestination(ApiDestination):
         return f"{self._url}{project}/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Langfuse's OTLP address."""
         return f"{self._url}/api/public/otel/v1/traces", self._http.headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
@@ -101,11 +100,9 @@ class LangfuseDestination(ApiDestination):
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Return the scores of the project."""
         return langfuse_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """Return the traces of the project."""
         return langfuse_traces(self._http, query)
 
     async def _one_by_one(self, scores: Sequence[Mapping[str, Any]]) -> None:

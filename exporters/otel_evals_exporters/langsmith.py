@@ -65,7 +65,6 @@ class LangsmithDestination(ApiDestination):
         self._workspace: str | None = workspace_id
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send one score."""
         session = await self._session_id()
         for item in items:
             await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
@@ -79,11 +78,9 @@ class LangsmithDestination(ApiDestination):
         return f"{page}/o/{self._workspace}/projects/p/{self._session}/r/{_run_id(span_id)}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return LangSmith's OTLP address."""
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """Return the feedback stored by LangSmith."""
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
 
     async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:

@@ -41,5 +41,4 @@ class LogfirePreset(EventPreset):
         }
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Logfire's OTLP address."""
         return self._url, {"authorization": os.environ.get("LOGFIRE_TOKEN", "")}

@@ -86,11 +86,9 @@ class MlflowDestination(ApiDestination):
         return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId=tr-{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return MLflow's OTLP address."""
         return f"{self._url}/v1/traces", {**self._http.headers, "x-mlflow-experiment-id": self._experiment}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """Return the assessment stored by MLflow."""
         path = f"{self._path(item)}/{_id(item, '')}"
         return dict((await self._http.send("GET", path, params=self._params)).json()["assessment"])
 

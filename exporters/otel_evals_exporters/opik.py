@@ -98,7 +98,6 @@ class OpikDestination(ApiDestination):
         return f"{self._http.url}/v1/session/redirect/projects/?{found}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Opik's OTLP address."""
         headers = {**self._http.headers, "projectname": self._project}
         return f"{self._http.url}/v1/private/otel/v1/traces", headers
 

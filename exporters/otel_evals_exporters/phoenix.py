@@ -78,15 +78,12 @@ class PhoenixDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the trace's page."""
         return f"{self._url}/redirects/traces/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Phoenix's OTLP address."""
         return f"{self._url}/v1/traces", self._http.headers
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Return the annotations of recorded runs."""
         return phoenix_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:

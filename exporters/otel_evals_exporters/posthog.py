@@ -53,7 +53,6 @@ class PosthogDestination(OtlpDestination):
         super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
 
     def record(self, item: ScoreItem) -> Mapping[str, Any]:
-        """Return an evaluation event."""
         reason, message = item.error or (None, None)
         return {
             "timeUnixNano": str(item.time),

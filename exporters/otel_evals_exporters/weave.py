@@ -66,7 +66,6 @@ class WeaveDestination(ApiDestination):
         super().__init__(client(where, {"authorization": f"Basic {token}"}, key, token, http=http), content)
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send one score."""
         for item in items:
             await self._http.send("POST", "/feedback/create", _feedback(item, self._project))
         return ()
@@ -80,7 +79,6 @@ class WeaveDestination(ApiDestination):
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """Return the feedback stored by Weave."""
         same = {"$eq": [{"$getField": "id"}, {"$literal": item.uuid}]}
         # Weave finds an older item of the same id until it deletes it.
         newest = [{"field": "created_at", "direction": "desc"}]
