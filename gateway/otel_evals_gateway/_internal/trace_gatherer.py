@@ -321,7 +321,7 @@ class TraceGatherer:
         span = item if isinstance(item, UnclaimedSpan) else item.record()
         trace_id, parent = span.trace_id, span.parent_span_id
         self._keep_finished(trace_id, span, since, (span.span_id, parent or ""))
-        if parent is not None and self._closed.get(trace_id, parent) is None:
+        if parent is not None:
             self._remember(trace_id, parent, arrived=False)
         self._remember(trace_id, span.span_id, arrived=True)
 
@@ -486,4 +486,5 @@ class TraceGatherer:
         return [Loss("run", reason, trace_id, len(roots))]
 
     def _remember(self, trace_id: str, span_id: str, *, arrived: bool) -> None:
-        self._closed.add(trace_id, span_id, arrived, self._latest)
+        if arrived or self._closed.get(trace_id, span_id) is None:
+            self._closed.add(trace_id, span_id, arrived, self._latest)

@@ -95,6 +95,16 @@ def test_spans_of_other_systems_change_nothing_unless_they_join_what_was_apart()
     assert (ids(again), again.judged is not None) == ({1, 4}, True)
 
 
+def test_a_judged_span_stays_known_when_a_link_below_it_closes_with_others() -> None:
+    judge = Judge(max_age=10.0)
+    judge.add([span(1)], 0.0)
+    judge.close(5.0)
+    judge.add([link(3, 1), span(4, 2)], 5.0)
+    assert [ids(group) for group in judge.close(35.0)] == [{4}]
+    judge.add([span(5, 1)], 35.0)
+    assert [ids(group) for group in judge.close(40.0)] == [{1, 5}]
+
+
 def test_runs_that_were_not_sampled_are_not_kept() -> None:
     judge = Judge()
     judge.add([span(1)], 0.0)
