@@ -5,7 +5,7 @@ Engine's thread only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -44,16 +44,14 @@ class JudgedPart:
     """None if it is not known how the rules decided."""
     since: float | None = None
     """If another process judged them: earlier spans are unknown; in seconds since the epoch."""
+    revision: int = 1
+    """Of its evaluations, if they are known."""
 
-    @property
-    def revision(self) -> int:
-        """The revision for its next evaluations."""
-        return len(self.spans) + len(self.links) + 1
-
-    def is_near(self, span_id: str, above: Set[str]) -> bool:
+    def is_near(self, span_id: str, above: str | None) -> bool:
         """Return True if a span is directly above one of these, or below."""
-        below = any(span.parent_span_id == span_id for span in self.spans.values())
-        return below or span_id in self.links.values() or not above.isdisjoint({*self.spans, *self.links})
+        if above in self.spans or above in self.links or span_id in self.links.values():
+            return True
+        return any(span.parent_span_id == span_id for span in self.spans.values())
 
     @property
     def is_partial(self) -> bool:
@@ -79,9 +77,10 @@ class JudgedPart:
 
     def join(self, trace: OpenTrace, now: float) -> None:
         """Add these spans to an open trace."""
-        earlier = trace.judged.evaluated if trace.judged else {}
-        known = None if self.evaluated is None or earlier is None else {**earlier, **self.evaluated}
-        trace.judged = Judged(known, 0)
+        before = trace.judged or Judged({}, 1)
+        known = self.evaluated is not None and before.evaluated is not None
+        evaluated = {**(before.evaluated or {}), **(self.evaluated or {})} if known else None
+        trace.judged = Judged(evaluated, max(before.revision, self.revision))
         trace.spans |= self.spans
         trace.arrived |= dict.fromkeys(self.spans, now)
         trace.links |= self.links
@@ -116,18 +115,27 @@ class JudgedTraces:
         """Whole traces, their bytes, and others. Any thread may read it."""
         return len(self._whole), self._bytes, len(self._others)
 
-    def add(self, trace_id: str, trace: OpenTrace, records: Sequence[SpanRecord], now: float) -> SpanGroup:
+    def add(
+        self,
+        trace_id: str,
+        trace: OpenTrace,
+        records: Sequence[SpanRecord],
+        links: Mapping[str, str | None],
+        now: float,
+    ) -> SpanGroup:
         """Keep spans that are to be judged, and return them; `note` has to follow."""
-        spans, links = {record.span_id: record for record in records}, dict(trace.links)
-        evaluated = judged = None
+        spans = {record.span_id: record for record in records}
+        evaluated, judged, revision = None, None, 1
         if trace.judged is not None:
             known = trace.judged.evaluated
             if known is not None:
                 evaluated = {key: each for key, each in known.items() if key[2] in spans}
-            judged = Judged(evaluated, len(spans) + len(links))
+            revision = trace.next_revision
+            judged = Judged(evaluated, revision)
         is_all = len(spans) >= len(trace.spans)
-        size = _PART_BYTES + (trace.size if is_all else sum(map(size_of_span, records)))
-        part = JudgedPart(now, spans, links, size=size, sources=trace.sources, evaluated=evaluated)
+        size = trace.size if is_all else sum(map(size_of_span, records)) + _LINK_BYTES * len(links)
+        part = JudgedPart(now, spans, dict(links), size=_PART_BYTES + size, sources=trace.sources)
+        part.evaluated, part.revision = evaluated, revision
         self._put(trace_id, part)
         return SpanGroup(tuple(records), links, judged=judged)
 
@@ -187,7 +195,8 @@ class JudgedTraces:
         self._bytes -= sum(part.size for part in parts)
         evaluated = {key: each for part in parts for key, each in (part.evaluated or {}).items()}
         if evaluated:
-            revision = max(part.revision for part in parts)
+            items = sum(len(part.spans) + len(part.links) for part in parts)
+            revision = max(items, *(part.revision for part in parts)) + 1
             self._others[trace_id] = parts[0].at, Judged(evaluated, revision)
 
     def note(self, group: SpanGroup, made: Evaluated) -> None:
@@ -200,7 +209,10 @@ class JudgedTraces:
                 if not part.evaluated:
                     self._remove(trace_id, part)
             elif made:
-                self._others[trace_id] = self._now, Judged(made, len(group.spans) + len(group.links) + 1)
+                revision = max(
+                    len(group.spans) + len(group.links), group.judged.revision if group.judged else 1
+                )
+                self._others[trace_id] = self._now, Judged(made, revision + 1)
             if len(traces) > 1 and trace_id in self._whole:  # its spans alone are not the run
                 self._reduce(trace_id)
 
@@ -213,8 +225,8 @@ class JudgedTraces:
     def _part(self, trace_id: str, span_id: str) -> JudgedPart | None:
         return next((part for part in self._whole.get(trace_id, ()) if span_id in part.spans), None)
 
-    def take(self, trace_id: str, span_id: str, above: Set[str]) -> list[JudgedPart]:
-        """Remove and return the spans around a late one, which is below those with the ids `above`."""
+    def take(self, trace_id: str, span_id: str, above: str | None) -> list[JudgedPart]:
+        """Remove and return the spans around a late one, which is below the one with the id `above`."""
         found = [part for part in self._whole.get(trace_id, ()) if part.is_near(span_id, above)]
         for part in found:
             self._remove(trace_id, part)

@@ -240,7 +240,7 @@ class TraceGatherer:
             trace = self._traces.take(trace_id)
             if trace is not None and trace.judged is not None and self._judged is not None:
                 # Only the late spans come again, if nobody else reads the source meanwhile.
-                self._judged.add(trace_id, trace, [*trace.spans.values()], self._latest)
+                self._judged.add(trace_id, trace, [*trace.spans.values()], trace.links, self._latest)
 
     def forget_judged(self, sources: Set[Hashable]) -> None:
         """Forget the judged traces of sources that another process has read."""
@@ -260,7 +260,7 @@ class TraceGatherer:
             return
         parent = record.parent_span_id
         above = self._above(record.trace_id, parent)
-        is_late = known is False or any(self._closed.get(record.trace_id, each) for each in above)
+        is_late = known is False or (above is not None and self._closed.get(record.trace_id, above))
         if is_late and not self._open_again(record.trace_id, record.span_id, above, now):
             gathered.late.append((record, parent))
             self._remember(record.trace_id, record.span_id, arrived=True)
@@ -281,14 +281,12 @@ class TraceGatherer:
             self._root_arrived(record.trace_id, trace)
         self._evict_excess(record.trace_id, gathered)
 
-    def _above(self, trace_id: str, parent: str | None) -> Set[str]:
-        """Return the ids above a span, as far as only unclaimed spans lie between."""
-        if parent is None:
-            return frozenset()
+    def _above(self, trace_id: str, parent: str | None) -> str | None:
+        """Return the first id above a span that is not of an unclaimed span."""
         trace = self._traces.get(trace_id) or self._unclaimed.peek(trace_id)
-        return {parent} if trace is None else trace.above(parent)
+        return parent if trace is None else trace.above(parent)
 
-    def _open_again(self, trace_id: str, span_id: str, above: Set[str], now: float) -> bool:
+    def _open_again(self, trace_id: str, span_id: str, above: str | None, now: float) -> bool:
         """Open the judged spans around a late one; returns False if they are not kept."""
         if self._judged is None:
             return False
@@ -434,36 +432,35 @@ class TraceGatherer:
 
     def _close(self, trace_id: str) -> SpanGroup:
         trace = self._traces.pop(trace_id)
-        return self._group(trace_id, trace, trace.spans)
+        for span_id in (*trace.links, *trace.left_out):
+            self._remember(trace_id, span_id, arrived=True)
+        return self._group(trace_id, trace, trace.spans, trace.links)
 
-    def _group(self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
+    def _group(
+        self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str], links: Mapping[str, str | None]
+    ) -> SpanGroup:
         """Return the spans with their log records, oldest first, and remember them and missing parents."""
-        records, missing = [], set(trace.links.values())
+        records, above = [], set(links.values())
         for span_id in span_ids:
             record = trace.take_logs_of(span_id)
-            parent = record.parent_span_id
-            missing.add(parent)
+            above.add(record.parent_span_id)
             records.append(record)
-        for parent in missing - {*trace.spans, *trace.links}:
-            if parent is not None:
-                self._remember(trace_id, parent, arrived=False)
-        for span_id in (*span_ids, *trace.links, *trace.left_out):
             self._remember(trace_id, span_id, arrived=True)
-        records += trace.unclaimed_with_logs()
+        for parent in above:
+            if parent is not None and parent not in trace.spans and parent not in trace.links:
+                self._remember(trace_id, parent, arrived=False)
+        records += trace.unclaimed_with_logs(links)
         if self._judged is None:
-            return SpanGroup(tuple(records), dict(trace.links))
-        return self._judged.add(trace_id, trace, records, self._latest)
+            return SpanGroup(tuple(records), dict(links))
+        return self._judged.add(trace_id, trace, records, links, self._latest)
 
     def _close_ended(self, trace_id: str, trace: OpenTrace, now: float) -> list[SpanGroup]:
         """Close the ended invocations of an active trace that had no new span for `idle` seconds."""
-        tops: dict[str, list[str]] = {}
-        for span_id in trace.spans:
-            tops.setdefault(trace.top(span_id), []).append(span_id)
         groups = []
-        for top, inside in tops.items():
+        for top, inside in trace.tops().items():
             quiet_for = now - max(trace.arrived[span_id] for span_id in inside)
             if quiet_for >= self._idle and self._opens_run(trace.spans[top]):
-                groups.append(self._group(trace_id, trace, inside))
+                groups.append(self._group(trace_id, trace, inside, trace.links_of(inside)))
                 for span_id in inside:
                     del trace.spans[span_id]
         self._traces.pop(trace_id)
@@ -477,12 +474,12 @@ class TraceGatherer:
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
         trace = self._traces.pop(trace_id)
-        roots = {trace.top(span_id) for span_id in trace.spans}
+        roots = trace.tops()
         for span_id in trace.spans:
             self._remember(trace_id, span_id, arrived=True)
         self._lost.evict(trace_id, ())
         if trace.judged is not None:
-            self._replace_scores(replace(trace.judged, revision=trace.revision))
+            self._replace_scores(replace(trace.judged, revision=trace.next_revision))
         return [Loss("run", reason, trace_id, len(roots))]
 
     def _remember(self, trace_id: str, span_id: str, *, arrived: bool) -> None:

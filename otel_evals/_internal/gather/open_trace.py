@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -36,6 +36,8 @@ class OpenTrace:
     """Sources of its items whose time `last_seen` is; empty for the time of arrival."""
     judged: Judged | None = None
     """The earlier judgement, if spans arrived after it."""
+    _over: dict[str, str | None] = field(default_factory=dict)
+    """What `above` found before: ids above unclaimed spans."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
         """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""
@@ -69,36 +71,49 @@ class OpenTrace:
         return spans + _LINK_BYTES * len(self.links) + sum(map(size_of_event, logs))
 
     @property
-    def revision(self) -> int:
+    def next_revision(self) -> int:
         """The revision of its evaluations if it was judged before.
 
         It grows with each span, so it exceeds the revisions of other processes that had fewer spans.
         """
-        return len(self.spans) + len(self.links)
+        return max(len(self.spans) + len(self.links), self.judged.revision + 1 if self.judged else 1)
 
-    def above(self, parent: str | None) -> set[str]:
-        """Return the ids above a span, from its parent to the first that is not of an unclaimed span."""
-        found: set[str] = set()
-        while parent is not None and parent not in found:
-            found.add(parent)
-            parent = self.links.get(parent)
-        return found
+    def above(self, parent: str | None) -> str | None:
+        """Return the first id above a span, from its parent on, that is not of an unclaimed span."""
+        seen: dict[str, None] = {}
+        while parent is not None and parent in self.links and parent not in seen:
+            seen[parent] = None
+            parent = self._over.get(parent, self.links[parent])
+        if parent not in seen:  # malformed traces have cycles
+            self._over.update(dict.fromkeys(seen, parent))
+        return parent
 
-    def top(self, span_id: str) -> str:
-        """Return the topmost claimed span above this one that has arrived; malformed traces have cycles."""
-        top, above, seen = span_id, self.spans[span_id].parent_span_id, {span_id}
-        while above is not None and above not in seen:
-            seen.add(above)
-            if above in self.spans:
-                top, above = above, self.spans[above].parent_span_id
-            else:
-                above = self.links.get(above)
-        return top
+    def links_of(self, span_ids: Iterable[str]) -> dict[str, str | None]:
+        """Return the unclaimed parents of claimed spans, each with the first claimed or missing id above."""
+        parents = {self.spans[span_id].parent_span_id for span_id in span_ids}
+        return {
+            parent: self.above(parent) for parent in parents if parent is not None and parent in self.links
+        }
 
-    def unclaimed_with_logs(self) -> Iterator[SpanRecord]:
-        """Yield unclaimed spans with log records, which may belong to a claimed span next to them."""
+    def tops(self) -> dict[str, list[str]]:
+        """Return the claimed spans by the topmost claimed span above them that has arrived."""
+        top_of: dict[str, str] = {}
+        tops: dict[str, list[str]] = {}
+        for span_id in self.spans:
+            way: dict[str, None] = {}
+            above: str | None = span_id
+            while above in self.spans and above not in top_of and above not in way:
+                way[above] = None
+                above = self.above(self.spans[above].parent_span_id)
+            top = top_of.get(above or "") or next(reversed(way))
+            top_of.update(dict.fromkeys(way, top))
+            tops.setdefault(top, []).append(span_id)
+        return tops
+
+    def unclaimed_with_logs(self, links: Mapping[str, str | None]) -> Iterator[SpanRecord]:
+        """Yield those unclaimed spans with log records, which may belong to a claimed span next to them."""
         trace_id = next((span.trace_id for span in self.spans.values()), "")
-        for span_id, parent in self.links.items():
+        for span_id, parent in links.items():
             if logs := self.logs.pop(span_id, None):
                 yield SpanRecord(
                     trace_id=trace_id, span_id=span_id, parent_span_id=parent, logs=_oldest_first(logs)

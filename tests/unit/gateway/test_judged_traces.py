@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_evals._internal.capture.items import CapturedLog, RecordedSpan
+from otel_evals._internal.capture.items import CapturedLog
 from otel_evals._internal.gather.gatherer import AssemblyLimits, Evaluated, SpanGroup
 from otel_evals._internal.model import Sampled
 from otel_evals.model import SpanEvent
 from otel_evals_gateway._internal.judged_traces import JudgedTraces
 from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems, TraceGatherer
+from tests.support.lines_run import lines_run
 from tests.unit.gateway.test_trace_gatherer import TRACE, ids, link, span
 
 SAMPLED = Sampled(1.0, "always")
@@ -152,6 +154,45 @@ def test_only_the_agents_around_a_late_span_are_judged_again_in_a_trace_that_las
     assert [ids(group) for group in judge.close(145.0)] == [{20, 21}]
 
 
+def test_a_new_agent_below_the_place_of_judged_ones_leaves_these_alone() -> None:
+    judge = Judge(max_age=100.0)
+    judge.add([link(1, 9), *(span(n, 1, name="agent") for n in (10, 20))], 0.0)
+    judge.add([span(40, 1)], 90.0)
+    assert sorted(map(ids, judge.close(101.0)), key=min) == [{10}, {20}]
+    judge.add([span(30, 1, name="agent"), span(31, 30)], 110.0)
+    assert [ids(group) for group in judge.close(145.0)] == [{30, 31, 40}]
+
+
+def test_agents_of_a_long_trace_are_kept_without_the_links_of_the_others() -> None:
+    judge = Judge(max_age=100.0, max_spans_per_trace=1_000)
+    judge.add([link(n, n + 1) for n in range(1, 1_001)], 0.0)
+    judge.add([span(2_000 + n, n, name="agent") for n in range(1, 201)], 0.0)
+    judge.add([span(9_000, 1)], 90.0)
+    groups = judge.close(101.0)
+    assert (len(groups), sum(len(group.links) for group in groups)) == (200, 200)
+    assert judge.add([span(1_001, name="agent")], 102.0) == [], "which is above all of them"
+    (whole,) = judge.close(107.0)
+    assert len(whole.spans) == 202
+
+
+@pytest.mark.parametrize("is_above", [True, False])
+def test_long_chains_of_unclaimed_spans_take_time_linear_in_their_length(is_above: bool) -> None:
+    def lines(length: int) -> int:
+        judge = Judge(max_spans_per_trace=10_000)
+        chain = [link(n, n - 1) for n in range(2, length)]
+        claimed = [span(length + n, length - 1) for n in range(length)] if is_above else []
+
+        def work() -> None:
+            judge.add([span(1), *chain, *claimed], 0.0)
+            judge.close(5.0)
+            judge.add([link(10**6 + n, 10**6 + n - 1) for n in range(length)], 20.0)
+            judge.close(60.0)
+
+        return lines_run(work)
+
+    assert lines(800) < 5 * lines(200)
+
+
 def test_a_reopened_trace_that_finds_no_room_loses_its_scores() -> None:
     judge = Judge(max_bytes=4_000)
     judge.add([span(1)], 0.0)
@@ -216,6 +257,7 @@ def test_what_another_process_judged_does_not_stand_for_the_whole_once_a_part_wa
     assert [each.spans_dropped for each in again.spans] == [True, True]
 
 
+@pytest.mark.parametrize("max_age", [600.0, 10.0])
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=6),
@@ -224,17 +266,20 @@ def test_what_another_process_judged_does_not_stand_for_the_whole_once_a_part_wa
     st.lists(st.integers(0, 40), min_size=7, max_size=7),
 )
 def test_the_last_judgement_of_a_trace_has_all_of_its_spans(
-    parents: list[int], unclaimed: set[int], rng: Any, pauses: list[int]
+    max_age: float, parents: list[int], unclaimed: set[int], rng: Any, pauses: list[int]
 ) -> None:
-    """Whatever the tree, the order and the pauses, and revisions grow with what is known."""
+    """Whatever the tree, the order and the pauses, and revisions grow with what is known.
+
+    After `max_age`, agents are judged while their trace goes on.
+    """
     tree = {1: None} | {n: 1 + parent % (n - 1) for n, parent in enumerate(parents, 2)}
     order = list(tree.items())
     rng.shuffle(order)
-    judge, now = Judge(), 0.0
+    judge, now = Judge(max_age=max_age), 0.0
     for (number, parent), pause in zip(order, pauses, strict=False):
         now += pause
         judge.close(now)
-        item: RecordedSpan | Any = (link if number in unclaimed else span)(number, parent)
+        item: Any = link(number, parent) if number in unclaimed else span(number, parent, name="agent")
         assert judge.add([item], now) == []
     while judge.traces.open_traces - {TRACE} or judge.traces.size[0]:
         now += 100.0
