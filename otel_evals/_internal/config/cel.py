@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from otel_evals._internal.config.validation import suggestion
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
 from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
 
 _FIELD = "when.cel"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals._internal.config.validation import Problems, suggestion
 from otel_evals._internal.model import Run
+from otel_evals._internal.util.options import Problems, suggestion
 from otel_evals.errors import ConfigError
 
 FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operations", "children")), "input")

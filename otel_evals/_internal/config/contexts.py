@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_evals._internal import context
 from otel_evals._internal.config.imports import PREFIX, imported
-from otel_evals._internal.config.validation import call_with, suggestion
+from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError
 
 RESOLVERS: Mapping[str, Callable[..., Any]] = {

@@ -12,17 +12,12 @@ from pydantic.dataclasses import dataclass
 
 from otel_evals._internal.config.imports import PREFIX, imported
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.config.validation import (
-    MODEL,
-    PositiveSeconds,
-    Seconds,
-    raises_config_errors,
-    suggestion,
-)
+from otel_evals._internal.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
 from otel_evals._internal.deliver.destination import Destination, EventPreset
 from otel_evals._internal.redaction.redactor import Redaction, redact_pii
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
 
 _WHERE_SPANS = {"linked": "linked", "same_trace": "same_trace", "off": False, True: "linked", False: False}

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from otel_evals._internal.config.contexts import build_context
 from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
-from otel_evals._internal.config.validation import Problems, call_with, suggestion
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
 from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 
 SCORERS = "otel_evals_scorer"

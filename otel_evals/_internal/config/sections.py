@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry._logs import Logger
 
-from otel_evals._internal.config.validation import call_with
+from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
 ENTRY_POINT_GROUP = "otel_evals_config_section"

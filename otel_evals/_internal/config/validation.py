@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar, get_args
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
 
-from otel_evals.errors import ConfigError, ConfigErrors
+from otel_evals._internal.util.options import Problems, joined, suggestion
+from otel_evals.errors import ConfigError
 
 _Model = TypeVar("_Model")
 MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
 
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_ADDRESSES = ("url", "endpoint", "address", "host", "base_url", "api_base")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
 
 
@@ -51,35 +48,6 @@ PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds), AfterValida
 """Seconds above 0, or a duration as text."""
 
 
-class Problems:
-    """Collects mistakes, to report all of them at once."""
-
-    def __init__(self) -> None:
-        self.found: list[ConfigError] = []
-
-    def add(self, field: str, problem: str) -> None:
-        self.found.append(ConfigError(field, problem))
-
-    @contextmanager
-    def noting(self, prefix: str = "") -> Iterator[None]:
-        """Note the mistakes that are raised inside, with this prefix for their fields."""
-        try:
-            yield
-        except ConfigError as error:
-            for each in error.errors:
-                self.add(_joined(prefix, each.field), each.problem)
-
-    def raise_any(self) -> None:
-        if self.found:
-            raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
-
-
-def _joined(prefix: str, field: str) -> str:
-    if not prefix or not field or field.startswith(prefix):
-        return field or prefix
-    return f"{prefix}{field}" if field.startswith("[") else f"{prefix}.{field}"
-
-
 def raises_config_errors(model: type[_Model]) -> type[_Model]:
     """Make a model's constructor raise ConfigError instead of pydantic's ValidationError."""
     build = model.__init__
@@ -105,7 +73,7 @@ def _config_error(error: Any, model: Any) -> ConfigError:
         return ConfigError(path, "unknown option" + suggestion(str(loc[-1]), _options_at(model, loc[:-1])))
     ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
-        return ConfigError(_joined(path, ours.field) if ours.field != path else path, ours.problem)
+        return ConfigError(joined(path, ours.field) if ours.field != path else path, ours.problem)
     said = str(ours) if isinstance(ours, ValueError) else error["msg"]
     return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {error['input']!r:.100}")
 
@@ -117,52 +85,3 @@ def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:
         types = () if field is None else (field.annotation, *get_args(field.annotation))
         model = next((each for each in types if hasattr(each, "__pydantic_fields__")), None)
     return getattr(model, "__dataclass_fields__", ())
-
-
-def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the most similar known name, or all known names."""
-    names = sorted(name for name in known if not name.startswith("_"))
-    near = difflib.get_close_matches(wrong, names, n=1)
-    if not near and wrong in _ADDRESSES:
-        near = [name for name in names if name in _ADDRESSES]
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else "; it takes none"
-
-
-def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: str, *values: Any) -> Any:
-    """Call a factory with options after a check of their names; `field` is their path in messages."""
-    problems = Problems()
-    _check_names(function, options, field, problems, len(values))
-    problems.raise_any()
-    with problems.noting(field):
-        try:
-            return function(*values, **options)
-        except ConfigError:
-            raise
-        except (TypeError, ValueError) as error:
-            problems.add(field, f"are refused: {error}")
-    problems.raise_any()
-    return None
-
-
-def _check_names(
-    function: Callable[..., Any], options: Mapping[str, Any], field: str, problems: Problems, values: int
-) -> None:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C
-        return
-    kinds = inspect.Parameter
-    named = {
-        n: p for n, p in parameters.items() if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    }
-    if all(p.kind is not kinds.VAR_KEYWORD for p in parameters.values()):
-        for name in options:
-            if name not in named:
-                problems.add(f"{field}.{name}", "unknown option" + suggestion(name, named))
-    if problems.found:
-        return
-    for name, parameter in [*named.items()][values:]:
-        if parameter.default is kinds.empty and name not in options:
-            problems.add(f"{field}.{name}", "is missing: it has no default")

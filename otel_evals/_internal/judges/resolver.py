@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from collections.abc import Mapping
@@ -15,10 +14,11 @@ from otel_evals._internal.judges.call_limits import JudgeLimits
 from otel_evals._internal.judges.judge import Judge, Limiter
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
+from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError
 
 _COMPATIBLE = "openai-compatible/"
-_NOT_IN_TEXT = ("limiters", "judge", "clock")
+_NOT_IN_TEXT = {"limiters", "judge", "clock"}
 
 
 def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
@@ -58,13 +58,7 @@ def _built(text: str) -> Judge:
 def _make(kind: Any, options: Any, field: str) -> Any:
     if not isinstance(options, dict):
         raise ConfigError(field, f"must be a mapping of options, not {options!r:.60}")
-    known = [name for name in inspect.signature(kind).parameters if name not in _NOT_IN_TEXT]
-    for name in options:
-        if name not in known and name not in _NOT_IN_TEXT:
-            near = difflib.get_close_matches(str(name), [*known, "limits", "budget", "cache"], n=1)
-            fix = f"; meant {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"
-            raise ConfigError(f"{field}.{name}", f"there is no such option{fix}")
-    try:
-        return kind(**options)
-    except TypeError as error:
-        raise ConfigError(field, f"refuses its options: {error}") from None
+    known = {*inspect.signature(kind).parameters, "limits", "budget", "cache"} - _NOT_IN_TEXT
+    for name in options.keys() - known - _NOT_IN_TEXT:
+        raise ConfigError(f"{field}.{name}", "unknown option" + suggestion(name, known))
+    return call_with(kind, options, field)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from otel_evals._internal.util.options import call_with
 from otel_evals._internal.util.plain import MAX_EVIDENCE
 from otel_evals.errors import ConfigError
 
@@ -81,10 +82,7 @@ def _exploration(given: Any) -> Exploration | None:
     if isinstance(given, int):
         return Exploration(above=given)
     if isinstance(given, Mapping):
-        try:
-            return Exploration(**given)
-        except TypeError as error:
-            raise ConfigError("judge.explore", f"refuses its options: {error}") from None
+        given = call_with(Exploration, given, "judge.explore")
     if not isinstance(given, Exploration):
         raise ConfigError("judge.explore", f"must be true, a number or options, not {given!r:.60}")
     return given

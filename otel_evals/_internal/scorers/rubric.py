@@ -16,6 +16,7 @@ from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import ReasonParams, StepScorer
+from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
 INSTRUCTIONS = """\
@@ -161,9 +162,5 @@ def _criterion(item: str | Criterion | Mapping[str, Any], scorer_id: str) -> Cri
         return item
     if isinstance(item, str):
         return Criterion(item)
-    try:
-        return Criterion(**item)
-    except TypeError as error:
-        raise ConfigError(
-            f"{scorer_id}.criteria", f"{dict(item)!r:.80} is not a criterion: {error}"
-        ) from None
+    made: Criterion = call_with(Criterion, item, f"{scorer_id}.criteria")
+    return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from otel_evals._internal.model import Operation, OperationKind, Run, ToolCall
+from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
 Ordering = Literal["relaxed", "strict", "unordered"]
@@ -79,10 +80,8 @@ def _expected(field: str, step: Any) -> ExpectedStep:
         case str():
             return ExpectedStep(name=step)
         case Mapping():
-            try:
-                return ExpectedStep(**step)
-            except TypeError as error:
-                raise ConfigError(field, f"is not a step: {error}") from error
+            made: ExpectedStep = call_with(ExpectedStep, step, field)
+            return made
     raise ConfigError(field, f"must be a name or a step, not {type(step).__name__}")
 
 

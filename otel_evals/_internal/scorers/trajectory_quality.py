@@ -14,6 +14,7 @@ from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.common import round_half_up
 from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
 _WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -81,7 +82,7 @@ def trajectory_quality(
     Raises:
         ConfigError: a plan without expectations, wrong limits or steps, unknown weights.
     """
-    checked = plan if isinstance(plan, Plan) else _plan(plan)
+    checked = _plan(plan)
     if checked == Plan():
         raise ConfigError("trajectory_quality.plan", "checks nothing: give steps, limits or forbidden calls")
     if unknown := set(weights) - set(_WEIGHTS):
@@ -107,11 +108,9 @@ def trajectory_quality(
     return trajectory_quality
 
 
-def _plan(fields: Mapping[str, Any]) -> Plan:
-    try:
-        return Plan(**fields)
-    except TypeError as error:
-        raise ConfigError("trajectory_quality.plan", f"is not a plan: {error}") from error
+def _plan(given: Plan | Mapping[str, Any]) -> Plan:
+    made: Plan = given if isinstance(given, Plan) else call_with(Plan, given, "trajectory_quality.plan")
+    return made
 
 
 def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
@@ -127,8 +126,7 @@ def _nested(expected: ExpectedStep, taken: Step, weights: Mapping[str, float]) -
     step = next((step for step in taken.steps if replace(expected, plan=None).matches(step)), None)
     if step is None:
         return 0.0
-    plan = expected.plan if isinstance(expected.plan, Plan) else _plan(expected.plan)
-    return _judge(plan, step, weights)[0]
+    return _judge(_plan(expected.plan), step, weights)[0]
 
 
 def _respects(plan: Plan, taken: Step) -> Iterator[tuple[str, float]]:

@@ -135,7 +135,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "judge option": (
         judged(model={"model": "openai/x", "max_token": 5}),
         "rules[0].options.judge.max_token",
-        "no such option",
+        "unknown option",
         "'max_tokens'?",
     ),
     "options of an object": (

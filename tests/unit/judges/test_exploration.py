@@ -192,7 +192,7 @@ def test_secrets_are_redacted_before_a_text_is_cut_into_parts() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"judge.explore.calls: must be positive, not 0"):
         LiteLLMJudge("openai/m", explore={"calls": 0})
-    with pytest.raises(ConfigError, match=r"judge.explore: refuses its options"):
+    with pytest.raises(ConfigError, match=r"judge.explore.depth: unknown option"):
         LiteLLMJudge("openai/m", explore={"depth": 1})
     with pytest.raises(ConfigError, match=r"judge.explore: must be true, a number or options"):
         LiteLLMJudge("openai/m", explore="yes")  # type: ignore[arg-type]  # on purpose

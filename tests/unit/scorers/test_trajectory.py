@@ -157,11 +157,11 @@ def test_a_limit_on_what_was_not_measured_is_not_scored() -> None:
     ("make", "field"),
     [
         (lambda: trajectory_accuracy(expected="ab"), "trajectory_accuracy.expected"),
-        (lambda: trajectory_accuracy(expected=[{"nome": "a"}]), "trajectory_accuracy.expected[0]"),
+        (lambda: trajectory_accuracy(expected=[{"nome": "a"}]), "trajectory_accuracy.expected[0].nome"),
         (lambda: trajectory_accuracy(expected=[7]), "trajectory_accuracy.expected[0]"),
         (lambda: trajectory_accuracy(expected=["a"], ordering="loose"), "trajectory_accuracy.ordering"),
         (lambda: trajectory_quality({}), "trajectory_quality.plan"),
-        (lambda: trajectory_quality({"max_stepz": 1}), "trajectory_quality.plan"),
+        (lambda: trajectory_quality({"max_stepz": 1}), "trajectory_quality.plan.max_stepz"),
         (lambda: trajectory_quality({"max_steps": 0}), "trajectory_quality.plan.max_steps"),
         (lambda: trajectory_quality({"steps": ["a"]}, weights={"luck": 1}), "trajectory_quality.weights"),
     ],
