@@ -112,24 +112,6 @@ def test_what_jaeger_has(jaeger: tuple[str, str], rules: Path, tmp_path: Path) -
     assert (none.exit_code, "jaeger: no run found" in none.output) == (1, True)
 
 
-def test_what_jaeger_has_by_its_older_api(
-    jaeger: tuple[str, str], rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from otel_evals_exporters._internal.jaeger import JaegerTraces
-
-    newest = JaegerTraces._services
-
-    async def older(self: JaegerTraces) -> list[str]:
-        found = await newest(self)
-        self._otlp = False
-        return found
-
-    monkeypatch.setattr(JaegerTraces, "_services", older)
-    query, otlp = jaeger
-    expected, _ = scored_live(rules, OTLPSpanExporter(f"{otlp}/v1/traces").export)
-    backfilled(f"jaeger={query}", rules, tmp_path, expected)
-
-
 def test_what_mlflow_has_and_scores_go_back_to_it(mlflow: str, rules: Path, tmp_path: Path) -> None:
     headers = {"x-mlflow-experiment-id": "0"}
     expected, runs = scored_live(rules, OTLPSpanExporter(f"{mlflow}/v1/traces", headers=headers).export)

@@ -17,7 +17,6 @@ from otel_evals._internal.cli.backends import query_of, stored_traces
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanRecord
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
-from tests.support.replacing import replace
 
 BEGAN = 1_790_000_000
 """When the first trace began, in seconds since the epoch; each of the others a second later."""
@@ -158,58 +157,35 @@ def test_tempo_leaves_out_traces_that_it_gives_in_part(server: RecordingServer) 
     assert set(read(f"tempo={server.url}")) == {trace_id(n) for n in range(COUNT) if n != 2}
 
 
-# --- Jaeger, before version 3 of its API ---
-
-
-def jaeger_tag(key: str, value: Any) -> dict[str, Any]:
-    types = {bool: "bool", int: "int64", float: "float64"}
-    text = json.dumps(value) if isinstance(value, tuple) else value
-    return {"key": key, "type": types.get(type(value), "string"), "value": text}
+# --- Jaeger ---
 
 
 def jaeger_span(span: SpanRecord) -> dict[str, Any]:
-    tags = {**span.attributes, "otel.scope.name": "shop", "otel.scope.version": "1"}
-    tags |= {"span.kind": span.kind.lower()} if span.kind != "INTERNAL" else {}
-    parent = {"refType": "CHILD_OF", "traceID": span.trace_id, "spanID": span.parent_span_id}
-    return {
-        "traceID": span.trace_id,
-        "spanID": span.span_id,
-        "references": [parent] if span.parent_span_id else [],
-        "operationName": span.name,
-        "startTime": span.start_time // 1000,
-        "duration": 1_000_000,
-        "tags": [jaeger_tag(*each) for each in tags.items()],
-        "logs": [
-            {"timestamp": BEGAN * 10**6, "fields": [jaeger_tag("event", "retry"), jaeger_tag("times", 2)]}
-        ],
-        "processID": "p1",
-    }
+    ids = {"traceId": span.trace_id, "spanId": span.span_id, "parentSpanId": span.parent_span_id or ""}
+    return {**tempo_span(span), **ids}
 
 
 def jaeger(request: RecordedRequest) -> Reply:
-    if request.path.startswith("/api/v3/"):
-        return Reply(404, b"page not found")
-    if request.path == "/api/services":
-        return json_reply({"data": ["shop", "other"]})
-    start, end = (int(request.query[name][0]) for name in ("start", "end"))
-    inside = [n for n in range(COUNT) if start <= (BEGAN + n) * 10**6 < end]
-    process = {"p1": {"serviceName": "shop", "tags": []}}
-    traces = [{"spans": [jaeger_span(span) for span in sent(n)], "processes": process} for n in inside[:3]]
-    return json_reply({"data": traces})
+    if request.path == "/api/v3/services":
+        return json_reply({"services": ["shop", "other"]})
+    start, end = (
+        datetime.fromisoformat(request.query[f"query.start_time_{name}"][0]).timestamp()
+        for name in ("min", "max")
+    )
+    resource, scope = {"attributes": pairs({"service.name": "shop"})}, {"name": "shop", "version": "1"}
+    inside = [n for n in range(COUNT) if start <= BEGAN + n < end][:3]
+    if not inside:
+        return Reply(404, b"{}")
+    spans = [jaeger_span(span) for n in inside for span in sent(n)]
+    block = {"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}
+    return json_reply({"result": {"resourceSpans": [block]}})
 
 
-def test_jaegers_older_api_gives_all_but_the_types_of_lists(
-    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jaeger_gives_what_was_sent(server: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("otel_evals_exporters._internal.jaeger._PAGE", 3)
     server.reply = jaeger
     found = read(f"jaeger={server.url}")
-    assert set(found) == {trace_id(n) for n in range(COUNT)}
-    _, model = found[trace_id(0)]
-    expected = sent(0)[1]
-    assert [(e.name, e.attributes) for e in model.events] == [("retry", {"times": 2})]
-    listed = {"gen_ai.response.finish_reasons": '["stop", "length"]'}
-    assert replace(model, events=()) == replace(expected, attributes={**expected.attributes, **listed})
+    assert found == {trace_id(n): sent(n) for n in range(COUNT)}
     assert read(f"jaeger={server.url}", wanted="cached=true gen_ai.request.model=m") == found
     assert read(f"jaeger={server.url}", wanted="cached=false") == {}
 
