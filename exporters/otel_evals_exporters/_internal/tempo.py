@@ -90,11 +90,4 @@ class TempoTraces:
                     return []
                 return spans_of(found.get("trace") or found)
         found = await ask(self._http, "GET", f"/api/traces/{trace_id}", most=LARGEST_ANSWER)
-        return spans_of({"resourceSpans": [_block(each) for each in found.get("batches") or ()]})
-
-
-def _block(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a batch, also from before OTLP had scopes."""
-    old = batch.get("instrumentationLibrarySpans") or ()
-    scoped = [{"scope": each.get("instrumentationLibrary"), "spans": each.get("spans")} for each in old]
-    return {"resource": batch.get("resource"), "scopeSpans": batch.get("scopeSpans") or scoped}
+        return spans_of({"resourceSpans": found.get("batches") or ()})

@@ -114,13 +114,10 @@ def tempo(request: RecordedRequest, *, limit: int = 3, newest: bool = True) -> R
     number = int(request.path.rsplit("/", 1)[1], 16) - 1
     spans = [tempo_span(span) for span in sent(number)]
     resource, scope = {"attributes": pairs({"service.name": "shop"})}, {"name": "shop", "version": "1"}
+    block = {"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}
     if request.path.startswith("/api/v2/"):
-        if not newest:
-            return Reply(404, b"not found")
-        block = {"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}
-        return json_reply({"trace": {"resourceSpans": [block]}})
-    old = {"instrumentationLibrary": scope, "spans": spans}
-    return json_reply({"batches": [{"resource": resource, "instrumentationLibrarySpans": [old]}]})
+        return json_reply({"trace": {"resourceSpans": [block]}}) if newest else Reply(404, b"not found")
+    return json_reply({"batches": [block]})
 
 
 @pytest.mark.parametrize("newest", [True, False])
