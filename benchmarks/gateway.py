@@ -16,6 +16,7 @@ over OTLP, in turns of a tenth of the requests, by the median CPU time per run.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import statistics
 import subprocess
@@ -116,8 +117,12 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
         **options,
     )
     service = Gateway(config, make_missing(Providers(), Providers()) if to_events else None)
-    ports = lambda: print(service.ports["http"], service.ports["grpc"], flush=True)  # noqa: E731
-    await service.serve(asyncio.Event(), ports)
+
+    def started() -> None:
+        gc.freeze()  # as `otel-evals gateway` does
+        print(service.ports["http"], service.ports["grpc"], flush=True)
+
+    await service.serve(asyncio.Event(), started)
 
 
 # --- senders ---

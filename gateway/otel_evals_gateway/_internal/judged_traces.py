@@ -137,7 +137,7 @@ class JudgedTraces:
         part = JudgedPart(now, spans, dict(links), size=_PART_BYTES + size, sources=trace.sources)
         part.evaluated, part.revision = evaluated, revision
         self._put(trace_id, part)
-        return SpanGroup(tuple(records), links, judged=judged)
+        return SpanGroup(tuple(records), links, size, judged)
 
     def add_finished(
         self,

@@ -53,7 +53,8 @@ class DeliveryQueue:
         results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
         self.name = name
-        self.stats = DestinationStats()
+        self._counts = DestinationStats()
+        """Its `pending` is minus the number of queued runs that have ended."""
         self.finished = anyio.Event()
         self.failing = False
         """True if the last attempt failed."""
@@ -74,6 +75,12 @@ class DeliveryQueue:
         self._scope: anyio.CancelScope | None = None
 
     @property
+    def stats(self) -> DestinationStats:
+        """The counts now. May be read from any thread."""
+        counts = self._counts  # before the number of queued runs: none is missing
+        return replace(counts, pending=counts.pending + self._pending.accepted)
+
+    @property
     def room(self) -> int:
         """Number of further scored runs that are not dropped. May be called from any thread."""
         return self._pending.room
@@ -85,11 +92,10 @@ class DeliveryQueue:
         """
         if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
             if not (kept and end == "queue_full"):
-                self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
+                self._counts = self._counts.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
         self._pending.put(scored, leaving or scored, kept=kept)
-        self.stats = replace(self.stats, pending=self.stats.pending + 1)
         if self._pending.queued in (1, self._batch_size):
             self._wake.set()
 
@@ -108,12 +114,12 @@ class DeliveryQueue:
 
     async def flush(self) -> bool:
         """Deliver the queue without waiting for full batches; returns whether nothing was lost."""
-        lost = self.stats.failed + self.stats.dropped
+        lost = self._counts.failed + self._counts.dropped
         target = self._flush_to = self._pending.accepted
         self._hurry()
         while (oldest := self._pending.oldest) is not None and oldest <= target:
             await self._moved.wait()
-        return lost == self.stats.failed + self.stats.dropped
+        return lost == self._counts.failed + self._counts.dropped
 
     def close(self) -> None:
         """Accept no more; `run` ends when the queue is empty."""
@@ -219,7 +225,7 @@ class DeliveryQueue:
             if worth_it:
                 again.append(evaluation)
             else:
-                delivery.lost[reason_of(error)] += evaluation is not None
+                delivery.lose(reason_of(error), evaluation is not None)
         return again
 
     def _again(self, delivery: PendingDelivery, error: BaseException, until: float) -> bool:
@@ -236,13 +242,14 @@ class DeliveryQueue:
             lost: Counter[str] = Counter()
             for delivery in deliveries:
                 self._pending.done(delivery)
-                lost += delivery.lost
+                if delivery.lost:
+                    lost.update(delivery.lost)
                 if end == "shutdown" or (end == "queue_full" and not delivery.kept):
                     lost[end] += len(delivery.left.evaluations)
             kept = sum(delivery.kept for delivery in deliveries) if end == "queue_full" else 0
-            self.stats = replace(self.stats, pending=self.stats.pending - kept)
+            self._counts = replace(self._counts, pending=self._counts.pending - kept)
             if kept < len(deliveries):
-                self.stats = self.stats.ended(end, len(deliveries) - kept, lost, pending=True)
+                self._counts = self._counts.ended(end, len(deliveries) - kept, lost, pending=True)
             self._report([delivery.scored for delivery in deliveries], end)
         self._notify()
 

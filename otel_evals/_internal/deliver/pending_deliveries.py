@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,8 +30,11 @@ class PendingDelivery:
     size: int = 0
     kept: bool = False
     """True if it is put again later when it has to give way."""
-    lost: Counter[str] = field(default_factory=Counter)
+    lost: dict[str, int] = field(default_factory=dict)
     """Lost evaluations, by reason."""
+
+    def lose(self, reason: str, evaluations: int) -> None:
+        self.lost[reason] = self.lost.get(reason, 0) + evaluations
 
     def keep(self, evaluations: Sequence[Evaluation]) -> None:
         if len(evaluations) < len(self.left.evaluations):

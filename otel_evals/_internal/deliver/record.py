@@ -23,6 +23,7 @@ from otel_evals._internal.model import (
     ScorerFailure,
     StepRecord,
     ToolCall,
+    Usage,
 )
 from otel_evals._internal.model.operations import NO_USAGE
 from otel_evals._internal.redaction.redactor import before_redaction
@@ -32,6 +33,7 @@ _MOST_MEDIA = 20
 _MOST_BITS = 1024
 _DEEPEST = 100
 _PLAIN = (str, NoneType, bool)
+_NO_USAGE = asdict(NO_USAGE)
 
 
 def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0) -> dict[str, Any]:
@@ -65,7 +67,12 @@ def plain(value: Any) -> Any:
 
     Numbers beyond a float and values more than 100 levels deep become None, other objects their text.
     """
-    return value if type(value) in _PLAIN else _plain(value, 0)
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    return _plain(value, 0)
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -80,7 +87,9 @@ def _plain(value: Any, depth: int) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict() | Mapping():
-            return {str(key): _plain(item, depth) for key, item in value.items()}
+            return {
+                str(key): item if type(item) in _PLAIN else _plain(item, depth) for key, item in value.items()
+            }
         case bytes() | bytearray():
             return value.hex()
         case list() | tuple() | Sequence() | set() | frozenset():
@@ -109,7 +118,7 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "start_time": run.start_time,
         "end_time": run.end_time,
         "duration": run.duration,
-        "usage": plain(asdict(run.usage)),
+        "usage": _usage(run.usage),
         "content": None,
         "error_type": run.error_type,
         "error": run.error if content else None,
@@ -120,6 +129,10 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
         "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
     }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return dict(_NO_USAGE) if usage is NO_USAGE else plain(asdict(usage))
 
 
 def _media(run: Run, media_bytes: int, redact: Callable[[Media], Media]) -> list[dict[str, Any]]:
@@ -179,7 +192,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "time": evaluation.time,
         "cost": plain(cost_of(outcome)),
         "evidence_cut": isinstance(outcome, Score) and outcome.evidence_cut,
-        "usage": plain(asdict(sum((step.usage for step in steps), NO_USAGE))),
+        "usage": _usage(sum([step.usage for step in steps], NO_USAGE)),
         "steps": [_step(step, content=content) for step in steps],
     }
 
@@ -190,7 +203,7 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "result": plain(step.result) if content else None,
         "prompt": step.prompt if content else None,
         "model": step.model,
-        "usage": plain(asdict(step.usage)),
+        "usage": _usage(step.usage),
         "cost": plain(step.cost),
         "attempts": step.attempts,
         "start_time": step.start_time,

@@ -45,7 +45,6 @@ _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span next to its attributes."""
 _PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
-_JSON = _TEXTLESS | {str, dict, list}
 
 _SHORT = 1_000
 """Longest text that is searched together with others: all of it fits into the overlap of two windows."""
@@ -246,28 +245,32 @@ class _Texts(dict[str, str]):
         """Redact a record of JSON values."""
         if not self.redaction.functions:
             return record
-        texts: list[str] = []
-        if not _collect(record, texts):
+        texts = _texts_in(record)
+        if texts is None:
             return _walk(record, self, 0)  # type: ignore[no-any-return]
-        new = [text for text in texts if len(text) <= _SHORT and text not in self]
+        new = [text for text in dict.fromkeys(texts) if len(text) <= _SHORT and text not in self]
         # One search in all short texts, which seldom have secrets. Users' functions may depend on the whole.
         if _OWN.issuperset(self.redaction.functions) and self.redaction(joined := "\n".join(new)) == joined:
             self.update(zip(new, new, strict=True))
-        return record if all(self[text] == text for text in texts) else _walk(record, self, 0)
+        return record if [self[text] for text in texts] == texts else _walk(record, self, 0)
 
 
-def _collect(value: Any, texts: list[str]) -> bool:
-    """Collect the texts of a record; returns False if it has other values than JSON's."""
-    kind = type(value)
-    if kind is str:
-        texts.append(value)
-    elif kind is dict:
-        for key, item in value.items():
-            if type(item) not in _TEXTLESS and key not in _IDS and not _collect(item, texts):
-                return False
-    elif kind is list:
-        return all(_collect(item, texts) for item in value)
-    return kind in _JSON
+def _texts_in(record: Any) -> list[str] | None:
+    """Return the texts of a record of JSON values; None if it has other values."""
+    texts: list[str] = []
+    left = [record]
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if kind is str:
+            texts.append(value)
+        elif kind is dict:
+            left += [item for key, item in value.items() if type(item) not in _TEXTLESS and key not in _IDS]
+        elif kind is list:
+            left += value
+        elif kind not in _TEXTLESS:
+            return None
+    return texts
 
 
 class _Redacted:

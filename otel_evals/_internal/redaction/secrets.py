@@ -185,7 +185,7 @@ _AFTER_NAMES = frozenset("\"']\\ \t=-:%")
 _KEY_BLOCK_HINTS = _hints("begin ", "putty", gate="key")
 _SHORT_KEYS = ("***", "xox", "xapp-", "AKC")
 _ARTIFACTORY = re.compile("AP[0-9A-F]")
-_LONG_RUN = re.compile(b"x{20,}")
+_SHORTEST_RUN = 20 * b"x"
 """Keys are as long, except for short ones."""
 _RUNS = bytes(
     ord("x") if code < 128 and (chr(code).isalnum() or chr(code) in "_*+/=\\.:~-") else ord(" ")
@@ -256,10 +256,13 @@ class _Traits:
         for key in _SHORT_KEYS:
             if key in text:
                 return True
-        runs = text.encode("ascii", "replace").translate(_RUNS)
-        for run in _LONG_RUN.finditer(runs):
-            if run.end() - run.start() > _WINDOW or _KEYS.search(text, run.start(), run.end()):
+        runs = text.encode("ascii", "replace").translate(_RUNS) + b" "
+        start = runs.find(_SHORTEST_RUN)
+        while start >= 0:
+            end = runs.index(b" ", start)
+            if end - start > _WINDOW or _KEYS.search(text, start, end):
                 return True
+            start = runs.find(_SHORTEST_RUN, end)
         return _ARTIFACTORY.search(text) is not None
 
     @property

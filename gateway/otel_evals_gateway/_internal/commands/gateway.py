@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -58,4 +59,5 @@ async def _serve(service: Gateway) -> None:
     except NotImplementedError:  # Windows has only Ctrl-C and Ctrl-Break; a changed file reloads
         for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    await service.serve(stop)
+    # Full collections need not visit what lives as long as the process.
+    await service.serve(stop, gc.freeze)
