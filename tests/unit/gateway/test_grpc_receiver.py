@@ -185,8 +185,11 @@ def test_a_request_whose_sender_leaves_is_still_taken_whole() -> None:
         eventually(lambda: served.taken)
 
 
-def test_a_connection_that_sends_nothing_is_closed() -> None:
+@pytest.mark.parametrize("sent", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"])
+def test_a_connection_without_a_call_is_closed(sent: bytes) -> None:
+    """It would keep others out: one that sends nothing, and one that only begins with HTTP/2."""
     with Served(seconds=0.5) as served, socket.create_connection(("127.0.0.1", served.port), 20) as silent:
+        silent.sendall(sent)
         while silent.recv(1_000):
             pass
 

@@ -19,11 +19,7 @@ from otel_evals_gateway._internal.receiver.answers import (
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Receiver
-from otel_evals_gateway._internal.receiver.request_limits import (
-    IDLE_SECONDS,
-    Reservation,
-    max_connections,
-)
+from otel_evals_gateway._internal.receiver.request_limits import Reservation, max_connections
 
 _SERVICES: dict[Signal, str] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -46,6 +42,7 @@ class GrpcReceiver(Receiver):
     async def start(self, host: str, port: int, credentials: Any = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""
         most = min(self._options.max_body, self._options.max_decompressed)
+        milliseconds = int(self._options.request_timeout * 1000)
         self._reading = asyncio.Semaphore(max(1, self._limits.most_bytes // most))
         self._server = aio.server(
             options=[
@@ -54,8 +51,9 @@ class GrpcReceiver(Receiver):
                 ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", max_connections()),
-                ("grpc.max_connection_idle_ms", int(IDLE_SECONDS * 1000)),
-                ("grpc.server_handshake_timeout_ms", int(self._options.request_timeout * 1000)),
+                # Idle connections cannot make room for others, as they do over HTTP: they end early.
+                ("grpc.max_connection_idle_ms", milliseconds),
+                ("grpc.server_handshake_timeout_ms", milliseconds),
             ]
         )
         self._server.add_generic_rpc_handlers([self._handlers(signal) for signal in self._signals])

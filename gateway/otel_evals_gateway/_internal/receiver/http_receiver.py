@@ -24,7 +24,6 @@ from otel_evals_gateway._internal.receiver.answers import (
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
 from otel_evals_gateway._internal.receiver.receiver import Handle, Receiver
 from otel_evals_gateway._internal.receiver.request_limits import (
-    IDLE_SECONDS,
     RequestLimits,
     Reservation,
     max_connections,
@@ -34,6 +33,8 @@ _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1
 
 Page = Callable[[], tuple[int, dict[str, Any] | str]]
 """Returns the status, and JSON or text in the format of Prometheus."""
+_IDLE_SECONDS = 75.0
+"""Seconds after which a connection without a request is closed."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
@@ -158,7 +159,7 @@ class _Server(web.Server):
             logger=_logger,
             auto_decompress=False,
             lingering_time=1.0,
-            keepalive_timeout=IDLE_SECONDS,
+            keepalive_timeout=_IDLE_SECONDS,
         )
         self._answer = handler
         self._seconds = seconds

@@ -15,8 +15,6 @@ _BODIES_IN_PROGRESS = 4
 """All requests in progress may take this many times the limit of one uncompressed body, once decoded."""
 
 _CONNECTIONS = 1_000
-IDLE_SECONDS = 75.0
-"""Seconds after which a connection without a request is closed."""
 
 
 def max_connections() -> int:
