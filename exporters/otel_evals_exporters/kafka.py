@@ -91,7 +91,7 @@ class KafkaDestination:
         Raises:
             DestinationError: nothing was acknowledged; `retryable` says whether to send it again.
         """
-        errors = await in_thread(partial(self._send, batch), abandon_on_cancel=True)
+        errors = await in_thread(self._send, batch)
         if len(errors) == len(batch):
             raise errors[0]
         return [

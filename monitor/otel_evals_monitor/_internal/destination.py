@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +92,7 @@ class ResultsDestination:
             DestinationError: the store failed; retryable, since servers and disks recover.
         """
         try:
-            await in_thread(partial(self._write, batch), abandon_on_cancel=True)
+            await in_thread(self._write, batch)
         except StoreError as error:
             self._reopen()
             raise DestinationError(str(error), retryable=True) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TextIO
 
 from otel_evals._internal.deliver.record import cost_of
@@ -66,7 +65,7 @@ class ConsoleDestination:
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Print a batch."""
         lines = [line for scored in batch for line in self._lines(scored)]
-        await in_thread(partial(self._print, lines), abandon_on_cancel=True)
+        await in_thread(self._print, lines)
 
     async def shutdown(self) -> None:
         """Do nothing."""

@@ -14,9 +14,17 @@ from dataclasses import replace
 import anyio.lowlevel
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals._internal.deliver.destination import Destination, DestinationStats, Unaccepted
+from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats, Unaccepted
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
-from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
+from otel_evals._internal.deliver.retry import (
+    FINAL,
+    TRACE_NOT_FOUND,
+    Retry,
+    is_ours,
+    reason_of,
+    told,
+    unaccepted,
+)
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
@@ -53,11 +61,15 @@ class DeliveryQueue:
         results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
         self.name = name
+        self._unaccepted = 0
+        """Number of queued runs that have ended without being accepted."""
         self._counts = DestinationStats()
         """Its `pending` is minus the number of queued runs that have ended."""
         self.finished = anyio.Event()
-        self.failing = False
+        self._failed = False
         """True if the last attempt failed."""
+        self._began = math.inf
+        """When the current attempt began; infinity without one."""
         self._results, self._destination = results, destination
         self._batch_size = batch_size
         self._delay = delay
@@ -75,6 +87,11 @@ class DeliveryQueue:
         self._scope: anyio.CancelScope | None = None
 
     @property
+    def failing(self) -> bool:
+        """True if the last attempt failed, or this one takes too long. May be read from any thread."""
+        return self._failed or self._clock() - self._began > self._retry.timeout
+
+    @property
     def stats(self) -> DestinationStats:
         """The counts now. May be read from any thread."""
         counts = self._counts  # before the number of queued runs: none is missing
@@ -88,10 +105,10 @@ class DeliveryQueue:
     def put(self, scored: ScoredRun, leaving: ScoredRun | None = None, *, kept: bool = False) -> None:
         """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises.
 
-        A `kept` run is put again later: a full queue does not lose it.
+        A `kept` run is put again later, by this or another process, unless the destination refuses it.
         """
         if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
-            if not (kept and end == "queue_full"):
+            if not kept:
                 self._counts = self._counts.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
@@ -114,12 +131,12 @@ class DeliveryQueue:
 
     async def flush(self) -> bool:
         """Deliver the queue without waiting for full batches; returns whether nothing was lost."""
-        lost = self._counts.failed + self._counts.dropped
+        before = self._unaccepted
         target = self._flush_to = self._pending.accepted
         self._hurry()
         while (oldest := self._pending.oldest) is not None and oldest <= target:
             await self._moved.wait()
-        return lost == self._counts.failed + self._counts.dropped
+        return self._unaccepted == before
 
     def close(self) -> None:
         """Accept no more; `run` ends when the queue is empty."""
@@ -180,9 +197,9 @@ class DeliveryQueue:
 
     async def _deliver(self, batch: Sequence[PendingDelivery]) -> None:
         self._due = None
-        began = self._clock()
+        began = self._began = self._clock()
         answer = await self._attempt(batch)
-        self.failing = isinstance(answer, BaseException)
+        self._began, self._failed = math.inf, isinstance(answer, BaseException)
         failures = _failures(batch, answer)
         if not failures:
             self._warned.clear()
@@ -240,13 +257,17 @@ class DeliveryQueue:
             if not deliveries:
                 continue
             lost: Counter[str] = Counter()
+            kept = 0
             for delivery in deliveries:
                 self._pending.done(delivery)
+                if delivery.kept and end not in FINAL:
+                    kept += 1
+                    continue
                 if delivery.lost:
                     lost.update(delivery.lost)
-                if end == "shutdown" or (end == "queue_full" and not delivery.kept):
+                if end in NEVER_SENT:
                     lost[end] += len(delivery.left.evaluations)
-            kept = sum(delivery.kept for delivery in deliveries) if end == "queue_full" else 0
+            self._unaccepted += 0 if end == "exported" else len(deliveries)
             self._counts = replace(self._counts, pending=self._counts.pending - kept)
             if kept < len(deliveries):
                 self._counts = self._counts.ended(end, len(deliveries) - kept, lost, pending=True)
@@ -270,7 +291,7 @@ class DeliveryQueue:
         """Log the first error of each kind, until a batch is accepted whole."""
         if (kind := reason_of(error)) not in self._warned:
             self._warned.add(kind)
-            what = "a batch" if self.failing else "all of a batch"
+            what = "a batch" if self._failed else "all of a batch"
             said = plain_text(error, 2_000) if content_is_shown() else kind
             _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type_name(error), said)
 

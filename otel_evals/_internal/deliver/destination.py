@@ -18,7 +18,7 @@ from otel_evals._internal.model import Evaluation, Run, ScoredRun
 from otel_evals.errors import ConfigError, DestinationError
 
 ENTRY_POINT_GROUP = "otel_evals_destination"
-_NEVER_SENT = ("queue_full", "shutdown")
+NEVER_SENT = ("queue_full", "shutdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class DestinationStats:
     """Counts of the scored runs for one destination.
 
     Every run is in exactly one of `exported`, `failed`, `dropped` and `pending` at every moment, except those
-    that wait in the store, or in Kafka, for room in the queue.
+    that wait in the store, or in Kafka, to be queued again.
     """
 
     exported: int = 0
@@ -118,7 +118,7 @@ class DestinationStats:
         kept = Counter(left.lost_evaluations)
         for reason, count in lost.items():
             kept[reason if reason in kept or len(kept) < MOST_NAMES else OTHER] += count
-        dropped = end in _NEVER_SENT
+        dropped = end in NEVER_SENT
         return replace(
             left,
             failed=left.failed + (0 if dropped else runs),

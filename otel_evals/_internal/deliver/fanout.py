@@ -88,8 +88,9 @@ class FanOut:
     ) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names.
 
-        Never waits or raises. Full queues count it as dropped, unless it is `kept` to be put again later; the
-        results report both. Only the run is redacted: the evaluations were.
+        Never waits or raises. A run that is `kept` to be put again later is not counted as lost, unless a
+        destination refuses it for good; the results report every end. Only the run is redacted: the
+        evaluations were.
         """
         if not self._queues:
             return []

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -67,7 +66,7 @@ class JsonlDestination:
             DestinationError: the file could not be written; retryable, since disk space may be freed.
         """
         try:
-            await in_thread(partial(self._write, batch), abandon_on_cancel=True)
+            await in_thread(self._write, batch)
         except OSError as error:
             raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
 

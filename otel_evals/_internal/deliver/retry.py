@@ -30,6 +30,8 @@ FINAL_REASONS = frozenset(
     }
 )
 """Reasons for which a score will not be accepted later either, as long as nobody changes anything."""
+FINAL = {"exported"} | FINAL_REASONS
+"""Ends of a delivery after which another attempt is pointless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ class Retry:
     absent: float = 900.0
     """Seconds after which a score is given up whose trace the destination does not know."""
     timeout: float = 30.0
-    """Seconds that one attempt may take."""
+    """Seconds that one attempt may take. Work on a thread cannot be interrupted: its attempt lasts until it
+    ends, since another one at the same time would send twice, and counts as failing after this time."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from otel_evals._internal.deliver.retry import FINAL_REASONS
+from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.model import ScoredRun
 
-_FINAL = {"exported"} | FINAL_REASONS
-"""Results of a delivery after which another attempt is pointless."""
 _START = "\0start"
 """Awaited, besides the destinations, until the scored run is queued for all of them."""
 
@@ -39,7 +37,7 @@ class Deliveries:
     ) -> None:
         """Deliver a scored run; call `done` once, with the destinations to try again later.
 
-        Full queues count it as lost only if it is not `kept` for that.
+        Destinations do not count it as lost if it is `kept` for that.
         """
         delivery = self._deliveries[id(scored)] = _Delivery(scored, done)
         names = self._put(scored, destinations, kept=kept)
@@ -52,7 +50,7 @@ class Deliveries:
         for scored in batch:
             delivery = self._deliveries.get(id(scored))
             if delivery is not None:
-                if end not in _FINAL:
+                if end not in FINAL:
                     delivery.missed.append(destination)
                 self._answered(delivery, destination)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
+import threading
 import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,7 +23,14 @@ from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
 from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry, Unaccepted
+from otel_evals._internal.redaction.redactor import Redaction, use_redaction
+from otel_evals.destinations import (
+    ConsoleDestination,
+    DestinationStats,
+    JsonlDestination,
+    Retry,
+    Unaccepted,
+)
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import ScoredRun
 from otel_evals.testing import InMemoryDestination
@@ -178,6 +188,43 @@ async def test_a_try_that_takes_too_long_is_given_up_and_repeated() -> None:
     assert destination.sizes == [1, 1]
 
 
+class SlowAtFirst(io.StringIO):
+    """A file whose first write waits until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.released.wait(10.0)
+        return super().write(text)
+
+
+@pytest.mark.parametrize("name", ["jsonl", "console"])
+async def test_work_on_a_thread_that_outlasts_the_timeout_is_not_repeated(name: str, tmp_path: Path) -> None:
+    path, file = tmp_path / "scores.jsonl", SlowAtFirst()
+
+    def slowly(text: str) -> str:
+        file.released.wait(10.0)
+        return text
+
+    if name == "jsonl":
+        use_redaction(Redaction((slowly,)))  # which JSONL calls on its thread
+    destination = JsonlDestination(path) if name == "jsonl" else ConsoleDestination(file=file, color=False)
+    retry = Retry(first=0.01, longest=0.01, timeout=0.05)
+    async with running(FanOut([destination], delay=0.0, retry=retry)) as fan_out:
+        fan_out.put(scored_run())
+        while not fan_out.failing():  # noqa: ASYNC110  (read from any thread)
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.1)  # many times the wait before another attempt
+        file.released.set()
+        assert await fan_out.force_flush(10.0)
+        assert not fan_out.failing()
+        assert fan_out.stats()[name] == DestinationStats(exported=1)
+    written = path.read_text() if name == "jsonl" else file.getvalue()
+    assert written.count("It ships on Monday") == 1
+
+
 async def test_the_wait_a_destination_asks_for_is_honoured_even_while_flushing() -> None:
     destination = Scripted("one", DestinationError("busy", retryable=True, retry_after=0.15))
     async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
@@ -220,6 +267,25 @@ async def test_a_full_queue_loses_no_run_that_is_kept_and_put_again() -> None:
             del refused[:2]
         assert await fan_out.force_flush(5.0)
         assert fan_out.stats()["one"] == DestinationStats(exported=9)
+
+
+async def test_a_run_that_is_kept_is_no_loss_until_its_destination_refuses_it() -> None:
+    down, refused = OSError("down"), DestinationError("no", retryable=False, reason="refused")
+    results: asyncio.Queue[Delivered] = asyncio.Queue()
+    destination = Scripted("one", down, down, None, refused, down, forever)
+    retry = Retry(attempts=2, first=0.001)
+    async with running(FanOut([destination], delay=0.0, retry=retry, results=results), 0.2) as fan_out:
+        for accepted in (False, True, False):
+            fan_out.put(scored_run(), kept=True)
+            assert await fan_out.force_flush(5.0) is accepted
+        fan_out.put(scored_run(), kept=True)  # is sent for a second time when all ends
+        while len(destination.sizes) < 6:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    ends = [end for _, _, end in taken_from(results)]
+    assert ends == ["OSError", "exported", "refused", "shutdown"]
+    stats = fan_out.stats()["one"]
+    assert (stats.exported, stats.losses, stats.pending) == (1, {"refused": 1}, 0)
+    assert stats.lost_evaluations == {"refused": len(scored_run().evaluations)}
 
 
 async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
