@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
@@ -17,6 +17,8 @@ from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
+_UNNAMED = "LangGraph"
+"""LangGraph's name of a graph without a name."""
 _OF_FIRST = ("agent_version", "conversation_id", "user_id")
 _FOUND_WITH = {
     "history": "input_messages",
@@ -203,12 +205,20 @@ def _may_be_form(call: ToolCall) -> bool:
 
 
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
-    if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
-        return root.agent_name or root.name
-    if root.kind is OperationKind.WORKFLOW and root.agent_name:
-        return root.agent_name  # a team's name comes before its members'
-    agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
-    return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
+    names = filter(None, _names(root, operations))
+    first = next(names, None)
+    return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)
+
+
+def _names(root: Operation, operations: Iterable[Operation]) -> Iterator[str | None]:
+    """Yield the names that a run may have, the best first: a team's name comes before its members'."""
+    if root.kind is OperationKind.AGENT:
+        yield root.agent_name or root.name
+    if root.kind is OperationKind.WORKFLOW:
+        yield root.agent_name
+    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
+    yield root.agent_name
+    yield root.name
 
 
 def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:

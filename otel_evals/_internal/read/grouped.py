@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from otel_evals._internal.model import Operation, OperationKind
 from otel_evals._internal.read.question import find_answer, find_question
-from otel_evals._internal.read.tree import INVOCATIONS, Tree
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during
 
 _DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
@@ -16,7 +16,8 @@ def invocations_in(root: Operation, tree: Tree) -> list[Operation]:
     """Return the invocations that a root only groups, or else the root itself.
 
     Invocations are separate if each has a different question, and an answer or an error. Agents that hand
-    over to each other have the same question, or ask with the previous agent's answer.
+    over to each other have the same question, or ask with the previous agent's answer. An agent may also be
+    a tool of an earlier one, in a span next to it.
     """
     if not root.groups_invocations or root.input_messages or root.output_messages:
         return [root]
@@ -36,6 +37,7 @@ def invocations_in(root: Operation, tree: Tree) -> list[Operation]:
 def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
     asked: list[tuple[str, ...]] = []
     answers: list[str] = []
+    tools: list[Operation] = []
     for operation in found:
         inside = [operation, *tree.inside(operation)]
         question = find_question(operation, inside)
@@ -46,5 +48,13 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
         if any(earlier in text for earlier in answers for text in asked[-1]):
             return False
         if answer is not None and len(answer.text) >= _DISTINCTIVE:
+            if any(_returned(tool, answer.text) and is_during(operation.span, tool.span) for tool in tools):
+                return False
             answers.append(answer.text)
+        tools += [o for o in inside if o.kind is OperationKind.TOOL]
     return len(set(asked)) == len(asked)
+
+
+def _returned(tool: Operation, answer: str) -> bool:
+    """Return True if a tool's result has an agent's answer."""
+    return tool.tool_call is not None and answer in str(tool.tool_call.result)

@@ -14,7 +14,7 @@ from otel_evals._internal.read.question import (
     turn_start,
     waiting_calls,
 )
-from otel_evals._internal.read.tree import is_during
+from otel_evals._internal.read.tree import is_before, is_during
 
 _TWINS = 2
 """How many spans may record one call: a library's, and next to it the SDK's own."""
@@ -131,7 +131,7 @@ def _said(messages: Sequence[Message]) -> str:
 
 def _extends(last: Operation, call: Operation) -> bool:
     """Without ids: this call's input extends the last call's, which asked for tools or was given results."""
-    if (last.span.end_time or 0) > call.span.start_time:
+    if not is_before(last.span.end_time or 0, call.span.start_time):
         return False
     before, now = last.input_messages, call.input_messages
     if now[: len(before)] != before:

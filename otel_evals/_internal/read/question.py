@@ -190,7 +190,10 @@ def answer_of(operation: Operation) -> str | None:
     if operation.kind is OperationKind.INFERENCE and waiting_calls(last):
         # After the last call is the text of a model whose SDK ran the tools by itself.
         return None if says_tools(operation) else _text_after("tool_call", last) or None
-    return _text_after("tool_result", last) or last.text or ("" if last.media else None)
+    text = _text_after("tool_result", last) or last.text
+    if confirms_answer(text):  # recorded without the tool's message around it
+        return None
+    return text or ("" if last.media else None)
 
 
 def _text_after(kind: str, message: Message) -> str:
@@ -215,9 +218,12 @@ def waiting_calls(message: Message) -> list[Part]:
 
 def _structured(operations: Sequence[Operation]) -> Answer | None:
     """Return the arguments of a tool that a framework calls as the form of its answer."""
+    said_so = any(confirms_answer(m.text) for o in operations for m in o.output_messages[-1:])
     for operation in operations:
         messages = (*operation.input_messages, *operation.output_messages)
         confirmed = [p.tool_call_id for p in parts_of(messages, "tool_result") if confirms_answer(p.data)]
+        if not confirmed and said_so:
+            confirmed = [p.tool_call_id for p in parts_of(operation.output_messages[-1:], "tool_call")]
         for call in parts_of(messages, "tool_call") if confirmed else ():
             if call.tool_call_id == confirmed[-1] and call.data is not None:
                 text = json.dumps(call.data, ensure_ascii=False, default=str)

@@ -15,7 +15,7 @@ from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
 from otel_evals._internal.read.question import says_tools, waiting_calls
-from otel_evals._internal.read.tree import guards_in, parents_in
+from otel_evals._internal.read.tree import guards_in, is_before, parents_in
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
@@ -163,7 +163,8 @@ def _continues(first: Run, then: Run) -> bool:
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls:
         return False
-    return (first.end_time or first.start_time) <= calls[0].span.start_time and continues(earlier, calls[0])
+    ended = first.end_time or first.start_time
+    return is_before(ended, calls[0].span.start_time) and continues(earlier, calls[0])
 
 
 def _joined(first: Run, then: Run) -> Run:

@@ -32,19 +32,24 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
             if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
                 covered.add(span_id)
             below, span_id = kinds[span_id], above.get(span_id)
-    total, counted = _NO_USAGE, set()
+    counted = set()
     added: list[Operation] = []
     for operation in counting:
         if operation.span_id in covered or operation.response_id in counted:
             continue
-        if any(_is_same_call(known, operation) for known in added[-_RECENT:]):
-            continue
-        total = total + (operation.usage or _NO_USAGE)
+        twin = next((known for known in added[-_RECENT:] if _is_same_call(known, operation)), None)
+        if twin is None:
+            added.append(operation)
+        elif _tokens(operation) > _tokens(twin):
+            added[added.index(twin)] = operation  # with cached tokens
         counted.add(operation.response_id or operation.span_id)
-        added.append(operation)
     if len(added) == 1 and covered:
         return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
-    return total
+    return sum((o.usage or _NO_USAGE for o in added), _NO_USAGE)
+
+
+def _tokens(operation: Operation) -> int:
+    return operation.usage.total_tokens if operation.usage is not None else 0
 
 
 def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
@@ -67,7 +72,8 @@ def _is_same_call(known: Operation, operation: Operation) -> bool:
         return False
     if known.kind is not operation.kind or (known.response_id and operation.response_id):
         return False
-    if known.usage is None or operation.usage is None or not (is_during(one, other) or is_during(other, one)):
+    a, b = known.usage, operation.usage
+    if a is None or b is None or not (is_during(one, other) or is_during(other, one)):
         return False
-    counts = (known.usage.input_tokens, known.usage.output_tokens)
-    return counts == (operation.usage.input_tokens, operation.usage.output_tokens)
+    cached = (0, a.cache_read_tokens + a.cache_write_tokens, b.cache_read_tokens + b.cache_write_tokens)
+    return a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached

@@ -17,6 +17,7 @@ from otel_evals._internal.read.message_calls import (
     follow_conversations,
     same_name,
 )
+from otel_evals._internal.read.tree import is_before
 
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
@@ -102,7 +103,7 @@ def _same_call(
 def _reuses_id(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
     """Return True for a later call with the id of another: some number each response anew."""
     ended = before.span.end_time or before.span.start_time
-    return ended <= operation.span.start_time and differ(call.arguments, known.arguments)
+    return is_before(ended, operation.span.start_time) and differ(call.arguments, known.arguments)
 
 
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
@@ -161,11 +162,21 @@ def _take(mentioned: list[MessageCall], call: ToolCall) -> MessageCall | None:
     own = [t for t in mentioned if call.id is not None and t.id == call.id]
     match = next((t for t in own if not differ(call.arguments, t.arguments)), own[0] if own else None)
     if match is None:
-        same = [t for t in mentioned if same_name(t.name, call.name) and (call.id is None or t.id is None)]
+        same = [
+            t
+            for t in mentioned
+            if same_name(t.name, call.name) and (None in (call.id, t.id) or _is_made_up(t))
+        ]
         match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)
     if match is not None:
         mentioned.remove(match)
     return match
+
+
+def _is_made_up(mentioned: MessageCall) -> bool:
+    """Return True for an id such as `look_0`, recorded for a model whose calls have none."""
+    name, _, number = (mentioned.id or "").rpartition("_")
+    return name == mentioned.name and number.isdigit()
 
 
 def _agree(one: Any, other: Any) -> bool:

@@ -20,6 +20,9 @@ _KINDS: Final = frozenset(_ATTRIBUTES.split())
 _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
 
+_MAY_LEAK: Final = (OperationKind.INFERENCE, OperationKind.AGENT)
+"""Kinds whose spans libraries leave as the current one after their end."""
+_MILLISECOND: Final = 1_000_000
 _NO_GUARDS: Final[frozenset[str]] = frozenset()
 
 
@@ -83,6 +86,11 @@ def is_during(inner: SpanRecord, outer: SpanRecord) -> bool:
     return ended and outer.start_time <= inner.start_time
 
 
+def is_before(end: int, start: int) -> bool:
+    """Return True if a span had ended when another started; JavaScript rounds starts to milliseconds."""
+    return end <= start or (start % _MILLISECOND == 0 and end - start < _MILLISECOND)
+
+
 def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return each operation's nearest operation above. Cycles are cut at their first span."""
     above: dict[str, str | None] = {}
@@ -91,12 +99,9 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         parent = parents.get(span_id)
         if parent is not None and parent not in operations:
             parent = _beyond(span_id, parent, operations, parents)
-        if (
-            parent is not None
-            and operations[parent].kind is OperationKind.INFERENCE
-            and _came_after(operations[span_id], operations[parent])
-        ):
-            parent = above.get(parent)
+        may_leak = parent is not None and operations[parent].kind in _MAY_LEAK
+        if may_leak and _came_after(operations[span_id], operations[parent]):  # type: ignore[index]
+            parent = above.get(parent)  # type: ignore[arg-type]
         above[span_id] = None if parent == span_id else parent
         in_order = in_order and (parent is None or parent in above)
     if in_order:  # every span comes after the one above it, so there is no cycle
@@ -116,13 +121,16 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
 
 
 def _came_after(operation: Operation, parent: Operation) -> bool:
-    """Return True if a model call had ended before an operation below it, but was still the current span."""
-    return (
-        operation.kind in (*INVOCATIONS, OperationKind.INFERENCE)
-        and parent.span.end_time is not None
-        and parent.span.end_time <= operation.span.start_time
-        and parent.span.scope_name == operation.span.scope_name
-    )
+    """Return True if a parent had ended before an operation below it, but was still the current span.
+
+    A streamed agent's span may end before its work, but then it has no answer.
+    """
+    one, other = parent.span, operation.span
+    if one.end_time is None or one.end_time > other.start_time or one.scope_name != other.scope_name:
+        return False
+    if parent.kind is OperationKind.AGENT:
+        return operation.kind is OperationKind.AGENT and bool(parent.output_messages)
+    return operation.kind in (*INVOCATIONS, OperationKind.INFERENCE)
 
 
 def _beyond(

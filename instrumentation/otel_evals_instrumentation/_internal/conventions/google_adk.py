@@ -54,7 +54,8 @@ def _read_blobs(reader: SpanReader) -> None:
     for side, key in zip(("input", "output"), _OF_MODELS, strict=True):
         if reader.source_of(side) == key and str(reader.attributes.get(key))[:1] not in "{[":
             reader.fields[side + "_messages"] = ()
-    usage = usage_in(reader.mapping(_OWN + "llm_response").get("usage_metadata"))
+    gave = reader.mapping(_OWN + "llm_response")
+    usage = usage_in(gave.get("usage_metadata", gave.get("usageMetadata")))
     if usage is not None:
         known = reader.fields.get("usage", usage)
         reader.fields["usage"] = replace(

@@ -12,6 +12,7 @@ from otel_evals_instrumentation._internal.readers.convention import (
     SpanReader,
     kind_of,
 )
+from otel_evals_instrumentation._internal.readers.span_reader import CHECKPOINTS, agent_around
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, words
@@ -32,6 +33,7 @@ def langfuse() -> Convention:
         names=AttributeNames(
             input=(_OWN + "input", "langfuse.trace.input"),
             output=(_OWN + "output", "langfuse.trace.output"),
+            system=(_OWN + "metadata.instructions",),
             arguments=(_OWN + "input",),
             result=(_OWN + "output",),
             documents=(_OWN + "output",),
@@ -39,6 +41,7 @@ def langfuse() -> Convention:
             request_model=(_OWN + "model.name",),
             conversation_id=("session.id", "langfuse.trace.metadata.thread_id", _OWN + "metadata.thread_id"),
             user_id=("user.id", "langfuse.user.id"),
+            agent_name=(_OWN + "metadata.lc_agent_name",),
             error=(_OWN + "status_message",),
         ),
         kind_of=_kind,
@@ -63,10 +66,14 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read names from the span's name, tokens from one JSON object, and errors from a level."""
     fields, attributes = reader.fields, reader.attributes
     reader.offer_metadata(attributes.get("langfuse.trace.metadata"))
+    reader.offer("agent_name", agent_around(attributes.get(_OWN + "metadata." + CHECKPOINTS)))
     usage = usage_in(attributes.get(_OWN + "usage_details"))
     if usage is not None:
         fields["usage"] = usage
-    if kind is OperationKind.AGENT:
+    is_graph = (
+        attributes.get(_OWN + "metadata.ls_integration") == "langgraph" and reader.span.name != "LangGraph"
+    )
+    if kind is OperationKind.AGENT or (is_graph and reader.span.parent_span_id is None):
         fields["agent_name"] = fields.get("agent_name") or reader.span.name
     call = fields.get("tool_call")
     if attributes.get(_OWN + "level") == "ERROR":

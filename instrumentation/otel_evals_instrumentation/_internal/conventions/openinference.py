@@ -14,8 +14,10 @@ from otel_evals_instrumentation._internal.readers.convention import (
     AttributeNames,
     Convention,
 )
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.media import read_media
-from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, read_messages
+from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
@@ -25,6 +27,7 @@ _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
 """LangGraph's name of a graph without a name."""
 _MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
+_SYSTEM_KEYS = tuple(f'"{key}":' for key in SYSTEM_KEYS)
 _MODEL_OF = re.compile(r"_meta=\{'model': '([^'\\]+)'")
 """The model in the repr of Haystack's messages."""
 _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
@@ -45,6 +48,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _read_graph(reader, kind)
         if reader.span.scope_name.endswith(".haystack"):
             _read_sums(reader)
+        if not reader.fields["input_messages"] and "crew_tasks" in reader.attributes:
+            _read_task(reader)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
         _read_event(reader)
@@ -52,14 +57,26 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _read_model(reader)
         _read_function(reader)
         _fill_calls(reader)
+        if "system_instructions" not in reader.fields:
+            _read_instructions(reader)
     elif source == "llm.input_messages.*" and reader.attributes.get("input.value") is not None:
-        reader.fields["input_messages"] = ()
-        # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
-        reader.note("input", source, Availability.TRUNCATED)
+        _read_plain_input(reader, source)
     if kind is not OperationKind.TOOL and not reader.attributes.keys().isdisjoint(_MEDIA):
         _read_media(reader, "input", "user")
         _read_media(reader, "output", "assistant")
     return kind
+
+
+def _read_plain_input(reader: SpanReader, source: str) -> None:
+    """Replace the messages of an operation that is no model call by its plain text, if it has one."""
+    text = reader.attributes["input.value"]
+    if type(text) is str and text and reader.attributes.get("input.mime_type") == "text/plain":
+        reader.fields["input_messages"] = (text_message("user", text),)
+        reader.note("input", "input.value")
+        return
+    reader.fields["input_messages"] = ()
+    # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
+    reader.note("input", source, Availability.TRUNCATED)
 
 
 def _read_media(reader: SpanReader, side: str, role: str) -> None:
@@ -90,6 +107,16 @@ def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
         reader.fields["name"] = span.name
         if span.name != _UNNAMED:
             reader.fields.setdefault("agent_name", span.name)
+
+
+def _read_task(reader: SpanReader) -> None:
+    """Read the only task of a CrewAI crew without inputs; models are given it inside of other text."""
+    tasks = parse(reader.attributes["crew_tasks"])
+    task = tasks[0] if isinstance(tasks, list) and len(tasks) == 1 else None
+    text = task.get("description") if isinstance(task, dict) else None
+    if isinstance(text, str) and text and not is_masked(text):
+        reader.fields["input_messages"] = (text_message("user", text),)
+        reader.note("input", "crew_tasks")
 
 
 def _read_sums(reader: SpanReader) -> None:
@@ -137,11 +164,17 @@ def _read_function(reader: SpanReader) -> None:
 
 
 def _fill_calls(reader: SpanReader) -> None:
-    """Read parallel results and ids of calls from the whole request and response.
+    """Read empty messages, parallel results and ids of calls from the whole request and response.
 
-    Messages may have only the last of parallel results, and calls without ids.
+    Messages may have only the last of parallel results, calls without ids, and no content that is a list.
     """
     inputs, outputs = reader.fields["input_messages"], reader.fields["output_messages"]
+    if any(not message.parts for message in inputs):
+        given = read_messages(reader.attributes.get("input.value"), "user")
+        if [message.role for message in inputs] == [message.role for message in given]:
+            filled = zip(inputs, given, strict=True)
+            inputs = reader.fields["input_messages"] = tuple(a if a.parts else b for a, b in filled)
+            read_system(reader, inputs)
     results = len(list(_of_kind(inputs, "tool_result")))
     if len(list(_of_kind(inputs, "tool_call"))) > results:
         given = read_messages(reader.attributes.get("input.value"), "user")
@@ -153,6 +186,13 @@ def _fill_calls(reader: SpanReader) -> None:
         calls = [call.name for call in _of_kind(said, "tool_call") if call.tool_call_id]
         if calls == [call.name for call in _of_kind(outputs, "tool_call")]:
             reader.fields["output_messages"] = said
+
+
+def _read_instructions(reader: SpanReader) -> None:
+    """Read the system instructions next to the messages of the whole request."""
+    request = reader.attributes.get("input.value")
+    if type(request) is str and request[:1] == "{" and any(key in request for key in _SYSTEM_KEYS):
+        read_system(reader, read_messages(request, "user")[:1])
 
 
 def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
@@ -170,7 +210,7 @@ def _read_history(reader: SpanReader) -> None:
 def _kind(span: SpanRecord) -> OperationKind | None:
     if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
         return OperationKind.OTHER
-    if span.name.startswith("handoff to ") and "tool.name" not in span.attributes:
+    if span.name.startswith("handoff to ") and _is_handover(span.attributes.get("tool.name")):
         return OperationKind.OTHER  # the model's messages have the call
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
         return OperationKind.OTHER  # the end of DSPy's agents
@@ -180,11 +220,28 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
         return OperationKind.AGENT
     kind = kind_named(span.attributes.get("openinference.span.kind"))
+    if kind is OperationKind.AGENT and span.scope_name.endswith(_LANGCHAIN):
+        return _kind_of_agent(span)
     if kind is not None:
         return kind
     if not (_OF_MODELS | _COUNTS).isdisjoint(span.attributes):
         return OperationKind.INFERENCE
     return None if _DOCUMENTS.isdisjoint(span.attributes) else OperationKind.RETRIEVAL
+
+
+def _kind_of_agent(span: SpanRecord) -> OperationKind:
+    """Tell agents from tools and routers, which LangChain's instrumentation calls agents by their names."""
+    if "tool.name" in span.attributes:
+        return OperationKind.TOOL
+    gave = span.attributes.get("output.value")
+    is_step = "langgraph_node" in str(span.attributes.get("metadata"))
+    is_route = is_step and type(gave) is str and gave[:1] not in ("{", "[", "")
+    return OperationKind.OTHER if is_route else OperationKind.AGENT
+
+
+def _is_handover(tool: object) -> bool:
+    """Return True for the tool of a span of the OpenAI Agents SDKs between two agents."""
+    return tool is None or (isinstance(tool, str) and tool.startswith("handoff_to_"))
 
 
 def _is_haystack_run(span: SpanRecord) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Document, OperationKind, SpanRecord
+from otel_evals.model import Document, OperationKind, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.conventions import openllmetry_llamaindex
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
@@ -80,12 +80,24 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     is_agno = reader.span.scope_name.endswith(".agno") and _OUTPUT in reader.attributes
     if call is not None and call.arguments is None and is_agno and _INPUT not in reader.attributes:
         reader.fields["tool_call"] = replace(call, arguments={})  # Agno omits the input of such a call
+    if call is not None and "gen_ai.tool.name" not in reader.attributes:
+        _read_tool_message(reader, call)
     tasks = reader.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
         said = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
         if said:
             reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
     return kind
+
+
+def _read_tool_message(reader: SpanReader, call: ToolCall) -> None:
+    """Read name and id from LangChain.js' message: the span is named after the tool's class."""
+    gave = read_messages(reader.attributes.get(_OUTPUT), "tool")
+    results = (part for message in gave for part in message.parts if part.kind == "tool_result" and part.name)
+    named = next(results, None)
+    if named is not None and named.name:
+        reader.fields["name"] = named.name
+        reader.fields["tool_call"] = replace(call, name=named.name, id=call.id or named.tool_call_id)
 
 
 def _read_documents(reader: SpanReader) -> None:

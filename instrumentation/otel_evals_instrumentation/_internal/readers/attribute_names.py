@@ -112,12 +112,13 @@ def _in_metadata(listed: str) -> tuple[str, ...]:
 # OpenInference and platforms add to the spans of others come last.
 GEN_AI = AttributeNames(
     input=words(
-        """gen_ai.input.messages gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content input events
-        llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs"""
+        """gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
+        input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs"""
     ),
     output=words(
-        """gen_ai.output.messages gen_ai.completion gen_ai.completion.* gen_ai.completion.content output
-        events llm.output_messages.* output.value langfuse.observation.output mlflow.spanOutputs"""
+        """gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
+        gen_ai.completion.content output events llm.output_messages.* output.value
+        langfuse.observation.output mlflow.spanOutputs"""
     ),
     system=words(
         "gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt"

@@ -67,7 +67,7 @@ _REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", work
 _MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
 _MERGED = "(merged tools)"
 """Name under which ADK repeats parallel calls in a span without a tool."""
-_UNKNOWN = "unknown"
+_UNKNOWN = ("unknown", "unknown_model")
 """Recorded by some instead of an unknown model or provider."""
 _TEXTS = words(
     """provider request_model response_model response_id conversation_id user_id
@@ -254,7 +254,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         value = reader.attributes[found_at[text][0][1]]
         is_plain = type(value) is str and value and value[0] not in SPECIAL
         value = value if is_plain else _unusual_text(reader, text, value)
-        if value is not None and value != _UNKNOWN:
+        if value is not None and value not in _UNKNOWN:
             fields[text] = value
     if kind is OperationKind.AGENT:
         name = fields.get("agent_name")

@@ -17,7 +17,7 @@ from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, 
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
-from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message, text_of
+from otel_evals_instrumentation._internal.readers.parts import read_parts, spread, text_message, text_of
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
@@ -144,7 +144,8 @@ _cached_definitions = lru_cache(maxsize=64)(_definitions)
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
-    if getattr(reader.names, side)[0].endswith(".*"):  # indexed keys are trusted most
+    with_lists = reader.found_at.get(side + ".*")
+    if with_lists and with_lists[0][1].endswith(".*"):  # indexed keys are trusted most
         return _first(reader, side, role, reader.with_lists(side))[0]
     recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
     best, has_content = _first(reader, side, role, recorded)
@@ -214,7 +215,7 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
 
 
 def _message(said: _Said) -> Message:
-    return Message(role=said.role, parts=tuple(map(_part, said.parts)), name=said.name or None)
+    return Message(role=said.role, parts=spread(tuple(map(_part, said.parts))), name=said.name or None)
 
 
 def _part(part: _Text | _Call | _Result) -> Part:

@@ -28,6 +28,8 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 MAX_MESSAGES = 5_000
 _CALLS = words("function_call custom_tool_call mcp_call local_shell_call computer_call")
 _OUTPUTS = words("function_call_output custom_tool_call_output local_shell_call_output computer_call_output")
+SYSTEM_KEYS = words("system system_instruction systemInstruction systemPrompt instructions")
+"""Names of the system instructions next to the messages of a request."""
 _ROUTES = frozenset(("__start__", "__end__"))
 """Nodes of LangGraph, which its routers return."""
 
@@ -161,9 +163,9 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
         _collect(inner, speaker, found, depth + 1)
         if len(found) > before:
             break
-    config = item.get("config") if isinstance(item.get("config"), dict) else {}
-    keys = ("system", "system_instruction", "systemInstruction", "systemPrompt")
-    system = next((item[k] for k in keys if item.get(k)), None) or (config or {}).get("system_instruction")
+    config = item.get("config")
+    places = (item, config) if isinstance(config, dict) else (item,)
+    system = next((place[key] for place in places for key in SYSTEM_KEYS if place.get(key)), None)
     if system and len(found) > before and found[before].role != "system":
         parts = read_parts(system)
         if parts:

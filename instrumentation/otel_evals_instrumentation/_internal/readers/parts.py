@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
-from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _TEXTS = words("text input_text output_text text_delta refusal summary_text")
@@ -30,6 +30,8 @@ _MEDIA = words(
     """image image_url image-url input_image audio audio-url input_audio output_audio video video_url
     video-url file input_file blob uri media document document-url binary image_generation_call"""
 )
+_REPRS = ("[{'type': '", "{'type': 'input_")
+_LISTS = ("[{", "{'")
 _UNTYPED = frozenset(
     words(
         """text toolUse toolResult function_call function_response functionCall functionResponse
@@ -85,13 +87,33 @@ def read_parts(content: Any) -> tuple[Part, ...]:
             inner = list(content.values())  # a list with indexed keys
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
-        return tuple(read_part(item) for item in content if item is not None)
+        return tuple(read_part(item) for item in content if item is not None and not _is_schema(item))
     return (Part(kind="text", text=text_of(content)),)
 
 
+def _is_schema(item: Any) -> bool:
+    """Return True for Genkit's instruction to answer in a form, which it adds to the question."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(metadata, dict) and metadata.get("purpose") == "output"
+
+
+def spread(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Replace each text that is a list of typed parts by these parts."""
+    if not any(part.kind == "text" and part.text and part.text[:2] in _LISTS for part in parts):
+        return parts
+    found: list[Part] = []
+    for part in parts:
+        blocks = blocks_in(part.text) if part.kind == "text" and part.text else part.text
+        found.extend((part,) if blocks is part.text else read_parts(blocks))
+    return tuple(found)
+
+
 def blocks_in(text: str) -> Any:
-    """Decode a text that is JSON of typed parts; return other texts unchanged."""
+    """Decode a text that is JSON or Python's repr of typed parts; return other texts unchanged."""
     parsed = parse(text)
+    if parsed is text and text.startswith(_REPRS):
+        parsed = literal(text)
+        parsed = [parsed] if isinstance(parsed, dict) else parsed
     if not isinstance(parsed, list) or not all(isinstance(part, dict) for part in parsed):
         return text
     if all(map(_is_block, parsed)) or (any(map(_is_text, parsed)) and all("type" in part for part in parsed)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
-from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts
+from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts, spread
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -51,7 +51,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
-    parts = read_parts(content)
+    parts = spread(read_parts(content)) if type(content) in (list, tuple) else read_parts(content)
     has_parts = item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
     if role == "user" and isinstance(item.get("tool_call_id"), str) and not has_parts:
         role = "tool"  # Anthropic's results are the user's

@@ -33,6 +33,7 @@ _METADATA = (
         words("langfuse_session_id session_id sessionId thread_id threadId conversation_id conversationId"),
     ),
 )
+CHECKPOINTS = "langgraph_checkpoint_ns"
 _WORDS = (
     "gen_ai.operation.name",
     "ai.operationId",
@@ -116,6 +117,7 @@ class SpanReader(msgspec.Struct, eq=False):
                 known = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
                 if not is_masked(known):
                     self.offer(field, known)
+            self.offer("agent_name", agent_around(metadata.get(CHECKPOINTS)))
 
     def rewrite_messages(self, rewrite: Callable[[Message], Message]) -> None:
         """Replace each input and output message."""
@@ -130,6 +132,12 @@ class SpanReader(msgspec.Struct, eq=False):
             (rank, key, unflatten(attributes, key[:-2]) if key.endswith(".*") else attributes[key])
             for rank, key in hits
         ]
+
+
+def agent_around(checkpoints: Any) -> str | None:
+    """Return the node of the graph around a LangGraph subgraph, from `support:1f2|model:2a9`."""
+    *around, _ = checkpoints.split("|") if isinstance(checkpoints, str) else [""]
+    return around[-1].partition(":")[0] if around else None
 
 
 def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:

@@ -37,7 +37,7 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
         kwargs, args = parsed.get("kwargs"), parsed.get("args")
         if kwargs or not args:
             return kwargs if kwargs is not None else {}
-        return args[0] if isinstance(args, (list, tuple)) and len(args) == 1 else args
+        return parse(args[0]) if isinstance(args, (list, tuple)) and len(args) == 1 else args
     return parsed
 
 
