@@ -50,6 +50,10 @@ MISSES = """\
 | OpenTelemetry genai-langchain | structured output by a tool | the call looks like any unanswered one |
 | LlamaIndex through OpenLLMetry | runs whose model fails | the spans of agent and call are lost |
 | OpenLIT | cached tokens of Anthropic's input | counted apart from it |
+| OpenInference for ADK | all but the last tokens | model calls overwrite each other on the agent span |
+| Langtrace | LangChain | each step has a trace of its own |
+| Splunk for LangChain | system instructions | recorded as the user's |
+| ADK (JS) 2.0, Traceloop for OpenAI (JS) | a model that fails | no error, or no span |
 | any | truncation of a text | detected only if some JSON was cut at the same length |
 """
 
@@ -58,34 +62,46 @@ OTHERS = """\
 ## Other combinations that were captured
 
 Questions, answers, tool calls and documents of these captures are recovered as far as they were recorded.
-Their conversations also have JSON as text, several steps, an image, structured output, and a second try of a
-call.
+Their conversations also have JSON as text, several steps, an image, structured output, a second try of a
+call, and agents that hand over or use others as tools.
 
 | framework | instrumentation |
 |---|---|
 | ag2 0.14.0 | OpenInference 0.1.12 |
 | agno 3.1.10 | OpenInference 1.0.15, OpenLIT 1.45.0, OpenTelemetry genai-agno 1.3b0 |
-| anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2 |
+| AI SDK (JS) 7.0.173 | its own 1.0.173, in the new and the old form |
+| anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2, Laminar 0.8.2, Langtrace 3.8.21 |
 | anthropic 0.125.0 | OpenLIT 1.45.0 |
+| Anthropic's SDK (JS) 1.14.0 | OpenInference 0.2.8 |
 | autogen-agentchat 0.7.5 | OpenInference 0.1.22 |
 | boto3 1.44.8 (Converse) | OpenInference 0.1.61, OpenLLMetry 0.62.4, OpenTelemetry genai-bedrock 1.3b0 |
-| crewai 1.15.30 | OpenLLMetry 0.62.4 |
+| crewai 1.15.30 | OpenLLMetry 0.62.4, OpenInference 1.1.21 |
 | dspy 3.4.1 | OpenInference 0.1.48 |
+| Genkit (JS) 1.42.0 | its own |
+| google-adk 2.13.0 with Gemini | its own, OpenInference 1.0.5 |
+| Google ADK (JS) 2.0.0 | its own |
 | google-genai 3.6.1 | OpenInference 1.4.14, OpenLLMetry 0.62.4, MLflow 3.17.2 |
 | google-genai 2.34.0 | OpenTelemetry google-genai 1.3b0 (spans, events), Logfire 5.4.0 |
 | groq 1.7.0 | OpenInference 0.1.33, OpenLLMetry 0.62.4 |
 | haystack-ai 3.4.1 | OpenInference 0.1.46 |
 | instructor 1.17.0 | OpenInference 0.1.29 |
 | langchain 1.5.2 | Langfuse 5.0.4, MLflow 3.17.2, OpenTelemetry genai-langchain 1.3b0 (spans, events) |
-| litellm 1.110.2 | OpenInference 0.1.51 |
-| llama-index-core 0.14.25 | OpenLLMetry 0.62.4 |
+| langchain 1.5.2 | Laminar 0.8.2, Monocle 0.8.15, traceAI 0.2.0, LoongSuite 0.9.0, Splunk 0.1.16 |
+| LangChain.js 1.5.14 | OpenInference 4.1.1, Langfuse 5.11.1, Traceloop 0.27.0 |
+| langgraph-swarm 0.1.0 and -supervisor | OpenInference 0.1.80, OpenLLMetry 0.62.4, genai-langchain 1.3b0 |
+| litellm 1.110.2 | OpenInference 0.1.51, LoongSuite 0.9.0 |
+| llama-index-core 0.14.25 | OpenLLMetry 0.62.4, OpenTelemetry genai-llama-index 1.3b0 |
 | agent-framework-core 1.23.0 | OpenInference 0.1.13 |
-| openai 3.57.0 | Langfuse 5.0.4 |
+| openai 3.57.0 | Langfuse 5.0.4, Laminar 0.8.2, AgentOps 0.4.21 |
+| openai 3.57.0 | Monocle 0.8.15, traceAI 0.1.10, Langtrace 3.8.21 |
 | openai 2.54.0 | Traceloop's decorators 0.62.4, OpenLIT 1.45.0 |
-| openai-agents 0.24.0 | Logfire 5.4.0 |
-| pydantic-ai 2.68.0 | OpenInference 0.1.30, MLflow 3.17.2 |
+| OpenAI's SDK (JS) 6.49.0 | Langfuse 5.11.1, Traceloop 0.27.0 |
+| openai-agents 0.24.0 | Logfire 5.4.0, Splunk 0.1.5 |
+| OpenAI Agents (JS) 0.20.0 | OpenInference 0.2.15 |
+| pydantic-ai 2.68.0 | OpenInference 0.1.30, MLflow 3.17.2, Logfire 5.4.0 |
 | smolagents 1.26.0 | OpenTelemetry genai-smolagents 1.2b0, which records agents only |
 | strands-agents 1.62.0 | OpenInference 0.1.12 |
+| Strands (JS) 1.16.0 | its own |
 | VoltAgent 2.10.0 | its own |
 """
 
@@ -124,6 +140,8 @@ Rules beyond the names of attributes:
 | any | results without ids match calls with ids, and the reverse, if their numbers are equal |
 | any | tools for answering or handing over (`final_answer`, ...) are not calls |
 | any | arguments of a tool named after the answer's schema (LangChain, Strands) are the answer |
+| any | system instructions may be next to the messages of a request |
+| any | a text that is a list of typed parts is these parts |
 | any | images, sounds and files become references: address or size, digest and type; bytes stay in memory |
 | any | a user's `Observation:` after a model's `Action:` is a result, not a question |
 | any | simultaneous spans of two libraries with the same question and answer are one call |
@@ -131,13 +149,16 @@ Rules beyond the names of attributes:
 | any | a second call with the id of an answered one, but other arguments, is another call |
 | any | a call without a result whose arguments are the answer gave it its form, and is not a call |
 | any | text after a call is the answer, unless the response ended with tool calls |
-| any | simultaneous sibling spans with the same tokens are one model call |
+| any | simultaneous sibling spans with the same tokens, but for cached ones, are one model call |
 | any | models below a guardrail or an evaluator give no question and no answer |
 | any | a server's tool call without a model inside is not a run, nor is a call with an id and no parent |
 | any | operations below a lost span belong to the trace's only agent, if they ran during it |
 | any | model calls next to an agent without any belong to it, if they ran during it |
 | any | a model's only span with tools inside has several requests: the agent's tokens are the sum |
 | any | speech synthesis and recognition are not model calls; `unknown` is not a model |
+| any | an agent that starts after the agent above it has answered is a run of its own |
+| any | an id such as `look_0`, made up for Gemini's calls, is no id |
+| any | a start may be rounded down to the millisecond, as JavaScript's is |
 | platforms | a workflow with a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write its form of transcripts; labels before contents are removed |
 | `codex` | prompts, tool results and tokens are in log records; answers are not recorded |
@@ -151,12 +172,14 @@ Rules beyond the names of attributes:
 | `logfire` | a run of openai-agents has its agent's name, not the workflow's |
 | `logfire` | the final span of a streamed call is complete; events may be a list in one attribute |
 | `loongsuite` | also Dify, whose workflows are runs; steps and tasks only wrap an agent's work |
+| `loongsuite` | also traceAI, whose messages have indexed keys |
 | `mastra` | a step is a model call if it contains the request |
 | `mlflow` | each attribute of another convention is stored as JSON; a null kind is another library's |
+| `monocle` | span events have content and tokens; each call without an agent has a trace of its own |
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one run |
 | `langfuse`, `traceloop`, ... | agents below an application span without content are runs, unless one uses |
-| | another's answer |
-| `openinference` | LangGraph's runs are named by `lc_agent_name`, or after the graph |
+| | another's answer, or is a tool's result of another |
+| `openinference`, `langfuse` | LangGraph's runs are named by `lc_agent_name`, the graph, or the first agent |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, with the role before each line |

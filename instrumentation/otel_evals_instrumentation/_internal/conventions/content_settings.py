@@ -21,7 +21,9 @@ _BY_SCOPE = {
     "strands": "always on",
 }
 _BY_DIALECT = {
-    **dict.fromkeys(("braintrust", "genkit", "logfire", "mastra", "mlflow", "voltagent"), "always on"),
+    **dict.fromkeys(
+        ("braintrust", "genkit", "logfire", "mastra", "mlflow", "monocle", "voltagent"), "always on"
+    ),
     **dict.fromkeys(("langfuse", "langwatch"), "on unless `capture_input` or `capture_output` is false"),
     **dict.fromkeys(("openinference", "smolagents"), _OPENINFERENCE),
     **dict.fromkeys(("openllmetry", "openllmetry_vector_stores"), _TRACELOOP),

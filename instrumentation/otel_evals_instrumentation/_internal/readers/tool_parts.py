@@ -12,7 +12,7 @@ from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref")
+_IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref tool_id")
 
 
 def tool_call(item: dict[str, Any]) -> Part:
@@ -23,7 +23,7 @@ def tool_call(item: dict[str, Any]) -> Part:
     function = item.get("function")
     source = {**item, **function} if isinstance(function, dict) else item
     arguments = None
-    for key in ("arguments", "args", "input", "parameters", "tool_kwargs"):
+    for key in ("arguments", "args", "input", "parameters", "tool_kwargs", "tool_arguments"):
         if source.get(key) is not None:
             arguments = source[key] if source[key] != "" else None
             break
@@ -38,7 +38,7 @@ def tool_call(item: dict[str, Any]) -> Part:
         kind="tool_call",
         data=arguments,
         tool_call_id=_string(source, _IDS),
-        name=_string(source, ("name", "toolName", "tool_name", "function_name")),
+        name=_string(source, ("name", "toolName", "tool_name", "function_name", "tool_function")),
     )
 
 

@@ -30,7 +30,7 @@ FRAMEWORKS = [
     "vercel_ai",
     "voltagent",
 ]
-LIBRARIES = ["loongsuite", "openinference", "openllmetry", "smolagents"]
+LIBRARIES = ["loongsuite", "monocle", "openinference", "openllmetry", "smolagents"]
 PLATFORMS = ["braintrust", "laminar", "langfuse", "langwatch", "mlflow"]
 ORDER = [*FRAMEWORKS, *LIBRARIES, *PLATFORMS, "otel_genai"]
 """What a span's own author says of it, libraries that instrument, platforms that mark anybody's spans,

@@ -1,0 +1,129 @@
+"""Monocle: `span.type` and numbered entities; content and tokens are in three span events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
+from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
+from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
+from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
+from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds
+
+_INPUT, _OUTPUT, _NUMBERS = "data.input", "data.output", "metadata"
+_ROLES = frozenset((*ROLES, *LANGCHAIN, "model", "developer"))
+_KINDS = kinds(
+    agent="agentic.turn agentic.request agentic.invocation",
+    tool="agentic.tool.invocation agentic.mcp.invocation",
+    inference="inference inference.framework",
+    retrieval="retrieval",
+    embedding="embedding",
+)
+
+
+def monocle() -> Convention:
+    """Return the dialect of Monocle."""
+    return Convention(
+        name="monocle",
+        order=LIBRARY,
+        scopes=("monocle_apptrace",),
+        markers=("monocle_apptrace.version",),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind:
+    kind = span.attributes.get("span.type")
+    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read names from the numbered entities, and the rest from the events."""
+    events = {event.name: event.attributes for event in reader.span.events}
+    given = events.get(_INPUT, {}).get("input")
+    said = events.get(_OUTPUT, {}).get("response")
+    said = None if reader.span.status == "ERROR" else said  # the error's text
+    fields = reader.fields
+    for role, name in _entities(reader.span):
+        if role.startswith("agent.") and kind is not OperationKind.TOOL:
+            reader.offer("agent_name", name)
+        elif role.startswith("model."):
+            reader.offer("request_model", name)
+    reader.offer("conversation_id", reader.attributes.get("scope.agentic.session"))
+    if kind is OperationKind.TOOL:
+        result, failed = result_of(said, wrapped=False)
+        call = fields["tool_call"]
+        name = _text(reader.attributes.get("entity.1.name")) or call.name
+        fields["name"] = name
+        arguments = None if given is None else arguments_of(given)
+        fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result)
+        if failed or said is not None:
+            fields["tool_call"] = replace(fields["tool_call"], status="error" if failed else "ok")
+        _note(reader, "tool_arguments", _INPUT, given)
+        _note(reader, "tool_results", _OUTPUT, said)
+    elif kind is not OperationKind.OTHER:
+        fields["input_messages"] = tuple(_messages(given, "user"))
+        fields["output_messages"] = tuple(_messages(said, "assistant"))
+        _note(reader, "input", _INPUT, given)
+        _note(reader, "output", _OUTPUT, said)
+        read_system(reader, fields["input_messages"])
+        reader.offer_usage(events.get(_NUMBERS))
+    return kind
+
+
+def _note(reader: SpanReader, field: str, event: str, value: Any) -> None:
+    if value is not None:
+        reader.note(field, event)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _entities(span: SpanRecord) -> Iterator[tuple[str, str]]:
+    """Yield type and name of each entity."""
+    for key, kind in span.attributes.items():
+        if key.startswith("entity.") and key.endswith(".type") and isinstance(kind, str):
+            name = _text(span.attributes.get(key.removesuffix("type") + "name"))
+            if name is not None:
+                yield kind, name
+
+
+def _messages(value: Any, role: str) -> Iterator[Message]:
+    """Read a list of texts, some of which are JSON such as `{"user": "Hello"}`, or one of them."""
+    value = parse(value)
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    for item in items:
+        one = parse(item) if isinstance(item, str) and item[:2] == '{"' else item
+        if isinstance(one, dict) and len(one) == 1 and not _ROLES.isdisjoint(one):
+            yield from map(_message, one, one.values())
+        elif isinstance(item, str) and item:
+            yield text_message(role, item)
+        elif item is not None:
+            yield from read_messages(item, role)
+
+
+def _message(name: str, content: Any) -> Message:
+    """Read what one role said: a text, calls, parts, or a tool's result."""
+    role = role_of(name)
+    if role == "tool":
+        return Message(role=role, parts=(tool_result({"content": content}),))
+    parsed = parse(content) if isinstance(content, str) and content[:2] == "[{" else content
+    items = parsed if isinstance(parsed, (list, tuple)) else (parsed,)
+    calls = [call for call in map(parse, items) if isinstance(call, dict) and _is_call(call)]
+    if calls and len(calls) == len(items):
+        return Message(role=role, parts=tuple(map(tool_call, calls)))
+    return Message(role=role, parts=read_parts(content))
+
+
+def _is_call(item: dict[str, Any]) -> bool:
+    return "tool_arguments" in item or ("args" in item and "name" in item)
