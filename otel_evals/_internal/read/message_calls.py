@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -42,7 +43,8 @@ class MessageCalls:
         self._by_id: dict[str, MessageCall] = {}
         self._reused: dict[str, list[MessageCall]] = {}
         """Calls with the id of an earlier call: some libraries restart their numbers in each response."""
-        self._alike: dict[str, list[MessageCall]] = {}
+        self._alike: dict[object, list[MessageCall]] = {}
+        """Calls of the same name, whose arguments may be equal."""
         self._given: list[list[Part]] = []
         """The calls and results of each list, with their ids."""
 
@@ -110,7 +112,7 @@ class MessageCalls:
         call_id = part.tool_call_id
         known = self._by_id.get(call_id) if call_id is not None else None
         if known is None:
-            alike = self._alike.setdefault(part.name or "", [])
+            alike = self._alike.setdefault((part.name, _coarsely(part.data)), [])
             known = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
             if known is None:
                 known = self._new_call(part, part.data, time)
@@ -151,6 +153,17 @@ class MessageCalls:
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
         return known is not None
+
+
+def _coarsely(arguments: Any) -> object:
+    """Return a key that is the same for equal arguments; nested values count as equal."""
+    if not isinstance(arguments, Mapping):
+        return _hash(arguments)
+    return frozenset((key, _hash(value)) for key, value in arguments.items())
+
+
+def _hash(value: Any) -> int:
+    return hash(value) if isinstance(value, str | int | float | None) else 0
 
 
 def differ(one: Any, other: Any) -> bool:
@@ -213,9 +226,14 @@ def follow_conversations(found: MessageCalls) -> None:
             earliest = max([earliest, *(known.time for known in group)])
 
 
+@lru_cache(maxsize=1_000)
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
 def same_name(one: str, other: str) -> bool:
     """Compare tool names regardless of server or plugin prefixes, case and separators."""
     if one == other:
         return True
-    first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))
+    first, second = _bare(one), _bare(other)
     return first == second or first.endswith("_" + second) or second.endswith("_" + first)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,10 +30,12 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    mentioned = [t for t in in_messages.calls if t.name not in not_tools and not is_pseudo_tool(t.name)]
+    mentioned = _Mentioned(
+        t for t in in_messages.calls if t.name not in not_tools and not is_pseudo_tool(t.name)
+    )
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
-    for time, call in _from_spans(operations, above):
-        match = _take(mentioned, call)
+    for time, call in _SpanCalls(operations, above).calls.values():
+        match = mentioned.take(call)
         if match is not None:
             match.time = time
         found.append((match, time, _merge(call, match)))
@@ -44,95 +47,113 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
 # --- spans ---
 
 
-def _from_spans(
-    operations: Sequence[Operation], above: Mapping[str, str | None]
-) -> list[tuple[int, ToolCall]]:
-    """Return one call per execution: spans inside a tool's span that record the same call are merged."""
-    by_id = {o.span.span_id: o for o in operations}
-    calls: dict[str, tuple[int, ToolCall]] = {}
-    for operation in operations:
-        call = operation.tool_call
-        if operation.kind is not OperationKind.TOOL or call is None or is_pseudo_tool(call.name):
-            continue
-        outer = _same_call(operation, call, calls, above, by_id)
-        if outer is None:
-            calls[operation.span_id] = (operation.span.start_time, call)
+class _SpanCalls:
+    """One call per execution: spans inside a tool's span that record the same call are merged."""
+
+    def __init__(self, operations: Sequence[Operation], above: Mapping[str, str | None]) -> None:
+        self._above = above
+        self._by_id = {o.span.span_id: o for o in operations}
+        self.calls: dict[str, tuple[int, ToolCall]] = {}
+        """By span id, with the time of the start."""
+        self._with_id: dict[str, list[str]] = {}
+        """Span ids by the call's id."""
+        self._clients: list[str] = []
+        """Spans of calls that a server may execute and record, too, as far as they have not ended."""
+        self._alike: dict[tuple[str | None, str], list[str]] = {}
+        """The same for calls without an id, by the span above and the tool's name."""
+        for operation in operations:  # by start
+            call = operation.tool_call
+            if operation.kind is not OperationKind.TOOL or call is None or is_pseudo_tool(call.name):
+                continue
+            outer = self._same_call(operation, call)
+            if outer is None:
+                self._add(operation, call)
+            else:
+                time, known = self.calls[outer]
+                self.calls[outer] = time, _fill(known, call)
+                if known.id is None and call.id is not None:
+                    self._with_id.setdefault(call.id, []).append(outer)
+
+    def _add(self, operation: Operation, call: ToolCall) -> None:
+        span_id = operation.span_id
+        self.calls[span_id] = operation.span.start_time, call
+        if operation.span.kind == "CLIENT" or call.name.startswith("mcp__"):
+            self._clients.append(span_id)
+        if call.id is not None:
+            self._with_id.setdefault(call.id, []).append(span_id)
         else:
-            time, known = calls[outer]
-            calls[outer] = (time, _fill(known, call))
-    return list(calls.values())
+            self._alike.setdefault((self._above.get(span_id), call.name), []).append(span_id)
 
+    def _same_call(self, operation: Operation, call: ToolCall) -> str | None:
+        """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
+        by_id = self._by_id
+        for twin in self._with_id.get(call.id, ()) if call.id is not None else ():
+            if not _reuses_id(operation, by_id[twin], call, self.calls[twin][1]):
+                return twin
+        if operation.span.kind == "SERVER" and call.id is None:
+            client = self._client_of(operation, call)
+            if client is not None:
+                return client
+        if call.id is None and call.arguments is not None:
+            asker = self._asker_of(operation, call)
+            if asker is not None:
+                return asker
+        span_id = self._above.get(operation.span_id)
+        while span_id is not None:
+            outer = by_id.get(span_id)
+            if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
+                return None
+            if span_id in self.calls and same_name(self.calls[span_id][1].name, call.name):
+                known = self.calls[span_id][1]
+                return span_id if known.id is None or call.id is None else None
+            span_id = self._above.get(span_id)
+        return None
 
-def _same_call(
-    operation: Operation,
-    call: ToolCall,
-    calls: Mapping[str, tuple[int, ToolCall]],
-    above: Mapping[str, str | None],
-    by_id: Mapping[str, Operation],
-) -> str | None:
-    """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
-    if call.id is not None:
-        twins = (span_id for span_id, (_, known) in calls.items() if known.id == call.id)
-        twin = next((i for i in twins if not _reuses_id(operation, by_id[i], call, calls[i][1])), None)
-        if twin is not None:
-            return twin
-    if operation.span.kind == "SERVER" and call.id is None:
-        client = next(
-            (i for i, (_, known) in calls.items() if _serves(operation, by_id[i], call, known)), None
-        )
-        if client is not None:
-            return client
-    if call.id is None and call.arguments is not None:
-        asker = next(
-            (i for i, (_, known) in calls.items() if _answers(operation, i, call, known, above, by_id)), None
-        )
-        if asker is not None:
-            return asker
-    span_id = above.get(operation.span_id)
-    while span_id is not None:
-        outer = by_id.get(span_id)
-        if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
+    def _client_of(self, server: Operation, call: ToolCall) -> str | None:
+        """Return the client's span of a call that a server executed, even if spans in between are missing."""
+        for trace_id, span_id in server.span.links:
+            if span_id in self.calls and self._by_id[span_id].span.trace_id == trace_id:
+                return span_id
+        self._clients = self._open(self._clients, server)
+        for span_id in self._clients:
+            known, client = self.calls[span_id][1], self._by_id[span_id]
+            names_server = known.name.startswith("mcp__") and known.name.endswith("__" + call.name)
+            is_client = client.span.kind == "CLIENT" and same_name(known.name, call.name)
+            if (names_server or is_client) and _is_inside(server, client):
+                return span_id
+        return None
+
+    def _asker_of(self, operation: Operation, call: ToolCall) -> str | None:
+        """Return the span of a call that a server in the same process executes in a sibling span."""
+        around = self._above.get(operation.span_id)
+        if around is None or (around in self._by_id and self._by_id[around].kind is not OperationKind.OTHER):
             return None
-        if span_id in calls and same_name(calls[span_id][1].name, call.name):
-            known = calls[span_id][1]
-            return span_id if known.id is None or call.id is None else None
-        span_id = above.get(span_id)
-    return None
+        place = self._above.get(around), call.name
+        alike = self._open(self._alike.get(place, ()), operation)
+        if alike:
+            self._alike[place] = alike
+        for span_id in alike:
+            known = self.calls[span_id][1]
+            same = known.id is None and known.arguments == call.arguments
+            if same and _is_inside(operation, self._by_id[span_id]):
+                return span_id
+        return None
+
+    def _open(self, span_ids: Iterable[str], operation: Operation) -> list[str]:
+        """Return the spans that had not ended before an operation started."""
+        start = operation.span.start_time
+        return [i for i in span_ids if (self._by_id[i].span.end_time or start) >= start]
+
+
+def _is_inside(inner: Operation, outer: Operation) -> bool:
+    one, other = outer.span, inner.span
+    return one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
 
 
 def _reuses_id(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
     """Return True for a later call with the id of another: some number each response anew."""
     ended = before.span.end_time or before.span.start_time
     return is_before(ended, operation.span.start_time) and differ(call.arguments, known.arguments)
-
-
-def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Return True if a server's span belongs to a client's call, even if spans in between are missing."""
-    one, other = client.span, server.span
-    if (one.trace_id, one.span_id) in other.links:
-        return True
-    inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
-    names_server = known.name.startswith("mcp__") and known.name.endswith("__" + call.name)
-    return inside and (names_server or (one.kind == "CLIENT" and same_name(known.name, call.name)))
-
-
-def _answers(
-    operation: Operation,
-    asker: str,
-    call: ToolCall,
-    known: ToolCall,
-    above: Mapping[str, str | None],
-    by_id: Mapping[str, Operation],
-) -> bool:
-    """Return True if a server in the same process executes a call: in a sibling span, during its span."""
-    around = above.get(operation.span_id)
-    if around is None or known.id is not None or above.get(around) != above.get(asker):
-        return False
-    if around in by_id and by_id[around].kind is not OperationKind.OTHER:
-        return False
-    one, other = by_id[asker].span, operation.span
-    inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
-    return inside and (known.name, known.arguments) == (call.name, call.arguments)
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
@@ -157,20 +178,46 @@ def _better(known: Any, more: Any) -> Any:
 # --- the two together ---
 
 
-def _take(mentioned: list[MessageCall], call: ToolCall) -> MessageCall | None:
-    """Remove and return the same call in the calls from messages."""
-    own = [t for t in mentioned if call.id is not None and t.id == call.id]
-    match = next((t for t in own if not differ(call.arguments, t.arguments)), own[0] if own else None)
-    if match is None:
-        same = [
-            t
-            for t in mentioned
-            if same_name(t.name, call.name) and (None in (call.id, t.id) or _is_made_up(t))
-        ]
-        match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)
-    if match is not None:
-        mentioned.remove(match)
-    return match
+class _Mentioned:
+    """The calls from messages that are not joined with one of a span yet, in their order."""
+
+    def __init__(self, calls: Iterable[MessageCall]) -> None:
+        self._left = dict(enumerate(calls))
+        self._by_id: dict[str, list[int]] = {}
+        self._by_name: dict[str, dict[int, None]] = {}
+        for number, call in self._left.items():
+            self._by_name.setdefault(call.name, {})[number] = None
+            if call.id is not None:
+                self._by_id.setdefault(call.id, []).append(number)
+
+    def __iter__(self) -> Iterator[MessageCall]:
+        return iter(self._left.values())
+
+    def take(self, call: ToolCall) -> MessageCall | None:
+        """Remove and return the same call."""
+        number = self._find(call)
+        if number is None:
+            return None
+        match = self._left.pop(number)
+        del self._by_name[match.name][number]
+        return match
+
+    def _find(self, call: ToolCall) -> int | None:
+        own = [n for n in self._by_id.get(call.id, ()) if n in self._left] if call.id is not None else []
+        for number in own:
+            if not differ(call.arguments, self._left[number].arguments):
+                return number
+        if own:
+            return own[0]
+        first = None
+        alike = [numbers for name, numbers in self._by_name.items() if same_name(name, call.name)]
+        for number in merge(*alike):
+            known = self._left[number]
+            if None in (call.id, known.id) or _is_made_up(known):
+                first = number if first is None else first
+                if _agree(call.arguments, known.arguments):
+                    return number
+        return first
 
 
 def _is_made_up(mentioned: MessageCall) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import random
 import sys
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_
 from otel_evals._internal.trust import proof_of
 from otel_evals.dialects import Dialects, load_dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
+from tests.support.lines_run import lines_run
 
 DIALECTS = load_dialects()
 
@@ -115,33 +115,6 @@ def test_several_roots_of_one_trace_are_several_runs() -> None:
     assert [run.input for run in runs] == ["one", "two"]
 
 
-def test_thousands_of_roots_in_one_trace_take_time_in_proportion() -> None:
-    """Eight times as many take some eight times as long, and not sixty-four times."""
-
-    def seconds(count: int) -> float:
-        spans = [
-            SpanRecord(
-                trace_id="a" * 32,
-                span_id=f"{number:016x}",
-                name="invoke_agent",
-                start_time=number,
-                end_time=number + 1,
-                attributes={"gen_ai.operation.name": "invoke_agent"},
-            )
-            for number in range(1, count + 1)
-        ]
-        began = time.process_time()
-        assert len(list(find_runs(spans, DIALECTS))) == count
-        return time.process_time() - began
-
-    gc.disable()  # it walks all that other tests have left
-    try:
-        few, many = (min(seconds(count) for _ in range(3)) for count in (500, 4_000))
-    finally:
-        gc.enable()
-    assert many < 25 * few
-
-
 def test_every_agent_inside_is_a_run_of_its_own_on_request() -> None:
     (run,) = runs_of(
         span(1, None, "invoke_agent", gen_ai__agent__name="boss", end_time=100),
@@ -232,17 +205,48 @@ def test_calls_without_ids_are_told_apart_by_their_arguments() -> None:
     assert [(c.arguments, c.result) for c in run.tool_calls] == [({"q": 1}, "r1"), ({"q": 2}, None)]
 
 
-def test_many_calls_are_joined_in_reasonable_time() -> None:
-    """A long loop whose every model call repeats all before it, and a batch of unrelated calls."""
-    asked, told = said("user", "Hi"), []
-    loop = [span(1, None, "invoke_agent", end_time=10**6)]
-    for n in range(2, 62):
-        loop.append(chat(n, 1, [asked, *told], [called(None, q=n)]))
-        told += [called(None, q=n), got(None, f"r{n}")]
-    (run,) = find_runs(loop, DIALECTS)
-    assert len(run.tool_calls) == 60
-    batch = [chat(n, 1, [said("user", str(n))], [said("assistant", str(n))]) for n in range(2, 502)]
-    assert len(find_runs(batch, DIALECTS)) == 500
+def roots(count: int) -> list[SpanRecord]:
+    return [span(n, None, "invoke_agent") for n in range(1, count)]
+
+
+def parallel_tools(count: int, kind: str = "INTERNAL") -> list[SpanRecord]:
+    arguments = {"gen_ai__tool__call__arguments": '{"q": 1}'}
+    tools = [
+        replace(
+            span(n, 1, "execute_tool", gen_ai__tool__name="search", **arguments, end_time=10**6), kind=kind
+        )
+        for n in range(2, count)
+    ]
+    return [span(1, None, "invoke_agent", end_time=10**6), *tools]
+
+
+def calls_of_one_message(count: int) -> list[SpanRecord]:
+    calls = [{"role": "assistant", "parts": [called(None, q=n)["parts"][0] for n in range(count)]}]
+    return [
+        span(1, None, "invoke_agent", end_time=10**6),
+        chat(2, 1, [said("user", "Hi")], calls),
+        *(
+            span(
+                *(n, 1, "execute_tool"),
+                gen_ai__tool__name="search",
+                gen_ai__tool__call__arguments=json.dumps({"q": n}),
+            )
+            for n in range(3, count)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [roots, parallel_tools, lambda count: parallel_tools(count, "SERVER"), calls_of_one_message],
+    ids=["roots", "tools", "servers", "calls of one message"],
+)
+def test_reading_takes_time_linear_in_the_number_of_spans(shape: Callable[[int], list[SpanRecord]]) -> None:
+    def lines(count: int) -> int:
+        spans = shape(count)
+        return lines_run(lambda: [run.tool_calls for run in find_runs(spans, DIALECTS)])
+
+    assert lines(400) < 5 * lines(100)
 
 
 def test_one_call_told_under_two_ids_is_one_call() -> None:
