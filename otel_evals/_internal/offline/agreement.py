@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+_Item = TypeVar("_Item")
 Pair = tuple[bool, bool]
 """The human label and the scorer's."""
 
@@ -13,11 +14,8 @@ Pair = tuple[bool, bool]
 CONFUSION = ("true_positive", "false_positive", "false_negative", "true_negative")
 
 
-def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) -> dict[str, Any]:
-    """Compare a scorer's binary answers with human labels; undefined numbers are None.
-
-    The 95% interval of kappa is by bootstrap.
-    """
+def agreement(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Compare a scorer's binary answers with human labels; undefined numbers are None."""
     tp, fp, fn, tn = counts = _counts(pairs)
     return {
         "confusion": dict(zip(CONFUSION, counts, strict=True)),
@@ -25,7 +23,7 @@ def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) ->
         "precision": _ratio(tp, tp + fp),
         "recall": _ratio(tp, tp + fn),
         "kappa": kappa(pairs),
-        "kappa_interval": _interval(pairs, resamples, random.Random(seed)),
+        "kappa_interval": interval_of(kappa, pairs),
     }
 
 
@@ -40,10 +38,12 @@ def kappa(pairs: Sequence[Pair]) -> float | None:
     return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
 
 
-def _interval(pairs: Sequence[Pair], resamples: int, draw: random.Random) -> tuple[float, float] | None:
-    if len(pairs) < 2:
-        return None
-    drawn = (kappa(draw.choices(pairs, k=len(pairs))) for _ in range(resamples))
+def interval_of(
+    statistic: Callable[[Sequence[_Item]], float | None], items: Sequence[_Item]
+) -> tuple[float, float] | None:
+    """Return the 95% interval of a statistic by bootstrap; None if it cannot be known."""
+    draw = random.Random(0)
+    drawn = (statistic(draw.choices(items, k=len(items))) for _ in range(2000 if len(items) > 1 else 0))
     values = sorted(value for value in drawn if value is not None)
     if not values:
         return None

@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 from otel_evals._internal.judges.judge import Judge, JudgeRequest
-from otel_evals._internal.model import Direction, Message, Part, Run, Score
-from otel_evals._internal.offline.judge_trials import all_of, outcome_of
+from otel_evals._internal.model import Message, Part, Run
+from otel_evals._internal.offline.judge_trials import all_of, gained, outcome_of
 from otel_evals._internal.scoring.labels import run_of
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.statistics.estimate import Estimate, estimate
@@ -110,11 +110,8 @@ class Pair:
 
     def gained(self, scorer: Scorer) -> float | None:
         """Return the improvement as a share of the scale; None without two scores."""
-        if not isinstance(self.before, Score) or not isinstance(self.after, Score):
-            return None
-        sign = 1.0 if scorer.direction is Direction.HIGHER else -1.0
-        scale = getattr(scorer, "scale", None) or 1.0
-        return max(-1.0, min(1.0, sign * (self.after.value - self.before.value) / scale))
+        gain = gained(scorer, self.before, self.after)
+        return None if gain is None else max(-1.0, min(1.0, gain))
 
 
 async def try_biases(

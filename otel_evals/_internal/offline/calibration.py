@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from otel_evals._internal.model import Score
-from otel_evals._internal.offline.agreement import Pair, kappa
+from otel_evals._internal.offline.agreement import Pair, interval_of, kappa
 from otel_evals._internal.scoring.examples import with_examples
 from otel_evals._internal.scoring.labels import Example
 from otel_evals._internal.scoring.scorer import Scorer
@@ -50,22 +49,20 @@ def best_threshold(tuning: Scored, threshold: float) -> float:
     return max([threshold, *between], key=quality)
 
 
-def comparison(before: Sequence[Pair], after: Sequence[Pair], *, resamples: int = 2000) -> dict[str, Any]:
-    """Compare two ways to judge the same labels; the 95% interval of the gain is by paired bootstrap."""
-    draw, gains = random.Random(0), []
-    for _ in range(resamples):
-        chosen = draw.choices(range(len(before)), k=len(before))
-        old, new = (kappa([pairs[i] for i in chosen]) for pairs in (before, after))
-        if old is not None and new is not None:
-            gains.append(new - old)
-    gains.sort()
-    low, high = (gains[round(q * (len(gains) - 1))] for q in (0.025, 0.975)) if gains else (None, None)
+def comparison(before: Sequence[Pair], after: Sequence[Pair]) -> dict[str, Any]:
+    """Compare two ways to judge the same labels."""
+
+    def gain(both: Sequence[tuple[Pair, Pair]]) -> float | None:
+        old, new = kappa([pair for pair, _ in both]), kappa([pair for _, pair in both])
+        return None if old is None or new is None else new - old
+
+    interval = interval_of(gain, list(zip(before, after, strict=True)))
     return {
         "held_out": len(before),
         "kappa_before": kappa(before),
         "kappa_after": kappa(after),
-        "gain_interval": None if low is None else (low, high),
-        "helped": low is not None and low > 0,
+        "gain_interval": interval,
+        "helped": interval is not None and interval[0] > 0,
     }
 
 

@@ -97,18 +97,23 @@ async def attempt_all(
     base = await scorer.score(BAD_ANSWER)
     if isinstance(base, NotScored):
         raise StepFailure(f"{scorer.id} does not apply to the example: {base.reason}")
-    scale = getattr(scorer, "scale", None) or 1.0
-    sign = 1.0 if scorer.direction is Direction.HIGHER else -1.0
 
     async def attempt(case: tuple[Attack, str]) -> Attempt:
         attack, place = case
         outcome = await outcome_of(scorer, attacked(BAD_ANSWER, attack.text, place))
-        gained = sign * (outcome.value - base.value) / scale if isinstance(outcome, Score) else None
-        return Attempt(attack, place, gained, outcome)
+        return Attempt(attack, place, gained(scorer, base, outcome), outcome)
 
     return await all_of(
         [(a, place) for a in attacks for place in ("answer", "tool result")], attempt, at_once, done
     )
+
+
+def gained(scorer: Scorer, before: Any, after: Any) -> float | None:
+    """Return the improvement of a score as a share of the scale; None without two scores."""
+    if not isinstance(before, Score) or not isinstance(after, Score):
+        return None
+    sign = 1.0 if scorer.direction is Direction.HIGHER else -1.0
+    return sign * (after.value - before.value) / (getattr(scorer, "scale", None) or 1.0)
 
 
 def attacked(run: Run, text: str, place: str) -> Run:

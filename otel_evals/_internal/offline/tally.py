@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,7 +98,7 @@ def _tally(
         scorer_id=scorer_id,
         direction=direction,
         scored=len(values),
-        mean=_mean(evaluations),
+        mean=None if made.mean is None else min(max(made.mean, min(values)), max(values)),  # rounding
         interval=_ends(made.interval),
         n_effective=made.n_effective,
         too_few=made.too_few,
@@ -112,16 +111,6 @@ def _tally(
         failed=dict(ends["failed"] + ends["dropped"]),
         cost=total_cost(judged),
     )
-
-
-def _mean(evaluations: Sequence[Evaluation]) -> float | None:
-    """Return the weighted mean; rounding never takes it out of the range of the scores."""
-    weights = [(e.outcome.value, e.sampled.weight) for e in evaluations if isinstance(e.outcome, Score)]
-    runs = [(value, w) for value, w in weights if w is not None]
-    if not runs:
-        return None
-    mean = math.fsum(value * w for value, w in runs) / math.fsum(w for _, w in runs)
-    return min(max(mean, min(value for value, _ in runs)), max(value for value, _ in runs))
 
 
 def _estimated(
