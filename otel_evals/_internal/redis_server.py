@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
+from otel_evals._internal.util.addresses import without_credentials
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError, StoreError
@@ -59,7 +59,7 @@ class RedisServer:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client = _client(url)
-        self.name = without_password(url)
+        self.name = without_credentials(url)
         """The address without user, password and options."""
         self.failures = 0
         """Calls that failed, or were skipped after a failure."""
@@ -116,12 +116,6 @@ class RedisServer:
                 _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
 
 
-def without_password(url: str) -> str:
-    """Return a server's address without user, password and options."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def _client(url: str) -> Any:
     try:
         import redis
@@ -139,4 +133,4 @@ def _client(url: str) -> Any:
             decode_responses=True,
         )
     except (ValueError, TypeError) as error:
-        raise ConfigError("store", f"{without_password(url)} is not a Redis address: {error}") from None
+        raise ConfigError("store", f"{without_credentials(url)} is not a Redis address: {error}") from None
