@@ -21,6 +21,7 @@ from otel_evals_gateway._internal.receiver.decoder import (
     decode,
     decompress,
 )
+from tests.support import bombs
 from tests.support.bombs import varint
 
 MOST = 1_000_000
@@ -193,6 +194,41 @@ def test_many_empty_elements_count_with_their_memory_before_they_are_decoded(bom
     """At least 40 bytes for each, where the body has two; upb takes 43 to 174."""
     data = WRAPPED.get(bomb, span_with)(BOMBS[bomb] * 10_000)
     assert size_of(data) > 40 * 10_000
+
+
+EMPTY = ("empty resources", "empty scopes", "empty spans", "log records")
+EMPTY_JSON = ("JSON objects", "JSON spans", "JSON values", "JSON logs")
+
+
+@pytest.mark.parametrize("bomb", [*EMPTY, *EMPTY_JSON])
+def test_a_body_of_empty_elements_is_refused_before_each_costs_time(bomb: str) -> None:
+    signal, kind, build = bombs.BOMBS[bomb]
+    request = ExportRequest(signal, build(20_000), kind)  # type: ignore[arg-type]
+    with pytest.raises(RefusedError) as caught:
+        decode(request, MOST)
+    assert caught.value.answer.status == 400
+    assert "most are empty" in caught.value.answer.message
+
+
+@pytest.mark.parametrize("bomb", ["spans with ids", "JSON spans with ids"])
+def test_spans_with_ids_alone_are_not_empty(bomb: str) -> None:
+    _, kind, build = bombs.BOMBS[bomb]
+    message = decoded(build(100_000), kind)
+    assert len(message.resource_spans[0].scope_spans[0].spans) > 1_000
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 3))
+def test_no_request_with_ids_counts_as_empty(resources: int, scopes: int, spans: int) -> None:
+    request = ExportTraceServiceRequest()
+    for block in [request.resource_spans.add() for _ in range(resources)]:
+        for scoped in [block.scope_spans.add() for _ in range(scopes)]:
+            for _ in range(spans):
+                scoped.spans.add(trace_id=b"\x01" * 16, span_id=b"\x02" * 8)
+    assert decoded(request.SerializeToString()) == request
+    found = {"traceId": "01" * 16, "spanId": "02" * 8}
+    as_json = {"resourceSpans": [{"scopeSpans": [{"spans": [found] * spans}] * scopes}] * resources}
+    assert decoded(json.dumps(as_json, separators=(",", ":")).encode(), JSON) == request
 
 
 def test_many_empty_json_objects_count_with_their_memory() -> None:

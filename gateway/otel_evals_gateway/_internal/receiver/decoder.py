@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal, Protocol
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -52,6 +53,12 @@ links with their selected form."""
 _JSON_BYTES = {b"{": 400, b"[": 100, b",": 60, b'"': 55}
 _WIDE = 9
 """Bytes for a byte of JSON: itself, its text and a copy, with four bytes per letter if one is not ASCII."""
+_LEAST_BYTES = {PROTOBUF: 16, JSON: 24}
+"""Mean bytes of a body per resource, scope, and span or log record. A span's ids alone have more."""
+_LEAST_BYTES_PER_OBJECT = 12
+"""Mean bytes of a body per JSON object; `{"intValue":1}` has 14."""
+_FEW = 1_000
+"""Number of elements that may have any size."""
 _ITEM_BYTES = 1_000
 """Bytes of a selected span or log record, besides its content."""
 
@@ -112,7 +119,10 @@ def decode_plain(request: ExportRequest, data: bytes) -> ExportRequest:
         except DecodeError:
             problem = f"the body is not an OTLP protobuf request for {request.signal}"
             raise RefusedError(ExportAnswer(400, problem)) from None
+        for count in _counts(request):
+            _refuse_empty(count, len(data), _LEAST_BYTES[PROTOBUF])
     else:
+        _refuse_empty(data.count(b"{"), len(data), _LEAST_BYTES_PER_OBJECT)
         request.message = _from_json(data, kind, request.signal)
         request.plain = request.message.SerializeToString()
     return request
@@ -151,11 +161,24 @@ def selected_size(request: ExportRequest) -> int:
     """Return an upper bound of the bytes that the selected items of a decoded request take."""
     if request.signal == "metrics":
         return 0
+    *_, items = _counts(request)
+    return _ITEM_BYTES * items
+
+
+def _counts(request: ExportRequest) -> Iterator[int]:
+    """Yield the numbers of resources, of scopes, and of spans or log records of a decoded request."""
     blocks, scopes, items = FIELDS[request.signal]
-    message = request.message
-    return _ITEM_BYTES * sum(
-        len(getattr(scoped, items)) for block in getattr(message, blocks) for scoped in getattr(block, scopes)
-    )
+    found = getattr(request.message, blocks)
+    yield len(found)
+    yield sum(len(getattr(block, scopes)) for block in found)
+    yield sum(len(getattr(scoped, items)) for block in found for scoped in getattr(block, scopes))
+
+
+def _refuse_empty(count: int, size: float, least: int) -> None:
+    """Refuse a body with almost empty elements, which take far more time than their bytes suggest."""
+    if count > _FEW and count * least > size:
+        problem = f"the body has {count} elements in {size:.0f} bytes, so most are empty"
+        raise RefusedError(ExportAnswer(400, problem))
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
@@ -202,45 +225,59 @@ def _inflated(body: bytes, window: int) -> Iterator[bytes]:
 def _from_json(data: bytes, kind: Any, signal: str) -> Any:
     try:
         try:
-            return _json_object(json.loads(data), kind)
+            return _json_object(json.loads(data), kind, len(data))
         except ParseError:
             text = json.dumps(json.loads(data), ensure_ascii=False)
             mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             if mended == text:
                 raise
             # Half of a pair of surrogates, as JavaScript leaves it when it shortens a text.
-            return _json_object(json.loads(mended), kind)
+            return _json_object(json.loads(mended), kind, len(data))
     except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
         raise RefusedError(ExportAnswer(400, f"the body is not an OTLP/JSON request for {signal}")) from None
 
 
-def _json_object(parsed: Any, kind: Any) -> Any:
+def _json_object(parsed: Any, kind: Any, size: int) -> Any:
     if not isinstance(parsed, dict):
         raise ValueError("not an object")
-    return json_message(parsed, kind())
+    return json_message(parsed, kind(), size)
 
 
-def json_message(request: dict[str, Any], message: Any) -> Any:
-    """Fill a message from parsed OTLP/JSON, changing its ids in place; raise any error if it is not OTLP."""
-    _ids_to_base64(request)
+def json_message(request: dict[str, Any], message: Any, size: float = inf) -> Any:
+    """Fill a message from parsed OTLP/JSON, changing its ids in place; raise any error if it is not OTLP.
+
+    RefusedError if most elements are empty, for JSON of `size` bytes.
+    """
+    _refuse_empty(_ids_to_base64(request), size, _LEAST_BYTES[JSON])
     try:
         return ParseDict(request, message, ignore_unknown_fields=True)
     except OverflowError as error:  # 1e999 for an integer
         raise ValueError(str(error)) from None
 
 
-def _ids_to_base64(request: dict[str, Any]) -> None:
-    """Convert ids, which are hex in OTLP/JSON and base64 in protobuf's own mapping to JSON."""
+def _ids_to_base64(request: dict[str, Any]) -> int:
+    """Convert ids, which are hex in OTLP/JSON and base64 in protobuf's own mapping to JSON.
+
+    Returns the number of resources, scopes, and spans or log records.
+    """
+    count = 0
     for block in _items(request, "resourceSpans", "resource_spans"):
+        count += 1
         for scoped in _items(block, "scopeSpans", "scope_spans"):
-            for span in _items(scoped, "spans"):
+            spans = _items(scoped, "spans")
+            count += 1 + len(spans)
+            for span in spans:
                 _convert(span)
                 for link in _items(span, "links"):
                     _convert(link)
     for block in _items(request, "resourceLogs", "resource_logs"):
+        count += 1
         for scoped in _items(block, "scopeLogs", "scope_logs"):
-            for log in _items(scoped, "logRecords", "log_records"):
+            logs = _items(scoped, "logRecords", "log_records")
+            count += 1 + len(logs)
+            for log in logs:
                 _convert(log)
+    return count
 
 
 def _items(node: Any, *names: str) -> list[dict[str, Any]]:
