@@ -29,6 +29,7 @@ from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
+from otel_evals._internal.gather.tops import tops_of
 from otel_evals._internal.model import Loss, SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
@@ -242,7 +243,8 @@ class LocalGatherer:
 
     def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, gathered: Gathered) -> None:
         """Drop a span that began before its trace was evicted, and all spans below it: their run is lost."""
-        below = [s for s in trace.spans if trace.spans[self._root_of(trace, s)].above == span.span_id]
+        tops = tops_of(trace.spans, lambda span_id: trace.spans[span_id].above)
+        below = [span_id for span_id, top in tops.items() if trace.spans[top].above == span.span_id]
         for span_id in below:
             held = trace.spans.pop(span_id)
             trace.size -= held.size
@@ -338,21 +340,13 @@ class LocalGatherer:
 
     def _members(self, trace: _Trace, root: str) -> list[str]:
         """Return the spans whose topmost span is a root, in the order of their arrival."""
-        spans, members = trace.spans, []
-        is_top = spans[root].above not in spans or spans[root].above == root
-        for span_id, held in spans.items():
-            if (is_top and root in (span_id, held.above)) or self._root_of(trace, span_id) == root:
-                members.append(span_id)
-        return members
-
-    def _root_of(self, trace: _Trace, span_id: str) -> str:
-        """Return the topmost span above this one that has ended; malformed traces may have cycles."""
-        for _ in range(len(trace.spans)):
-            above = trace.spans[span_id].above
-            if above is None or above not in trace.spans or above == span_id:
-                break
-            span_id = above
-        return span_id
+        spans = trace.spans
+        if spans[root].above not in spans:
+            near = [span_id for span_id, held in spans.items() if root in (span_id, held.above)]
+            if len(near) == len(spans):
+                return near
+        tops = tops_of(spans, lambda span_id: spans[span_id].above)
+        return [span_id for span_id in spans if tops[span_id] == root]
 
     def _remember(self, span_id: str, scopes: Collection[str] = ()) -> None:
         self._closed[span_id] = scopes
@@ -374,7 +368,7 @@ class LocalGatherer:
         """Drop a trace and the runs in it, including their spans that have not ended yet."""
         trace = self._traces.pop(trace_id)
         self._bytes -= trace.size
-        tops = {self._root_of(trace, s) for s in trace.spans}
+        tops = set(tops_of(trace.spans, lambda span_id: trace.spans[span_id].above).values())
         runs = {top if (held := trace.spans[top]).is_root else held.above or top for top in tops}
         for span_id in (*trace.spans, *runs):
             self._remember(span_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from otel_evals._internal.gather.gatherer import Judged
+from otel_evals._internal.gather.tops import tops_of
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 
@@ -97,16 +98,9 @@ class OpenTrace:
 
     def tops(self) -> dict[str, list[str]]:
         """Return the claimed spans by the topmost claimed span above them that has arrived."""
-        top_of: dict[str, str] = {}
         tops: dict[str, list[str]] = {}
-        for span_id in self.spans:
-            way: dict[str, None] = {}
-            above: str | None = span_id
-            while above in self.spans and above not in top_of and above not in way:
-                way[above] = None
-                above = self.above(self.spans[above].parent_span_id)
-            top = top_of.get(above or "") or next(reversed(way))
-            top_of.update(dict.fromkeys(way, top))
+        above = tops_of(self.spans, lambda span_id: self.above(self.spans[span_id].parent_span_id))
+        for span_id, top in above.items():
             tops.setdefault(top, []).append(span_id)
         return tops
 

@@ -19,6 +19,7 @@ from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model.sizes import size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
+from tests.support.lines_run import lines_run
 
 
 def ended(trace: int, span: int, parent: int = 0, owner: int = 0, size: int = 10) -> CapturedSpan:
@@ -182,6 +183,16 @@ def test_the_oldest_traces_make_room() -> None:
     for trace in range(1, 6):
         collected.add(ended(trace, trace * 10 + 1, owner=trace * 10, size=4_000), float(trace))
     assert collected.ignored["too_many_bytes"] == 3
+
+
+def test_a_deep_run_closes_in_time_linear_in_its_spans() -> None:
+    def lines(depth: int) -> int:
+        collected = Collected()
+        collected.gatherer.add([ended(1, n, n - 1, n - 1) for n in range(depth, 1, -1)], 0.0)
+        collected.gatherer.add([ended(1, 1)], 0.0)
+        return lines_run(lambda: collected.gatherer.close_due(10.0))
+
+    assert lines(800) < 5 * lines(200)
 
 
 def test_circles_end() -> None:
