@@ -2,10 +2,12 @@
 
 `python3 dev.py release --dry-run` writes sdist, wheel, one CycloneDX SBOM each and SHA256SUMS to dist/, then
 runs the tests against the wheel, without the source tree: with the oldest dependencies on the oldest Python,
-and with the newest on the newest. It publishes nothing: .github/workflows/release.yml does, for a tag.
+then those of the SDK without the gateway, whose oldest SDK is newer, and with the newest on the newest. Each
+minimum in pyproject.toml must be a version that is tested. It publishes nothing: that is done for a tag, by
+.github/workflows/release.yml.
 
     --tag vX.Y.Z      fail unless this is the tag of the version
-    --only PART       build, oldest or newest; all three by default
+    --only PART       build, oldest, sdk or newest; all four by default
     --tests PATH ...  run these tests instead of the default tier
 """
 
@@ -21,12 +23,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-PYTHONS = {"oldest": "3.11", "newest": "3.13"}
 ROOMS = ("otel_evals", "instrumentation", "exporters", "gateway", "monitor")
 OF_THE_TREE = (
     "tests/unit/test_packaging.py",
@@ -34,7 +41,41 @@ OF_THE_TREE = (
     "tests/typing",
 )
 """Tests of the source tree itself."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of tests, and the environment for it."""
+
+    python: str
+    resolution: str
+    extras: Sequence[str] = ("all",)
+    tests: Sequence[str] = ("tests",)
+
+
+SUITES = {
+    "oldest": Suite("3.11", "lowest-direct"),
+    "sdk": Suite(
+        "3.11",
+        "lowest-direct",
+        ("cli", "destinations", "judge", "litellm", "otlp", "process", "text"),
+        (
+            "tests/unit/attach",
+            "tests/unit/capture",
+            "tests/unit/live",
+            "tests/pipeline/test_adoption.py",
+            "tests/pipeline/test_frameworks.py",
+            "tests/pipeline/test_leaving.py",
+            "tests/pipeline/test_live.py",
+            "tests/pipeline/test_otlp_end_to_end.py",
+        ),
+    ),
+    "newest": Suite("3.13", "highest"),
+}
+UNTESTED = {"deepeval"}
+"""In no lock, as no other library accepts its versions: tested apart."""
 UV = [Path(sys.executable).with_name("uv"), "--quiet"]
+GROUP = ("--group", f"{ROOT / 'pyproject.toml'}:tests")
 
 
 def main() -> int:
@@ -42,8 +83,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py release", description=__doc__.partition("\n")[0])
     parser.add_argument("--dry-run", action="store_true", required=True, help="publish nothing")
     parser.add_argument("--tag", help="fail unless this is the tag of the version")
-    parser.add_argument("--only", choices=["build", *PYTHONS], help="one part instead of all")
-    parser.add_argument("--tests", nargs="+", default=["tests"], help="run these tests against the wheel")
+    parser.add_argument("--only", choices=["build", *SUITES], help="one part instead of all")
+    parser.add_argument("--tests", nargs="+", help="run these tests against the wheel")
     chosen = parser.parse_args()
     check_version(chosen.tag)
     with tempfile.TemporaryDirectory() as folder:
@@ -51,9 +92,13 @@ def main() -> int:
         if chosen.only in (None, "build"):
             build(scratch)
         (wheel,) = DIST.glob("*.whl")
-        for resolution, python in PYTHONS.items():
-            if chosen.only in (None, resolution):
-                test(wheel, resolution, python, scratch, chosen.tests)
+        suites = {name: suite for name, suite in SUITES.items() if chosen.only in (None, name)}
+        for name, suite in suites.items():
+            resolve(suite, scratch / f"{name}.txt")
+        if chosen.only is None:
+            check_minima([scratch / f"{name}.txt" for name in suites])
+        for name, suite in suites.items():
+            test(wheel, name, suite, scratch, chosen.tests or suite.tests)
     print(f"\nReady in {DIST}:")
     run("ls", "-l", DIST)
     return 0
@@ -123,27 +168,39 @@ def digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test(wheel: Path, resolution: str, python: str, scratch: Path, paths: Sequence[str]) -> None:
+def resolve(suite: Suite, wanted: Path) -> None:
+    """Write the versions of a suite's environment.
+
+    Resolved as one: frameworks in the tests limit the versions of what the wheel needs, and the reverse.
+    """
+    extras = [word for extra in suite.extras for word in ("--extra", extra)]
+    versions = ("--python-version", suite.python, "--resolution", suite.resolution)
+    form = ("--no-annotate", "--no-header", "-o", wanted)
+    # uv would add the constraints of pyproject.toml if it ran in the repository.
+    run(*UV, "pip", "compile", ROOT / "pyproject.toml", *extras, *GROUP, *versions, *form, cwd=wanted.parent)
+
+
+def check_minima(resolved: Collection[Path]) -> None:
+    """Fail unless each minimum of the wheel and its tests is a version that one of the suites has."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, group = told["project"], told["dependency-groups"]["tests"]
+    tested = set(re.findall(r"^([\w-]+)(?:\[.*\])?==(\S+)", "\n".join(map(Path.read_text, resolved)), re.M))
+    tested = {(name, Version(version)) for name, version in tested}
+    for line in chain(project["dependencies"], *project["optional-dependencies"].values(), group):
+        needed = Requirement(line)
+        lowest = {(needed.name, Version(each.version)) for each in needed.specifier}
+        if not lowest <= tested and needed.name not in UNTESTED:
+            found = sorted(str(version) for name, version in tested if name == needed.name)
+            sys.exit(f"the minimum of {line} is not tested. fix: raise it to the lowest of {found}")
+
+
+def test(wheel: Path, name: str, suite: Suite, scratch: Path, paths: Sequence[str]) -> None:
     """Run the tests against the wheel where nothing of the source tree can be imported."""
-    environment, folder = scratch / resolution, scratch / f"tests-{resolution}"
-    wanted = scratch / "wanted.txt"
-    mode = "lowest-direct" if resolution == "oldest" else "highest"
-    # Resolved as one: frameworks in the tests limit the versions of what the wheel needs, and the reverse.
-    group = ("--group", f"{ROOT / 'pyproject.toml'}:tests")
-    compiled = (
-        "pip",
-        "compile",
-        ROOT / "pyproject.toml",
-        "--extra",
-        "all",
-        *group,
-        "--python-version",
-        python,
-    )
-    run(*UV, *compiled, "--resolution", mode, "--no-annotate", "--no-header", "-o", wanted, cwd=scratch)
-    venv(environment, interpreter(python), *group, "-c", wanted, f"otel-evals[all] @ {wheel.as_uri()}")
-    copy(folder, [name for name in tracked() if not name.startswith(tuple(f"{room}/" for room in ROOMS))])
-    print(f"\n== the wheel with the {resolution} dependencies on Python {python}", flush=True)
+    environment, folder = scratch / name, scratch / f"tests-{name}"
+    needed = f"otel-evals[{','.join(suite.extras)}] @ {wheel.as_uri()}"
+    venv(environment, interpreter(suite.python), *GROUP, "-c", scratch / f"{name}.txt", needed)
+    copy(folder, [file for file in tracked() if not file.startswith(tuple(f"{room}/" for room in ROOMS))])
+    print(f"\n== the wheel with the {name} dependencies on Python {suite.python}", flush=True)
     ignored = [f"--ignore={path}" for path in OF_THE_TREE]
     # Libraries of other ages warn of each other; only the locked versions have to be free of that.
     kinds = ("DeprecationWarning", "PendingDeprecationWarning", "UserWarning")
