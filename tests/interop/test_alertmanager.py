@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from otel_evals_monitor._internal.alarms.receivers import Alertmanager
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 from tests.support.servers import clean_environment, free_ports, served
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.interop
 
@@ -38,13 +39,6 @@ class _Receiver(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
-
-
-def until(met: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)
 
 
 def test_alertmanager_hears_of_an_alarm_and_of_its_end(tmp_path: Path) -> None:
@@ -80,9 +74,9 @@ def test_alertmanager_hears_of_an_alarm_and_of_its_end(tmp_path: Path) -> None:
         (alert,) = alerts()
         assert alert["labels"]["alertname"] == "OtelEvalsFloor"
         assert "below the floor of 0.9" in alert["annotations"]["summary"]
-        until(lambda: [body["status"] for body in _Receiver.got] == ["firing"])
+        eventually(lambda: [body["status"] for body in _Receiver.got] == ["firing"])
         assert AlarmCheck(store.database, fine, [Alertmanager(url)]).run() == []
-        until(lambda: [body["status"] for body in _Receiver.got] == ["firing", "resolved"])
+        eventually(lambda: [body["status"] for body in _Receiver.got] == ["firing", "resolved"])
         assert alerts() == []
     store.close()
     receiver.shutdown()

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.gateways import GatewayProcess, eventually
+from tests.support.gateways import GatewayProcess
 from tests.support.servers import clean_environment
+from tests.support.waits import eventually
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "frameworks"

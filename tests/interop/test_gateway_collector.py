@@ -21,11 +21,12 @@ from otel_evals.scorers import rubric
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import run_agent
 from tests.support.components import Collector, Jaeger, component, otlp
-from tests.support.gateways import GatewayProcess, eventually
+from tests.support.gateways import GatewayProcess
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import free_ports
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import Live
+from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
 SCORE = "otel_evals.score.answered"
@@ -146,7 +147,7 @@ def test_tap_scores_stand_beside_the_spans_in_jaeger(jaeger: Jaeger, tmp_path: P
         )
         stack.enter_context(gateway)
         run_agent(front.endpoint, 10)
-        records = eventually(lambda: len(found := gateway.records()) >= 10 and found, 90)
+        records = eventually(lambda: len(found := gateway.records()) >= 10 and found)
         received = events.wait_for_logs(20, timeout=60)
         assert Counter(e.attributes["gen_ai.evaluation.name"] for e in received) == {
             "answered": 10,
@@ -160,7 +161,7 @@ def test_tap_scores_stand_beside_the_spans_in_jaeger(jaeger: Jaeger, tmp_path: P
 
 def _in_the_trace(jaeger: Jaeger, record: Mapping[str, Any]) -> None:
     """The evaluation spans are children of the judged span, from a service of their own."""
-    spans = eventually(lambda: len(found := jaeger.trace(record["trace_id"])) >= 6 and found, 60)
+    spans = eventually(lambda: len(found := jaeger.trace(record["trace_id"])) >= 6 and found)
     by_name = {span["operationName"]: span for span in spans if span["operationName"].startswith("evaluate")}
     assert by_name.keys() == {"evaluate answered", "evaluate hallucination"}
     (judged,) = (s for s in spans if s["operationName"] == "invoke_agent support")
@@ -177,9 +178,9 @@ def _linked(jaeger: Jaeger, record: Mapping[str, Any]) -> None:
     """The evaluation that asked a judge has a trace of its own, linked; the judged trace is as it was."""
     (evaluation,) = (e for e in record["evaluations"] if e["scorer"] == "hallucination")
     tags = {"otel_evals.evaluation.id": evaluation["evaluation_id"]}
-    (trace,) = eventually(lambda: jaeger.find("otel-evals-gateway", **tags), 60)
+    (trace,) = eventually(lambda: jaeger.find("otel-evals-gateway", **tags))
     (own,) = (span for span in trace if span["operationName"] == "evaluate hallucination")
-    spans = eventually(lambda: len(found := jaeger.trace(record["trace_id"])) >= 4 and found, 60)
+    spans = eventually(lambda: len(found := jaeger.trace(record["trace_id"])) >= 4 and found)
     assert len(spans) == 4
     (judged,) = (s for s in spans if s["operationName"] == "invoke_agent support")
     (link,) = own["references"]
@@ -213,14 +214,14 @@ def test_inline_the_judged_span_has_its_score_in_jaeger(jaeger: Jaeger, tmp_path
         )
         stack.enter_context(gateway)
         run_agent(front.endpoint, 10)
-        eventually(lambda: len(_scored(jaeger, gateway)) == 10, 90)
+        eventually(lambda: len(_scored(jaeger, gateway)) == 10)
         back.stop()  # what it took, it has sent on
         for _ in range(4):
             run_agent(front.endpoint, 5)  # the Collector in front takes it
             time.sleep(1)
         back.start()
-        eventually(lambda: len(gateway.records()) == 30, 90)
-        eventually(lambda: len(_scored(jaeger, gateway)) == 30, 90)
+        eventually(lambda: len(gateway.records()) == 30)
+        eventually(lambda: len(_scored(jaeger, gateway)) == 30)
         for trace in (jaeger.trace(record["trace_id"]) for record in gateway.records()):
             assert Counter(s["operationName"] for s in trace) == {
                 "POST /chat": 1,
@@ -270,7 +271,7 @@ def test_two_gateways_behind_a_collector_that_splits_by_trace_id(tmp_path: Path)
         )
         stack.enter_context(front)
         run_agent(front.endpoint, 60)
-        eventually(lambda: sum(len(g.records()) for g in gateways) >= 60, 90)
+        eventually(lambda: sum(len(g.records()) for g in gateways) >= 60)
         judged = [[r["trace_id"] for r in gateway.records()] for gateway in gateways]
         received = [g.page("/stats")[1]["items"]["traces"]["received"] for g in gateways]
     assert len({*judged[0], *judged[1]}) == sum(map(len, judged)) == 60
@@ -313,7 +314,7 @@ def test_the_page_s_tail_sampling_keeps_bad_answers_and_their_evaluations(tmp_pa
                 evaluations = live.scored.evaluations
             bad = {e.trace_id for e in evaluations if e.outcome.value == 0.0}
             # Three judged traces of three spans, and three evaluations in traces of their own.
-            backend.wait_for_spans(3 * 3 + 3, timeout=30.0)
+            backend.wait_for_spans(3 * 3 + 3)
             time.sleep(1.0)
     roots = Counter(span.name for span in backend.spans if span.parent_span_id is None)
     assert roots == {"invoke_agent support": 3, "evaluate rubric": 3}

@@ -18,9 +18,10 @@ from otel_evals.sampling import is_sampled
 from tests.pipeline.test_gateway import body, recorded
 from tests.support import PYTHONPATH
 from tests.support.components import Kafka
-from tests.support.gateways import GatewayProcess, eventually
+from tests.support.gateways import GatewayProcess
 from tests.support.kill_matrix import EAGER, STATIC
 from tests.support.redis_server import RunningRedis, find_redis
+from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
 kafka_admin = pytest.importorskip("confluent_kafka.admin")
@@ -30,7 +31,8 @@ pytestmark = [
     pytest.mark.skipif(find_redis() is None, reason="Redis is not installed: apt-get install redis-server"),
 ]
 TRACES, CONVERSATIONS = "spans", "conversations"
-SECONDS = 16.0
+LASTING = 16.0
+"""Seconds of traffic."""
 LIMIT = 40
 
 
@@ -72,7 +74,7 @@ def conversations(rng: random.Random) -> Iterator[tuple[float, str, str, str]]:
     for number in range(120):
         name = f"c{number}"
         agent = "rare" if number % 10 == 0 else "busy"
-        times = sorted(rng.uniform(0, SECONDS) for _ in range(rng.randint(1, 4 if agent == "busy" else 2)))
+        times = sorted(rng.uniform(0, LASTING) for _ in range(rng.randint(1, 4 if agent == "busy" else 2)))
         for turn, at in enumerate(times):
             yield at, name, f"{name}.{turn}", agent
 
@@ -104,12 +106,12 @@ def test_conversations_and_strata_hold_over_workers_that_are_killed(
         ending.callback(lambda: [m.kill() for m in members if m.process and m.process.poll() is None])
         with ThreadPoolExecutor() as pool:
             list(pool.map(GatewayProcess.start, members))
-        eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 4 for m in members), 60)
+        eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 4 for m in members))
         runs = write(
             broker.broker, turns, {5.0: members[0].kill, 8.0: members[0].start, 11.0: members[1].stop}
         )
         members[1].start()
-        eventually(lambda: found(members, "tool_error_rate").keys() == runs.keys(), 120)
+        eventually(lambda: found(members, "tool_error_rate").keys() == runs.keys(), seconds=120)
         expected = {
             name: [question for _, each, question, _ in turns if each == name] for _, name, _, _ in turns
         }
@@ -118,8 +120,8 @@ def test_conversations_and_strata_hold_over_workers_that_are_killed(
             for name, questions in expected.items()
             if is_sampled(0.5, conversation_number(name))
         }
-        eventually(lambda: finals(members) == {name: {text} for name, text in wanted.items()}, 90)
-        eventually(lambda: committed(broker.broker), 90)
+        eventually(lambda: finals(members) == {name: {text} for name, text in wanted.items()})
+        eventually(lambda: committed(broker.broker))
         losses = [member.page("/stats")[1]["losses"] for member in members]
         assert [member.stop() for member in members] == [0, 0, 0]
     assert finals(members) == {name: {text} for name, text in wanted.items()}
@@ -153,7 +155,7 @@ def write(broker: str, turns: list[tuple[float, str, str, str]], events: dict[fl
             agents[trace_id] = agent
             producer.produce(TRACES, body(spans), trace_id)
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(SECONDS) == 0
         assert [each.result() or 0 for each in happened] == [0] * len(events)
     return agents
 

@@ -29,11 +29,12 @@ from otel_evals_exporters.kafka import KafkaDestination
 from tests.pipeline.test_gateway import outcomes, run_agent
 from tests.support import PYTHONPATH
 from tests.support.components import Collector, Kafka, otlp
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+from tests.support.gateways import GatewayProcess, GatewayThread
 from tests.support.kill_matrix import EAGER, STATIC, matrix
 from tests.support.scored import scored_run
 from tests.support.scored_files import score_files
 from tests.support.servers import clean_environment, free_ports
+from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
@@ -186,7 +187,7 @@ def test_what_the_collector_writes_is_judged_however_it_is_packed(broker: Kafka,
         for endpoint in endpoints:
             run_agent(endpoint, 2)
         assert len({e.trace_id for e in gateway.evaluations(12)}) == 12
-        eventually(lambda: committed(broker, topic), 60)
+        eventually(lambda: committed(broker, topic))
         written, dead = messages(broker, topic), messages(broker, DEAD)
         assert gateway.service._kafka.stats()["dead_letters"] == len(dead)
     judged = {e.trace_id for e in gateway.scored.evaluations}
@@ -231,12 +232,12 @@ def test_workers_come_and_go_and_the_broker_dies(broker: Kafka, tmp_path: Path) 
         time.sleep(3)
         broker.kill()
         broker.start()
-        sent = set(sending.communicate(timeout=120)[0].split())
+        sent = set(sending.communicate(timeout=SECONDS)[0].split())
         assert sending.returncode == 0
         alive = [member for member in members if member.process.poll() is None]
         assert len(alive) == 3
-        eventually(lambda: {r["trace_id"] for m in members for r in m.records()} >= sent, 120)
-        eventually(lambda: committed(broker, topic), 60)
+        eventually(lambda: {r["trace_id"] for m in members for r in m.records()} >= sent, seconds=120)
+        eventually(lambda: committed(broker, topic))
         stats = [member.page("/stats")[1] for member in alive]
         for member in alive:
             assert member.stop() == 0

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support import PYTHONPATH
 from tests.support.servers import clean_environment
+from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 RUNS = 12
@@ -55,7 +55,7 @@ connection, end = sqlite3.connect(store), time.monotonic() + 120
 while connection.execute("SELECT count(*) FROM run WHERE state = 'open'").fetchone()[0]:
     assert time.monotonic() < end, otel_evals.stats()
     time.sleep(0.1)
-assert otel_evals.force_flush(60_000)
+assert otel_evals.force_flush(100_000)
 print(pipeline.destination_stats()[backend].exported)
 otel_evals.shutdown()
 """
@@ -73,13 +73,6 @@ def in_phoenix(url: str, trace: str) -> list[float]:
     return [each["result"]["score"] for each in answer.json()["data"]] if answer.is_success else []
 
 
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not there():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize(("backend", "values"), [("mlflow", in_mlflow), ("phoenix", in_phoenix)])
 def test_after_a_kill_and_a_replay_each_score_stands_once(
     backend: str, values: Callable[[str, str], list[float]], request: pytest.FixtureRequest, tmp_path: Path
@@ -94,7 +87,7 @@ def test_after_a_kill_and_a_replay_each_score_stands_once(
             assert killed.stdout is not None
             # No line more than there are: it goes on without another word.
             traces = [line.strip() for line in islice(killed.stdout, RUNS)]
-            until(lambda: values(url, traces[0]) == [0.25])
+            eventually(lambda: values(url, traces[0]) == [0.25])
         finally:
             killed.send_signal(signal.SIGKILL)
     assert (killed.returncode, len(set(traces))) == (-signal.SIGKILL, RUNS)
@@ -103,4 +96,4 @@ def test_after_a_kill_and_a_replay_each_score_stands_once(
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == RUNS, "those that stood there already were sent once more"
-    until(lambda: all(values(url, trace) == [0.75] for trace in traces))
+    eventually(lambda: all(values(url, trace) == [0.75] for trace in traces))

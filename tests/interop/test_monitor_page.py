@@ -27,6 +27,7 @@ from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.result_records import record, records
+from tests.support.waits import SECONDS
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
@@ -92,7 +93,7 @@ def served(store: Path, *options: str) -> Iterator[str]:
         yield found[0].rstrip("/")
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +341,7 @@ def test_what_is_not_there_is_said(address: str, path: str) -> None:
 def test_elsewhere_a_token_is_needed(store: Path, page: Page) -> None:
     code = "from otel_evals._internal.cli import main; main()"
     refused = [sys.executable, "-c", code, "monitor", str(store), "--host", "0.0.0.0"]
-    done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert (done.returncode, "--token" in done.stderr) == (2, True)
     for address in served(store, "--token", "a-long-enough-token"):
         assert fetch(address + "/")[0] == 401

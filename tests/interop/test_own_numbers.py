@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +17,10 @@ import otel_evals
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.fixed_traffic import RUNS, issue, provider_for, start_scoring
 from tests.support.jaeger_server import jaeger_program, jaeger_server
+from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
-
-
-def wait_for(read: Callable[[], Any], ready: Callable[[Any], object]) -> Any:
-    end, found = time.monotonic() + 120, None
-    while time.monotonic() < end:
-        found = read()
-        if ready(found):
-            return found
-        time.sleep(0.3)
-    raise AssertionError(f"not what was waited for: {found}")
 
 
 # --- Phoenix ---
@@ -67,7 +56,7 @@ def test_in_phoenix_a_project_s_numbers_stay_its_own(phoenix: str, tmp_path: Pat
             done = project["traceCount"] == traces and len(project["spans"]) == 2 * traces
             return done and (name == "scored-evaluations" or project["costSummary"]["total"]["cost"])
 
-        return wait_for(lambda: phoenix_project(phoenix, name), complete)
+        return eventually(lambda: phoenix_project(phoenix, name), complete)
 
     plain, evaluations = read("plain", RUNS), read("scored-evaluations", 2 * RUNS)
     found = read("scored", RUNS)
@@ -125,7 +114,7 @@ def test_in_mlflow_a_trace_s_numbers_stay_its_own_and_so_do_the_experiment_s(mlf
     issue(made["mixed"])
 
     def read(name: str, traces: int) -> Any:
-        return wait_for(lambda: mlflow_traces(mlflow, places[name]), lambda found: len(found) == traces)
+        return eventually(lambda: mlflow_traces(mlflow, places[name]), lambda found: len(found) == traces)
 
     plain = read("plain", RUNS)
     assert {trace[1] for trace in plain} == {"OK"}
@@ -167,7 +156,7 @@ def test_in_jaeger_a_service_s_numbers_stay_its_own_and_links_lead_to_the_evalua
         issue(scored)
 
         def read(name: str, traces: int) -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = wait_for(
+            found: list[dict[str, Any]] = eventually(
                 lambda: jaeger_traces(query, name), lambda found: len(found) == traces
             )
             return found

@@ -7,8 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from otel_evals.statistics import Sums, estimate, total
 from tests.support.prometheus_server import RULES, Prometheus, prometheus_server
 from tests.support.servers import clean_environment
+from tests.support.waits import SECONDS, eventually
 
 pytestmark = pytest.mark.interop
 ROOT = Path(__file__).parents[2]
@@ -56,17 +56,10 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=20)
+            self._process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def until(met: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.3)
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +69,13 @@ def scraped() -> Iterator[tuple[Prometheus, Sums, float]]:
         processes = [stack.enter_context(Process(seed, 1_000)) for seed in (1, 2)]
         targets = [f"127.0.0.1:{process.port}" for process in processes]
         prometheus = stack.enter_context(prometheus_server(targets, 0.97, "passes"))
-        until(lambda: prometheus.value("count(otel_evals_estimate_score_total)") == 2)
+        eventually(lambda: prometheus.value("count(otel_evals_estimate_score_total)") == 2)
         for process in processes:
             process.go()
         told = [process.said() for process in processes]
         sums = total(Sums(**each["sums"]) for each in told)
         seen = 'sum(otel_evals_estimate_runs_total{otel_evals_outcome="scored"})'
-        until(lambda: math.isclose(prometheus.value(seen) or 0.0, sums.w))
+        eventually(lambda: math.isclose(prometheus.value(seen) or 0.0, sums.w))
         yield prometheus, sums, sum(each["mean"] for each in told) / 2
 
 
@@ -111,9 +104,9 @@ def test_prometheus_computes_the_mean_and_the_interval(scraped: tuple[Prometheus
     def near(name: str, value: float, tolerance: float) -> bool:
         return abs((prometheus.value(f"otel_evals:score:{name}1h") or -1.0) - value) < tolerance
 
-    until(lambda: near("mean", mean, 0.0005))
-    until(lambda: near("low", interval.low, 0.002))
-    until(lambda: near("high", interval.high, 0.002))
+    eventually(lambda: near("mean", mean, 0.0005))
+    eventually(lambda: near("low", interval.low, 0.002))
+    eventually(lambda: near("high", interval.high, 0.002))
     assert truth in interval
     plain = prometheus.value("sum(otel_evals_score_sum) / sum(otel_evals_score_count)")
     assert plain is not None
@@ -133,10 +126,10 @@ def test_the_queries_of_dashboard_and_page_have_answers(scraped: tuple[Prometheu
         if "missing_share" in query:  # no score is missing here: it has no series, and the query is one
             assert prometheus.value(f"count({series})") is None
         else:
-            until(lambda series=series: prometheus.value(f"count({series})"))
+            eventually(lambda series=series: prometheus.value(f"count({series})"))
 
 
 def test_a_mean_below_the_floor_raises_the_alarm(scraped: tuple[Prometheus, Sums, float]) -> None:
     prometheus, _, _ = scraped
-    until(lambda: "OtelEvalsBelowFloor" in prometheus.firing())
+    eventually(lambda: "OtelEvalsBelowFloor" in prometheus.firing())
     assert "OtelEvalsScoresMissing" not in prometheus.firing()

@@ -6,10 +6,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,22 +23,13 @@ from tests.support import PYTHONPATH
 from tests.support.loki_server import Loki, loki_program, loki_server
 from tests.support.servers import clean_environment, interop_program
 from tests.support.traffic import agent_run
+from tests.support.waits import eventually
 from tests.support.zipkin_server import zipkin_program, zipkin_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 ANSWERS = ["Sorry.", "It arrives on Monday.", "Sorry.", "Tomorrow.", "Today."]
-
-
-def wait_for(read: Callable[[], Any], ready: Callable[[Any], object]) -> Any:
-    end, found = time.monotonic() + 60, None
-    while time.monotonic() < end:
-        found = read()
-        if ready(found):
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"not what was waited for: {found}")
 
 
 @scorer(version="1", inline=True)
@@ -59,7 +47,7 @@ def send_events(loki: Loki) -> list[str]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(pipeline.spans)
     traces = [(f"{agent_run(provider.get_tracer('shop'), answer=a):032x}", a) for a in ANSWERS]
-    assert pipeline.force_flush(20_000)
+    assert pipeline.force_flush(100_000)
     pipeline.shutdown()
     logs.shutdown()
     return sorted(trace for trace, answer in traces if answer == "Sorry.")
@@ -76,11 +64,11 @@ def test_loki_finds_low_scores_and_computes_their_mean() -> None:
     with loki_server(program) as loki:
         refused = send_events(loki)
         for query in (low, shown):
-            found = wait_for(lambda query=query: loki.records(query), lambda found: len(found) == 2)
+            found = eventually(lambda query=query: loki.records(query), lambda found: len(found) == 2)
             assert sorted(each["trace_id"] for each in found) == refused, query
             assert all(len(each["span_id"]) == 16 for each in found)
             assert {each["gen_ai_evaluation_score_label"] for each in found} == {"refused"}
-        (value,) = wait_for(lambda: loki.values(mean), lambda values: values == [pytest.approx(0.6)])
+        (value,) = eventually(lambda: loki.values(mean), lambda values: values == [pytest.approx(0.6)])
         assert value == pytest.approx(3 / 5)
 
 
@@ -105,7 +93,7 @@ provider.add_span_processor(SimpleSpanProcessor(ZipkinExporter(endpoint=sys.argv
 otel_evals.configure(rules=[answered], tracer_provider=provider, metrics=False)
 for answer in sys.argv[3:]:
     print(f"{agent_run(provider.get_tracer('shop'), answer=answer):032x}")
-assert otel_evals.force_flush(20_000)
+assert otel_evals.force_flush(100_000)
 otel_evals.shutdown()
 provider.shutdown()
 """
@@ -129,7 +117,7 @@ def test_zipkin_finds_traces_by_label_and_shows_the_score() -> None:
         traces = done.stdout.split()
         refused = sorted(t for t, answer in zip(traces, ANSWERS, strict=True) if answer == "Sorry.")
         parameters = {"serviceName": "shop", "annotationQuery": asked, "limit": "100"}
-        found = wait_for(
+        found = eventually(
             lambda: httpx.get(zipkin + path, params=parameters, timeout=30).raise_for_status().json(),
             lambda found: len(found) == len(refused),
         )

@@ -19,6 +19,7 @@ from otel_evals._internal.cli.app import app
 from tests.pipeline.test_same_score import BAD, GOOD, QUESTION, agent
 from tests.support.jaeger_server import jaeger_program, jaeger_server
 from tests.support.traffic import Live
+from tests.support.waits import SECONDS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
@@ -49,8 +50,8 @@ def scored_live(rules: Path, send: Callable[[Any], Any]) -> tuple[Told, int]:
         for answer in (GOOD, BAD):
             agent(live.provider, answer).run_sync(QUESTION)
             live.run(answer=answer)
-        assert live.flush(30_000)
-        runs = live.scored.wait_for(4)
+        assert live.flush()
+        runs = live.scored.wait_for(4, SECONDS)
         assert send(live.exported.get_finished_spans()) is SpanExportResult.SUCCESS
     told = {
         (

@@ -122,8 +122,8 @@ def configure(provider: TracerProvider, **options: Any) -> None:
 def issue(provider: TracerProvider) -> None:
     for _ in range(RUNS):
         agent_run(provider.get_tracer("app"))
-    assert otel_evals.force_flush(30_000)
-    assert provider.force_flush(30_000)
+    assert otel_evals.force_flush(100_000)
+    assert provider.force_flush(100_000)
 
 
 def shapes(spans: Sequence[ReadableSpan]) -> list[Any]:
@@ -320,7 +320,7 @@ otel_evals.configure(rules=[answered], evaluation_spans="same_trace")
 early = trace.get_tracer("early")
 agent_run(earliest)
 agent_run(early)
-assert otel_evals.force_flush(20_000)
+assert otel_evals.force_flush(100_000)
 assert otel_evals.stats().rules["answered"].scored == 2
 assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 assert isinstance(early._tracer, trace.NoOpTracer), "as LangSmith looks for one"

@@ -16,18 +16,15 @@ from otel_evals_monitor import AlarmOptions, ResultsDestination
 from otel_evals_monitor._internal.alarms.section import AlarmWatch
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
+from tests.support.waits import eventually
 
 
 def events(exporter: InMemoryLogRecordExporter) -> list[Any]:
     return [each.log_record for each in exporter.get_finished_logs()]
 
 
-def until(exporter: InMemoryLogRecordExporter, number: int, seconds: float = 30.0) -> list[Any]:
-    end = time.monotonic() + seconds
-    while len(events(exporter)) < number:
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-    return events(exporter)
+def until(exporter: InMemoryLogRecordExporter, number: int) -> list[Any]:
+    return eventually(lambda: events(exporter), ready=lambda found: len(found) >= number)
 
 
 def test_an_alarm_is_an_event_at_its_start_and_its_end_and_once_for_all_processes(tmp_path: Path) -> None:
@@ -85,9 +82,6 @@ def test_a_store_that_is_not_there_yet_is_waited_for(
     place = tmp_path / "later.db"
     options = AlarmOptions(every=0.05, store=os.fspath(place))
     watch = AlarmWatch(options, (), lambda: LoggerProvider().get_logger("x"))
-    end = time.monotonic() + 20
-    while "no such file" not in caplog.text:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    eventually(lambda: "no such file" in caplog.text)
     watch.stop()
     assert caplog.text.count("no such file") == 1

@@ -236,9 +236,12 @@ def test_aliases_of_aliases_are_refused_before_anything_walks_them(tmp_path: Pat
 @pytest.mark.parametrize(("start", "end"), [("", ""), ("[", "]"), ("{", "}"), ("content=", ""), ("'", "")])
 def test_no_call_on_a_recorded_text_keeps_the_lock(work: Callable[[Any], Any], start: str, end: str) -> None:
     for piece in [*PYTHON, "\\'\\'", "'\\'", "<a<b>"]:
-        with LongestCall() as call:
-            work(start + piece * (200_000 // len(piece)) + end)
-        assert call.seconds < 0.02, f"{call.name} on {piece!r}"
+        calls = [LongestCall() for _ in range(3)]
+        for call in calls:
+            with call:
+                work(start + piece * (200_000 // len(piece)) + end)
+        quickest = min(calls, key=lambda call: call.seconds)  # a busy machine interrupts one or the other
+        assert quickest.seconds < 0.02, f"{quickest.name} on {piece!r}"
 
 
 @pytest.mark.parametrize("piece", ["\\'", "1,", "x,", "1+", "'a',", "'a' "])

@@ -90,7 +90,7 @@ def test_rules_count_made_up_reasons_types_and_models_within_the_limit(populatio
                 agent=f"agent-{number}",
                 during=lambda span, number=number: span.set_attribute("gen_ai.request.model", f"m{number}"),
             )
-        assert live.flush(20_000)
+        assert live.flush()
         stats = live.pipeline.stats()
         assert stats.check() == []
         counted(stats.rules["fails"].failed, population)

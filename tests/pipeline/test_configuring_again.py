@@ -77,8 +77,8 @@ def test_the_applications_own_provider(processor: Any, between: str) -> None:
         otel_evals.configure(tracer_provider=provider, logger_provider=loggers, **options)
         exporter.clear()
         agent_run(tracer)
-        assert otel_evals.force_flush(10_000)
-        assert provider.force_flush(10_000)
+        assert otel_evals.force_flush(100_000)
+        assert provider.force_flush(100_000)
         spans = [span for span in exporter.get_finished_spans() if not span.name.startswith("evaluate")]
         assert len(spans) == 3
         rules = (
@@ -124,7 +124,7 @@ for number in range(8):
     options = [{}, {"hold": 0.2}, {"evaluation_spans": "off"}, {"grace": 0.0}][number % 4]
     otel_evals.configure(rules=[answered], **options)
     agent_run(trace.get_tracer("app"))
-    assert otel_evals.force_flush(20_000)
+    assert otel_evals.force_flush(100_000)
     if number % 3 == 1:
         otel_evals.shutdown()
         otel_evals.configure(rules=[answered])
@@ -156,9 +156,9 @@ def test_two_providers_by_turns() -> None:
         otel_evals.configure(rules=[answered], tracer_provider=provider, grace=0.0, metrics=False)
         for each in providers:
             agent_run(each.get_tracer("app"))
-        assert otel_evals.force_flush(10_000)
+        assert otel_evals.force_flush(100_000)
         for each in providers:
-            assert each.force_flush(10_000)
+            assert each.force_flush(100_000)
         roots = [s for s in exporter.get_finished_spans() if s.name == "invoke_agent support"]
         assert "otel_evals.score.answered" in (roots[-1].attributes or {})
     for exporter in exporters:

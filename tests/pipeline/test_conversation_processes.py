@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from otel_evals import Rule, Run, Score, scorer
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import eventually
 
 
 @scorer(version="1")
@@ -27,21 +26,14 @@ def say(tracer: Any, conversation: str, question: str) -> int:
     )
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert condition()
-
-
 @pytest.mark.slow
 def test_a_scorer_in_its_own_process_sees_the_turns() -> None:
     rule = Rule(elsewhere, scope="conversation", idle=0.5, isolation="process")
     with Live(rule) as live:
         for number in range(3):
             say(live.tracer, "c1", f"q{number}")
-        until(lambda: live.pipeline.stats().rules["elsewhere@conversation"].scored == 1)
-        assert live.flush(20_000)
+        eventually(lambda: live.pipeline.stats().rules["elsewhere@conversation"].scored == 1)
+        assert live.flush()
         (evaluation,) = live.scored.evaluations
     assert isinstance(evaluation.outcome, Score)
     assert evaluation.outcome.value == 0.3

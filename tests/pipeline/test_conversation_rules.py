@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from otel_evals.scorers import Scorer, scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import eventually
 
 IDLE = 0.5
 
@@ -52,13 +52,6 @@ def say(live: Live, conversation: str, question: str = "q", answer: str = "a") -
     )
 
 
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert condition()
-
-
 def whole(live: Live) -> list[Evaluation]:
     """Delivered evaluations of conversations."""
     live.flush()
@@ -70,7 +63,7 @@ def of_conversations(scorer: Scorer = turns, **options: Any) -> Rule:
 
 
 def ended(live: Live, count: int, name: str = "turns@conversation") -> None:
-    until(lambda: live.pipeline.stats().rules[name].scored == count)
+    eventually(lambda: live.pipeline.stats().rules[name].scored == count)
 
 
 def test_stored_traces_tell_the_same_as_live_ones(tmp_path: Path) -> None:
@@ -110,7 +103,7 @@ def test_what_is_attached_names_the_conversation_and_links_its_runs() -> None:
         pipeline = Pipeline(config, tracer_provider=live.provider, logger_provider=loggers)
         live.provider.add_span_processor(pipeline.spans)
         traces = [say(live, "c1", f"q{n}") for n in range(3)]
-        until(lambda: pipeline.stats().rules["turns@conversation"].scored == 1)
+        eventually(lambda: pipeline.stats().rules["turns@conversation"].scored == 1)
         pipeline.shutdown()
         live.flush()
         span = live.span("evaluate turns")
@@ -195,7 +188,7 @@ def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation(
     with Live(of_conversations(idle=1.0, sample=sampling.ratio(1))) as live:
         before = time.time()
         traces = [say(live, "c1"), say(live, "c1")]
-        until(lambda: live.pipeline.stats().eligible == 2)
+        eventually(lambda: live.pipeline.stats().eligible == 2)
         for trace in traces:
             answer = live.pipeline.explain(trace)
             (decision,) = answer.decisions
@@ -212,7 +205,7 @@ def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation(
             assert (answer.status, decision.status, decision.value) == ("scored", "scored", 0.2)
             assert "c1: sampled by ratio(1); score 0.2" in str(answer)
         say(live, "c1")
-        until(lambda: live.pipeline.explain(traces[0]).status == "pending")
+        eventually(lambda: live.pipeline.explain(traces[0]).status == "pending")
         assert "; last score 0.2" in str(live.pipeline.explain(traces[0]))
 
 
@@ -225,7 +218,7 @@ def test_a_gauge_tells_how_many_wait() -> None:
         live.provider.add_span_processor(pipeline.spans)
         say(live, "c1")
         say(live, "c2")
-        until(lambda: pipeline.stats().eligible == 2)
+        eventually(lambda: pipeline.stats().eligible == 2)
         data = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
         pipeline.shutdown()
     metrics = data["resource_metrics"][0]["scope_metrics"][0]["metrics"]

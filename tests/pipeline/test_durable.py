@@ -27,6 +27,7 @@ from otel_evals.scorers import Scorer, scorer
 from tests.support import PYTHONPATH
 from tests.support.programs import run_program
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import SECONDS, eventually
 
 PROGRAM = """
 import asyncio, dataclasses, os, signal, sys, time
@@ -60,8 +61,8 @@ tracer = provider.get_tracer("app")
 def issue(n, question="Where is order A-1001?"):
     return [agent_run(tracer, question) for _ in range(n)]
 
-def wait(done, seconds=20):
-    end = time.monotonic() + seconds
+def wait(done):
+    end = time.monotonic() + 100
     while not done(otel_evals.stats()):
         assert time.monotonic() < end, otel_evals.stats()
         time.sleep(0.01)
@@ -197,8 +198,8 @@ def test_a_process_that_stood_still_past_its_lease_delivers_under_no_other_id(tm
     ending = """
 issue(3); wait(lambda s: s.store.written == 3)
 print("written", flush=True)
-wait(lambda s: not s.rules["slow"].pending and s.store.lease_lost, 30)
-assert otel_evals.force_flush(10000)
+wait(lambda s: not s.rules["slow"].pending and s.store.lease_lost)
+assert otel_evals.force_flush(100_000)
 report()"""
     arguments = [
         sys.executable,
@@ -220,11 +221,11 @@ report()"""
         first.send_signal(signal.SIGSTOP)
         run(
             tmp_path,
-            "wait(lambda s: s.rules['slow'].scored == 3); print(otel_evals.force_flush(5000)); report()",
+            "wait(lambda s: s.rules['slow'].scored == 3); print(otel_evals.force_flush(100_000)); report()",
         )
         taken_over = delivered(tmp_path)
         first.send_signal(signal.SIGCONT)
-        _, said = first.communicate(timeout=60)
+        _, said = first.communicate(timeout=SECONDS)
     finally:
         first.kill()
     assert first.returncode == 0, said
@@ -253,7 +254,7 @@ def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -
         for _ in range(2)
     ]
     for process in both:
-        _, errors = process.communicate(timeout=50)
+        _, errors = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, errors
     assert set(delivered(tmp_path).values()) == {1}
     assert len(delivered(tmp_path)) == 2 * 80
@@ -285,11 +286,11 @@ for _ in range(3):
     pids.append(os.fork())
     if pids[-1] == 0:
         issue(5)
-        assert otel_evals.force_flush(10000)
+        assert otel_evals.force_flush(100_000)
         otel_evals.shutdown()
         os._exit(0)
 assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
-assert otel_evals.force_flush(10000)
+assert otel_evals.force_flush(100_000)
 assert otel_evals.stats().store.lease_lost == 0
 report()"""
     run(tmp_path, ending)
@@ -314,7 +315,7 @@ issue(10); wait(lambda s: s.rules["fast"].scored == 12 and s.store.not_written.g
 wait(lambda s: s.rules["slow"].scored == 12)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 issue(3); wait(lambda s: s.store.written >= 5)
-assert otel_evals.force_flush(10000)
+assert otel_evals.force_flush(100_000)
 report()"""
     done = run(tmp_path, ending)
     assert done.stderr.count("scoring continues without it") == 1, done.stderr
@@ -344,13 +345,9 @@ def flaky(error: Exception, times: int) -> Scorer:
     return scorer(id="flaky", version="1")(judge)
 
 
-def wait(live: Live, done: Any, seconds: float = 5.0) -> Any:
+def wait(live: Live, done: Any) -> Any:
     """The counters, once they say so."""
-    end = time.monotonic() + seconds
-    while not done(live.pipeline.stats()):
-        assert time.monotonic() < end, live.pipeline.stats()
-        time.sleep(0.01)
-    return live.pipeline.stats()
+    return eventually(live.pipeline.stats, ready=done)
 
 
 def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
@@ -361,7 +358,7 @@ def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
     rules = (Rule(flaky(JudgeUnavailableError("503"), 5), attempts=1), Rule(fine))
     with Live(*rules, store=tmp_path / "runs.db", store_attempts=2) as live:
         live.run()
-        stats = wait(live, lambda s: s.rules["flaky"].scored == 1, 15)
+        stats = wait(live, lambda s: s.rules["flaky"].scored == 1)
         assert stats.rules["flaky"].stored == stats.rules["flaky"].resumed == 5
         assert stats.rules["fine"].scored == 1
         assert stats.check() == []
@@ -379,7 +376,7 @@ def test_a_scorer_that_keeps_failing_makes_a_dead_letter_with_its_reason(
         Rule(flaky(KeyError("no such order"), 99)), store=tmp_path / "runs.db", store_attempts=2
     ) as live:
         live.run()
-        stats = wait(live, lambda s: s.rules["flaky"].failed, 10)
+        stats = wait(live, lambda s: s.rules["flaky"].failed)
         assert stats.rules["flaky"].failed == {"KeyError": 1}
         assert stats.rules["flaky"].stored == 1
         live.flush()
@@ -403,7 +400,7 @@ def test_a_burst_beyond_the_queue_waits_in_the_store(tmp_path: Path) -> None:
     with Live(rule, store=tmp_path / "runs.db", queue_size=8, span_attributes=False) as live:
         for _ in range(100):
             live.run()
-        stats = wait(live, lambda s: s.rules["slowly"].scored == 100, 20)
+        stats = wait(live, lambda s: s.rules["slowly"].scored == 100)
         assert stats.rules["slowly"].dropped == {}
         assert stats.rules["slowly"].stored == stats.rules["slowly"].resumed > 0
         assert stats.check() == []
@@ -449,9 +446,7 @@ def test_what_a_destination_did_not_take_is_delivered_by_the_next_process_withou
         live.pipeline.shutdown(1_500)
     assert len(calls) == 1
     with Live(rule, store=store, destinations=[scores, up]) as live:
-        end = time.monotonic() + 30
-        while not up.got and time.monotonic() < end:
-            time.sleep(0.01)
+        eventually(lambda: up.got)
         live.flush()
     assert len(calls) == 1
     assert len(up.got) == 1

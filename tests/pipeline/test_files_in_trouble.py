@@ -63,7 +63,7 @@ def configure(**options):
 def scores(count, seconds=30):
     for _ in range(count):
         agent_run(provider.get_tracer("app"), "Why? " * 200)
-    otel_evals.force_flush(20_000)
+    otel_evals.force_flush(100_000)
     stats = otel_evals.stats()
     assert stats.check() == [], stats.check()
     return stats

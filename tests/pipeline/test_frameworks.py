@@ -19,6 +19,7 @@ from otel_evals.judges import LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import classifier, grounded_in_tools, hallucination, tool_call_accuracy
 from tests.support.stub_openai import CallTool, StubOpenAI
 from tests.support.traffic import Live
+from tests.support.waits import SECONDS
 
 QUESTION = "Where is order A-1001?"
 ANSWER = "Order A-1001 was shipped with ACME and arrives on 2026-11-25."
@@ -84,8 +85,8 @@ def check(run: Run) -> None:
 
 
 def check_scores(live: Live, count: int) -> None:
-    assert live.flush(20_000)
-    runs = live.scored.wait_for(count, timeout=20)
+    assert live.flush()
+    runs = live.scored.wait_for(count, SECONDS)
     for scored in runs:
         check(scored.run)
         values = {e.scorer_id: e.outcome.value for e in scored.evaluations}  # type: ignore[union-attr]  # scores
@@ -142,8 +143,8 @@ def test_pydantic_ai_with_an_image(version: int) -> None:
             agent = pydantic_agent(live, model)
             agent.instrument = InstrumentationSettings(tracer_provider=live.provider, version=version)
             agent.run_sync([QUESTION, BinaryContent(picture, media_type="image/png"), ImageUrl(link)])
-            assert live.flush(20_000)
-            (scored,) = live.scored.wait_for(1, timeout=20)
+            assert live.flush()
+            (scored,) = live.scored.wait_for(1, SECONDS)
     assert scored.run.input == QUESTION
     own, linked = scored.run.input_messages[-1].media
     assert (own.mime_type, own.size, linked.uri) == ("image/png", len(picture), link)
@@ -213,7 +214,7 @@ def test_the_hallucination_judge_sees_the_tool_results_of_the_very_run(model: St
         asked = LiteLLMJudge("openai/gpt-5-mini", api_base=judge.url, api_key="none")
         with Live(Rule(hallucination(asked, get_context=get_context), timeout=50)) as live:
             pydantic_agent(live, model).run_sync(QUESTION)
-            assert live.flush(50_000)
+            assert live.flush()
             (evaluation,) = live.scored.evaluations
         score = evaluation.outcome
         assert score.value == 0.5, score  # type: ignore[union-attr]  # a score

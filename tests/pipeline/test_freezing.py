@@ -14,6 +14,7 @@ import pytest
 from tests.support import PYTHONPATH
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import clean_environment
+from tests.support.waits import SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,7 +37,7 @@ otel_evals.configure(rules=[Rule(judged, timeout=2)], hold=5)
 def handler(flushed):
     agent_run(trace.get_tracer("app"))
     if flushed:
-        otel_evals.force_flush(30_000)
+        otel_evals.force_flush(100_000)
 
 for line in sys.stdin:
     handler(line.strip() == "flush")
@@ -84,7 +85,7 @@ def function(receiver: OtlpReceiver) -> Iterator[Function]:
     try:
         yield Function(process)
         process.send_signal(signal.SIGCONT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors, errors
     finally:

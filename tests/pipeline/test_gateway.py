@@ -34,10 +34,11 @@ from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
 from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+from tests.support.gateways import GatewayProcess, GatewayThread
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
@@ -66,7 +67,7 @@ def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -239,7 +240,7 @@ def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> N
         live.provider.add_span_processor(SimpleSpanProcessor(exported))
         for number in range(60):
             live.run(question=f"Where is order {number}?", answer=f"Order {number} is on its way.")
-        assert live.flush(20_000)
+        assert live.flush()
         in_process = outcomes(live.scored.evaluations)
     spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
     with GatewayThread(*rules) as gateway:
@@ -271,9 +272,9 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
             for signal, each in (("logs", logs), ("traces", path)):
                 for request in requests_of(each) if each.exists() else ():
                     assert gateway.post(f"/v1/{signal}", request, "application/json")[0] == 200
-            gateway.service.scoring.engine.flush(20.0)  # some traces are not complete yet
+            gateway.service.scoring.engine.flush(SECONDS)  # some traces are not complete yet
             eventually(lambda: not gateway.service.scoring.gatherer.size[0])
-            assert gateway.service.scoring.engine.flush(20.0)
+            assert gateway.service.scoring.engine.flush(SECONDS)
             if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
                 differing.append((path.name, gateway.service.scoring.engine.steps.losses()))
     assert len(files) > 40
@@ -334,7 +335,7 @@ def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
     spans = recorded(200)
     with GatewayThread(Rule(answered(), sample=0.1)) as gateway:
         assert gateway.post("/v1/traces", body(spans))[0] == 200
-        gateway.service.scoring.engine.flush(20.0)
+        gateway.service.scoring.engine.flush(SECONDS)
         seen = gateway.service.scoring.engine.steps.stats().seen
         assert 0 < seen < 60
         counts = gateway.service.traffic.counts

@@ -28,7 +28,8 @@ from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.bombs import BOMBS, PROTOBUF
 from tests.support.certificates import certificates, needs_openssl
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually, post
+from tests.support.gateways import GatewayProcess, GatewayThread, post
+from tests.support.waits import eventually
 
 GRPC_REFUSALS = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.gateways import GatewayProcess, post
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.waits import SECONDS, eventually
 
 KILLS = int(os.environ.get("OTEL_EVALS_KILLS", "10"))
 """In each mode."""
@@ -53,7 +54,7 @@ class Sender:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(SECONDS)
         assert not self._thread.is_alive()
 
 
@@ -73,16 +74,16 @@ def test_nothing_that_was_acknowledged_is_lost_however_often_it_is_killed(mode: 
         with sender:
             for _ in range(KILLS):
                 before = len(sender.acknowledged)
-                eventually(lambda before=before: len(sender.acknowledged) > before + 3, 120)  # type: ignore[misc]
+                eventually(lambda before=before: len(sender.acknowledged) > before + 3, seconds=120)  # type: ignore[misc]
                 time.sleep(random.random() * 0.5)
                 gateway.kill()
                 gateway.start()
                 sender.endpoint = gateway.endpoint
         wanted = set(sender.acknowledged)
         assert len(wanted) == len(sender.acknowledged) == sender.sent // 3
-        eventually(lambda: {r["trace_id"] for r in gateway.records()} >= wanted, 60)
+        eventually(lambda: {r["trace_id"] for r in gateway.records()} >= wanted)
         if mode == "inline":
-            eventually(lambda: len({span.span_id for span in backend.spans}) == sender.sent, 60)
+            eventually(lambda: len({span.span_id for span in backend.spans}) == sender.sent)
         assert gateway.stop() == 0
     records = gateway.records()
     evaluations = {r["trace_id"]: {e["evaluation_id"] for e in r["evaluations"]} for r in records}

@@ -18,8 +18,9 @@ from otel_evals.model import Run, ScoredRun
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually, post
+from tests.support.gateways import GatewayProcess, GatewayThread, post
 from tests.support.stub_openai import Misbehave, StubOpenAI
+from tests.support.waits import eventually
 
 
 @pytest.mark.slow
@@ -45,16 +46,16 @@ def test_a_judge_that_goes_away_and_comes_back(tmp_path: Path) -> None:
             def is_back() -> bool:
                 send(1)
                 before = len(sent)
-                eventually(lambda: len(outcomes()) == before, 60)
+                eventually(lambda: len(outcomes()) == before)
                 return outcomes()[-1]["status"] == "scored"
 
             send(5)
-            eventually(lambda: len(outcomes()) == 5, 60)
+            eventually(lambda: len(outcomes()) == 5)
             away = True
             send(5)
-            eventually(lambda: len(outcomes()) == 10, 60)
+            eventually(lambda: len(outcomes()) == 10)
             away = False
-            eventually(is_back, 90)
+            eventually(is_back)
             counts = gateway.page("/stats")[1]["rules"]["hallucination"]
     ended = outcomes()
     assert sorted(e["trace_id"] for e in ended) == sorted(sent), "each once"
@@ -97,13 +98,13 @@ def test_senders_wait_before_a_destination_loses_a_run() -> None:
                 accepted.add(f"{spans[0].context.trace_id:032x}")
             return status == 429
 
-        eventually(send, 60)
+        eventually(send)
         assert len(accepted) > 100
         pages = gateway.service._healthz()[0], gateway.service._readyz()[0]
         assert pages == (200, 200), "a destination that is away is no reason to restart the process"
         gated.open.set()
-        eventually(lambda: not send(), 60)
-        eventually(lambda: gated.accepted == accepted, 60)
+        eventually(lambda: not send())
+        eventually(lambda: gated.accepted == accepted)
         assert gateway.service.scoring.engine.steps.losses() == {}
     assert statuses == {200, 429}
 
@@ -123,9 +124,9 @@ def test_with_a_store_what_a_full_destination_did_not_take_is_delivered_later(
                 accepted.add(f"{spans[0].context.trace_id:032x}")
             return bool(steps.stats().rules["answered"].scored > steps.fan_out.stats()["gated"].pending + 5)
 
-        eventually(is_full, 60)
+        eventually(is_full)
         gated.open.set()
-        eventually(lambda: gated.accepted == accepted, 60)
+        eventually(lambda: gated.accepted == accepted)
 
 
 def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:
@@ -149,11 +150,11 @@ def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:
         def is_full() -> bool:
             return send() == 429
 
-        eventually(is_full, 60)
+        eventually(is_full)
         assert 36 < len(accepted) < 60, "those that wait for the scorer, and nine tenths of the open traces"
         go_on.set()
-        eventually(lambda: not is_full(), 60)
-        eventually(lambda: {e.trace_id for e in gateway.scored.evaluations} == accepted, 60)
+        eventually(lambda: not is_full())
+        eventually(lambda: {e.trace_id for e in gateway.scored.evaluations} == accepted)
         assert gateway.service.scoring.engine.steps.losses() == {}
 
 
@@ -167,7 +168,7 @@ def test_two_hundred_thousand_tiny_traces_take_bounded_memory(tmp_path: Path) ->
         for _ in range(2):
             for _ in range(20):
                 assert post(f"{gateway.endpoint}/v1/traces", tiny_traces(5_000))[0] == 200
-            eventually(lambda: gateway.page("/stats")[1]["queue"] == 0, 90)
+            eventually(lambda: gateway.page("/stats")[1]["queue"] == 0)
             sizes.append(resident(gateway.process.pid))
         stats = gateway.page("/stats")[1]
     assert sum(stats["losses"].values()) == 198_000

@@ -14,10 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.gateways import GatewayProcess, post
 from tests.support.traffic import agent_run
-
-SECONDS = 60.0
+from tests.support.waits import eventually
 
 
 def body(runs: int = 1) -> bytes:
@@ -52,30 +51,30 @@ def send(gateway: GatewayProcess) -> None:
 def test_rules_change_while_the_gateway_runs_and_nothing_is_lost(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path, ["answered"], store=str(tmp_path / "runs.db")) as gateway:
         send(gateway)  # decided by whichever rules hold when it is complete
-        eventually(lambda: scorers(gateway) == ["answered"], SECONDS)
+        eventually(lambda: scorers(gateway) == ["answered"])
 
         change(gateway, lambda v: v.update(rules=["answered", "tool_error_rate"], hold=3))
-        eventually(lambda: reloads(gateway) == {"applied": 1, "refused": 0}, SECONDS)
+        eventually(lambda: reloads(gateway) == {"applied": 1, "refused": 0})
         assert gateway.page("/readyz")[1]["configuration"]["needs_restart"] == ["hold"]
         send(gateway)
-        eventually(lambda: scorers(gateway) == ["answered", "answered", "tool_error_rate"], SECONDS)
+        eventually(lambda: scorers(gateway) == ["answered", "answered", "tool_error_rate"])
 
         change(gateway, lambda v: v.update(rules=["answerd", {"scorer": "answered", "sample": "ratio(2)"}]))
-        eventually(lambda: reloads(gateway) == {"applied": 1, "refused": 1}, SECONDS)
+        eventually(lambda: reloads(gateway) == {"applied": 1, "refused": 1})
         log = gateway.log.read_text()
         assert "did you mean 'answered'?" in log
         assert "rules[1].sample" in log, "all mistakes are told"
         status, page = gateway.page("/readyz")
         assert (status, page["configuration"]["last_reload"]) == (200, "refused")
         send(gateway)
-        eventually(lambda: len(scorers(gateway)) == 5, SECONDS)
+        eventually(lambda: len(scorers(gateway)) == 5)
 
         gateway.path.write_text(gateway.path.read_text().replace("answerd", "answered"))
         change(gateway, lambda v: v.update(rules=["tool_error_rate"]))
         gateway.process.send_signal(signal.SIGHUP)
-        eventually(lambda: reloads(gateway)["applied"] >= 2, SECONDS)
+        eventually(lambda: reloads(gateway)["applied"] >= 2)
         send(gateway)
-        eventually(lambda: scorers(gateway)[5:] or len(scorers(gateway)) == 6, SECONDS)
+        eventually(lambda: scorers(gateway)[5:] or len(scorers(gateway)) == 6)
         stats = gateway.page("/stats")[1]
         assert stats["rules"]["answered"]["scored"] == 3
         assert stats["rules"]["tool_error_rate"]["scored"] == 3

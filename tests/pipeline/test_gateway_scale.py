@@ -23,8 +23,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.gateways import GatewayProcess, post
 from tests.support.recording_server import Reply, recording_server
+from tests.support.waits import SECONDS, eventually
 
 TRACES = int(os.environ.get("OTEL_EVALS_MANY_TRACES", "50000"))
 """Of one span each."""
@@ -115,7 +116,7 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(SECONDS)
 
 
 def memory(gateway: GatewayProcess) -> tuple[int, int]:
@@ -158,7 +159,7 @@ def settled(gateway: GatewayProcess) -> dict[str, Any]:
         time.sleep(1.0)
         return same and not waits and stats
 
-    return dict(eventually(still, 600))
+    return dict(eventually(still, seconds=600))
 
 
 def total(counts: Any) -> int:
@@ -184,7 +185,7 @@ def scores_the_next(gateway: GatewayProcess) -> None:
     spans = recorded()
     trace = f"{spans[0].context.trace_id:032x}"
     assert post(f"{gateway.endpoint}/v1/traces", body(spans))[0] == 200
-    eventually(lambda: trace in gateway.scores.read_text(), 60)
+    eventually(lambda: trace in gateway.scores.read_text())
 
 
 def large_trace(each: int, trace: bytes) -> Iterator[bytes]:

@@ -22,7 +22,6 @@ from tests.support.traffic import agent_run
 PAGE = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## The gateway as a sidecar")[1].split("\n## ")[0]
 TAP, COMMAND, CODE, INLINE = re.findall(r"```\w+\n(.+?)```", SECTION, re.S)
-SECONDS = 30.0
 
 
 @contextmanager
@@ -59,7 +58,7 @@ def test_five_lines_score_outside_the_application(backend: OtlpReceiver, tmp_pat
         exec(compile(here(CODE), "docs/isolation.md", "exec"), {"provider": provider})
         trace_id = agent_run(provider.get_tracer("app"))
         provider.shutdown()
-        backend.wait(lambda r: r.logs, SECONDS)
+        backend.wait(lambda r: r.logs)
     (event,) = backend.logs
     root = next(s for s in exported.get_finished_spans() if s.parent is None)
     assert root.context is not None
@@ -82,6 +81,6 @@ def test_inline_the_spans_that_pass_through_carry_their_scores(
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         agent_run(provider.get_tracer("app"))
         provider.shutdown()
-        backend.wait(lambda r: len(r.spans) >= 3, SECONDS)
+        backend.wait(lambda r: len(r.spans) >= 3)
     (root,) = [s for s in backend.spans if s.name == "invoke_agent support"]
     assert root.attributes["otel_evals.score.answered"] == 1.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import PYTHONPATH
+from tests.support.waits import SECONDS
 
 pytest.importorskip("gevent")
 
@@ -61,7 +62,7 @@ gevent.joinall([gevent.spawn(work) for _ in range(4)])
 for _ in range(5):
     asyncio.run(answer())
     gevent.sleep(0.01)
-assert otel_evals.force_flush(20_000)
+assert otel_evals.force_flush(100_000)
 assert len(found.evaluations) == 75, len(found.evaluations)
 otel_evals.shutdown()
 """
@@ -74,7 +75,7 @@ def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=SECONDS,
         check=False,
     )
 

@@ -49,7 +49,7 @@ def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
         for n, date in enumerate(dates):
             told = date if n % 2 else "2030-01-01"  # every other answer names another date than the tool
             live.run(answer=f"It arrives on {told}.", result={"eta": date})
-        assert live.flush(20_000)
+        assert live.flush()
         outcomes = {
             scored.run.tool_calls[0].result["eta"]: scored.evaluations[0].outcome
             for scored in live.scored.runs
@@ -73,7 +73,7 @@ def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
 def test_without_content_capture_digest_and_verdicts_stay_and_texts_go() -> None:
     with StubOpenAI(checker) as stub, Live(Rule(scorer(stub)), capture_content=False) as live:
         live.run()
-        assert live.flush(20_000)
+        assert live.flush()
         (scored,) = live.scored.runs
     outcome = scored.evaluations[0].outcome
     assert isinstance(outcome, Score)
@@ -91,7 +91,7 @@ def test_a_busy_judge_is_asked_again() -> None:
         Live(Rule(scorer(stub))) as live,
     ):
         live.run()
-        assert live.flush(20_000)
+        assert live.flush()
         (scored,) = live.scored.runs
     assert isinstance(scored.evaluations[0].outcome, Score)
     assert scored.evaluations[0].attempts == 2
@@ -105,7 +105,7 @@ def test_a_hanging_judge_is_a_timeout_and_a_hanging_reason_is_none() -> None:
     for act, ends in [(Misbehave("hang", seconds=20), ScorerFailure), (silent_reason, Score)]:
         with StubOpenAI(act) as stub, Live(Rule(scorer(stub), timeout=0.8)) as live:
             live.run()
-            assert live.flush(20_000)
+            assert live.flush()
             (scored,) = live.scored.runs
         outcome = scored.evaluations[0].outcome
         assert isinstance(outcome, ends), outcome
@@ -121,7 +121,7 @@ def test_garbage_from_the_judge_is_a_failure_that_says_what_came() -> None:
         Live(Rule(scorer(stub, limiters=(JudgeLimits(),)))) as live,
     ):
         live.run()
-        assert live.flush(20_000)
+        assert live.flush()
         (scored,) = live.scored.runs
     outcome = scored.evaluations[0].outcome
     assert isinstance(outcome, ScorerFailure)

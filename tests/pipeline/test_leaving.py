@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support import PYTHONPATH
+from tests.support.waits import SECONDS
 
 PROGRAM = """
 import asyncio, atexit, json, os, signal, sys, threading, time
@@ -72,7 +72,7 @@ def lines(path: Path) -> list[str]:
 
 
 def check(tmp_path: Path, process: subprocess.Popen[str], code: int = 0, runs: int = 20) -> None:
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == code, errors
     assert "Traceback" not in errors, errors
     scores = lines(tmp_path / "scores.jsonl")
@@ -115,7 +115,7 @@ def test_the_only_run_of_a_program_is_scored(tmp_path: Path) -> None:
 
 def test_a_program_without_a_run_ends_in_silence(tmp_path: Path) -> None:
     process = start(tmp_path, "", PROGRAM.replace("range(20)", "range(0)"))
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=SECONDS) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -177,20 +177,18 @@ def test_a_hanging_scorer_delays_leaving_by_the_budget_at_most(tmp_path: Path) -
     ending = """
 @scorer
 async def hangs(run) -> float:
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
     return 1.0
 
 import logging
 logging.basicConfig(level=logging.WARNING)
-pipeline = otel_evals.configure(rules=[Rule(hangs, timeout=60)], shutdown_timeout=0.5)
+pipeline = otel_evals.configure(rules=[Rule(hangs, timeout=600)], shutdown_timeout=0.5)
 provider.add_span_processor(BatchSpanProcessor(pipeline.hold(Counting())))
 for _ in range(3):
     agent_run(trace.get_tracer("app"))
 """
-    began = time.monotonic()
     process = start(tmp_path, ending)
-    _, errors = process.communicate(timeout=30)
-    assert time.monotonic() - began < 20
+    _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     assert "3 evaluations by hangs (shutdown)" in errors
     assert "Traceback" not in errors, errors
@@ -216,7 +214,7 @@ def work():
 threading.Thread(target=work).start()
 """
     process = start(tmp_path, ending)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     outcomes = [
         json.loads(line)["evaluations"][0]["status"] for line in lines(tmp_path / "scores.jsonl.late")
@@ -233,7 +231,7 @@ pid = os.fork()
 if pid == 0:
     for _ in range(5):
         agent_run(trace.get_tracer("child"))
-    assert otel_evals.force_flush(5000)
+    assert otel_evals.force_flush(100_000)
     stats = otel_evals.stats()
     assert stats.rules["slow"].scored == 5, stats
     assert stats.check() == []
@@ -252,6 +250,6 @@ def test_sigint_ends_as_it_would_without_us(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=SECONDS)
     assert "KeyboardInterrupt" in errors
     assert len(lines(tmp_path / "scores.jsonl")) == 20

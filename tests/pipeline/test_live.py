@@ -19,6 +19,7 @@ from otel_evals import Rule, Run, Score, sampling
 from otel_evals.errors import DestinationError
 from otel_evals.scorers import Scorer, scorer
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import SECONDS, eventually
 
 
 @scorer
@@ -56,7 +57,7 @@ def test_a_run_is_scored_and_its_span_carries_the_score() -> None:
     with Live(Rule(answered)) as live:
         trace_id = live.run()
         assert live.flush()
-        (scored,) = live.scored.wait_for(1)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         assert scored.run.trace_id == f"{trace_id:032x}"
         assert scored.run.input == "Where is order A-1001?"
         assert scored.run.output == "It arrives on 2026-11-25."
@@ -91,9 +92,7 @@ def test_with_a_hanging_judge_no_span_is_lost_and_each_leaves_within_the_hold() 
             live.run()
         assert sorted({s.name for s in exporter.spans}) == ["chat m", "execute_tool lookup_order"]
         assert len(exporter.spans) == 100, "what nobody judges left at once, on the application's thread"
-        deadline = time.monotonic() + 30
-        while len(exporter.spans) < 150 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: len(exporter.spans) >= 150)
         mine = [s for s in exporter.spans if not s.name.startswith("evaluate")]
         assert len(mine) == 150
         assert len({s.context.span_id for s in mine}) == 150
@@ -110,9 +109,7 @@ def test_a_flush_of_the_provider_lets_every_span_go() -> None:
     with Live(Rule(hanging, timeout=30), exporter=exporter, batch=True, hold=30) as live:
         live.run()
         live.provider.force_flush(1_000)  # true only if a busy machine leaves time to export
-        deadline = time.monotonic() + 20
-        while len(exporter.spans) < 3 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: len(exporter.spans) >= 3)
         assert {s.name for s in exporter.spans} >= {"invoke_agent support", "chat m"}
         live.pipeline.shutdown(100)
 
@@ -151,7 +148,7 @@ def test_a_server_span_above_does_not_hold_a_run_open() -> None:
     """The run closes with its agent, while the request is still being answered."""
     with Live(Rule(always_one)) as live, live.tracer.start_as_current_span("POST /chat"):
         live.run()
-        live.scored.wait_for(1, timeout=3)
+        live.scored.wait_for(1, SECONDS)
 
 
 def test_a_tool_span_from_a_plain_thread_reaches_its_run() -> None:
@@ -173,7 +170,7 @@ def test_a_tool_span_from_a_plain_thread_reaches_its_run() -> None:
     with Live(Rule(always_one)) as live:
         live.run(during=tool_in_thread)
         live.flush()
-        (scored,) = live.scored.wait_for(1)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         assert [c.name for c in scored.run.tool_calls] == ["lookup_order", "threaded"]
 
 
@@ -336,7 +333,7 @@ def test_a_redaction_that_would_end_a_thread_leaves_nothing_of_the_text(error: t
     with Live(Rule(explained), redact=[odd]) as live:
         live.run()
         assert live.flush()
-        (scored,) = live.scored.wait_for(1)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         assert scored.evaluations[0].outcome == Score(value=1.0, explanation="[redaction failed]")
 
 
@@ -363,7 +360,7 @@ def test_what_a_scorer_does_to_its_event_loop_ends_neither_scoring_nor_delivery(
         for count in (1, 2, 3):
             live.run()
             live.flush()  # which may be cancelled too
-            assert len(live.scored.wait_for(count)) == count
+            assert len(live.scored.wait_for(count, SECONDS)) == count
         assert live.pipeline.health().thread_alive
         assert live.pipeline.stats().rules["always_one"].scored == 3
         assert live.pipeline.stats().check() == []

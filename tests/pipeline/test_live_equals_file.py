@@ -24,6 +24,7 @@ from otel_evals.scorers import grounded_in_tools
 from tests.support.replacing import replace
 from tests.support.stub_openai import CallTool, StubOpenAI
 from tests.support.traffic import Live
+from tests.support.waits import SECONDS
 
 QUESTION, ANSWER = "Where is order A-1001?", "It arrives on 2026-11-25."
 
@@ -112,8 +113,8 @@ def test_a_run_from_a_file_equals_the_run_that_was_scored_live(
     with Live(Rule(grounded_in_tools())) as live:
         live.provider.add_span_processor(SimpleSpanProcessor(exported))
         framework(live, model)
-        assert live.flush(20_000)
-        ((scored,),) = [live.scored.wait_for(1, timeout=20)]
+        assert live.flush()
+        ((scored,),) = [live.scored.wait_for(1, SECONDS)]
     spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
     write(tmp_path / "spans", spans, form)
     (trace,) = read_traces([str(tmp_path / "spans")])

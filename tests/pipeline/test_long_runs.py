@@ -16,6 +16,7 @@ from otel_evals._internal.evaluate.evaluator import lacks_spans
 from otel_evals.model import Availability, NotScored
 from otel_evals.scorers import scorer
 from tests.support.traffic import Live
+from tests.support.waits import eventually
 
 
 def messages(role: str, text: str) -> str:
@@ -121,9 +122,7 @@ def test_a_run_that_was_given_up_is_lost_although_its_root_ends(judge: Any, seen
     with Live(Rule(judge), max_age=0.1) as live:
         with agent(live):
             tool(live)
-            deadline = time.monotonic() + 10
-            while not live.pipeline.stats().ignored and time.monotonic() < deadline:
-                time.sleep(0.05)
+            eventually(lambda: live.pipeline.stats().ignored)
             tool(live)
         assert live.flush()
         stats = live.pipeline.stats()
@@ -173,14 +172,14 @@ def test_a_run_some_of_whose_spans_were_refused_is_not_scored() -> None:
     """The intake was full when a tool ended; nothing is wrong with the runs of other traces."""
     with Live(Rule(answered), destinations=[]) as live:
         live.run()
-        assert live.flush(20_000)
+        assert live.flush()
         backlog = live.pipeline.engine.intake.backlog
         with agent(live):
             before, backlog.capacity, backlog.free = (backlog.capacity, backlog.free), 0, 0
             tool(live)
             backlog.capacity, backlog.free = before
         live.run()
-        assert live.flush(20_000)
+        assert live.flush()
         stats = live.pipeline.stats()
     assert (stats.rules["answered"].scored, stats.rules["answered"].not_scored) == (2, {"run_truncated": 1})
     assert stats.losses == {"intake_full": 1}

@@ -76,8 +76,8 @@ def traffic(provider: TracerProvider, **options: Any) -> list[ReadableSpan]:
     tracer = provider.get_tracer("app")
     for _ in range(RUNS):
         agent_run(tracer)
-    assert otel_evals.force_flush(60_000)
-    provider.force_flush(30_000)
+    assert otel_evals.force_flush(100_000)
+    provider.force_flush(100_000)
     return list(exporter.get_finished_spans())
 
 
@@ -145,7 +145,7 @@ def test_an_evaluation_lasts_as_long_as_scoring_does() -> None:
     began = time.monotonic()
     for _ in range(3):
         agent_run(provider.get_tracer("app"))
-    assert otel_evals.force_flush(60_000)
+    assert otel_evals.force_flush(100_000)
     spans = of_service(list(exporter.get_finished_spans()), "shop-evaluations")
     roots = [s for s in spans if s.parent is None]
     retried = [s for s in roots if (s.attributes or {})["otel_evals.evaluation.outcome"] == "retried"]

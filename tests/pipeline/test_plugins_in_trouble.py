@@ -26,8 +26,8 @@ from otel_evals.sampling import Chance, Sampler
 from otel_evals.scorers import PromptStep, ScoreReply, step_scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.traffic import agent_run
+from tests.support.waits import SECONDS
 
-SECONDS = 20.0
 ODD_SCOPE = "tests.odd"
 RAISED: Mapping[str, Callable[[], BaseException]] = {
     "raises": lambda: ValueError("odd"),

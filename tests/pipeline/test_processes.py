@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import PYTHONPATH
 from tests.support.service import check_books
+from tests.support.waits import SECONDS, eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
 
@@ -30,7 +30,7 @@ def python(folder: Path, *arguments: str, **environ: str) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=SECONDS,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     for child in children:
         child.start()
     for child in children:
-        child.join(20)
+        child.join(100)
         assert child.exitcode == 0, child.exitcode
     service.work(2)
 """)
@@ -106,11 +106,9 @@ def test_celery_workers_leave_in_order(tmp_path: Path) -> None:
             stderr=log,
         )
     try:
-        until = time.monotonic() + 30
-        while traces(tmp_path) < 6 and time.monotonic() < until:
-            time.sleep(0.05)
+        eventually(lambda: traces(tmp_path) >= 6)
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(25) == 0, (tmp_path / "log").read_text()
+        assert worker.wait(SECONDS) == 0, (tmp_path / "log").read_text()
     finally:
         with contextlib.suppress(ProcessLookupError):
             worker.kill()

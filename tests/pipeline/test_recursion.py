@@ -32,6 +32,7 @@ from tests.support import PYTHONPATH
 from tests.support.servers import free_ports
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def other_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             time.sleep(0.1)
     yield address
     process.terminate()
-    process.wait(15)
+    process.wait(SECONDS)
 
 
 def seen(service: str) -> int:
@@ -108,7 +109,7 @@ def test_a_judge_in_another_service_of_ours_is_not_scored_there(
         HTTPXClientInstrumentor().instrument(tracer_provider=live.provider)
         try:
             live.run(during=lambda _: call(other_service))
-            assert live.flush(15_000)
+            assert live.flush()
         finally:
             HTTPXClientInstrumentor().uninstrument()
         stats = live.pipeline.stats()

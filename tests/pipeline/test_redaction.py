@@ -97,7 +97,7 @@ def everything_that_leaves(folder: Path, **options: Any) -> Iterator[Mapping[str
         provider.add_span_processor(SimpleSpanProcessor(pipeline.hold(spans)))
         try:
             agent_run(provider.get_tracer("app"), QUESTION, ANSWER, result={"token": SECRET, "to": EMAIL})
-            assert pipeline.force_flush(30_000)
+            assert pipeline.force_flush(100_000)
         finally:
             provider.shutdown()
             use_redaction(Redaction())

@@ -22,6 +22,7 @@ from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accur
 from otel_evals.testing import run_evals
 from tests.support.scored_files import score_files
 from tests.support.traffic import Live
+from tests.support.waits import SECONDS
 
 QUESTION = "Where is order A-1001?"
 GOOD, BAD = "It arrives on 2026-11-25.", "It arrives on 2026-12-31 and costs $99."
@@ -98,10 +99,10 @@ def test_the_same_run_has_the_same_scores_wherever_it_is_scored(
     data = [{"input": QUESTION}]
     result = run_evals(data, agent(live.provider, answer), scorers(), tracer_provider=live.provider)
     agent(live.provider, answer).run_sync(QUESTION)
-    assert live.flush(20_000)
+    assert live.flush()
     in_pytest = [evaluation for each in scorers() for evaluation in scored(each).evaluations]
 
-    expected = {told(e) for run in live.scored.wait_for(2) for e in run.evaluations}
+    expected = {told(e) for run in live.scored.wait_for(2, SECONDS) for e in run.evaluations}
     assert len(expected) == 2 * len(scorers())
     assert {told(e) for e in result.items[0].evaluations} | {told(e) for e in in_pytest} == expected
     assert {told(e) for e in result.items[0].evaluations} & {told(e) for e in in_pytest} == set()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 from tests.support import PYTHONPATH
 from tests.support.servers import free_ports
 from tests.support.service import check_books
+from tests.support.waits import SECONDS, eventually
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,23 +52,23 @@ class Server:
 
     def get(self, path: str = "/") -> str:
         """One request; waits until the server is up."""
-        until = time.monotonic() + 20
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-                    return str(answer.read().decode())
-            except urllib.error.URLError as error:
-                refused = isinstance(error.reason, ConnectionRefusedError)
-                if not refused or time.monotonic() > until or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
+        return str(eventually(lambda: self._get(path)))
+
+    def _get(self, path: str) -> str | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=SECONDS) as answer:
+                return str(answer.read().decode())
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ConnectionRefusedError) and self.process.poll() is None:
+                return None
+            raise
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def ends(self) -> int:
         """Wait for the process; returns its exit status."""
-        return self.process.wait(25)
+        return self.process.wait(SECONDS)
 
     def logged(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
@@ -88,15 +88,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         if server.process.poll() is None:
             server.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.process.wait(10)
+                server.process.wait(SECONDS)
             server.process.kill()
         server.log.close()
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 15) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
 
 
 GUNICORN = (
@@ -159,9 +153,9 @@ def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(
     server.get()
     with contextlib.suppress(OSError):
         server.get("/hang")
-    wait_until(lambda: "SIGKILL" in server.logged() or "SIGABRT" in server.logged())
+    eventually(lambda: "SIGKILL" in server.logged() or "SIGABRT" in server.logged())
     server.get()
-    wait_until(lambda: scored(tmp_path) == 3, 20)
+    eventually(lambda: scored(tmp_path) == 3)
     server.signal(signal.SIGTERM)
     assert server.ends() == 0, server.logged()
     assert scored(tmp_path) == 3
@@ -196,7 +190,7 @@ def test_uvicorn_drains_and_then_everything_is_scored(
         server.get()
     with ThreadPoolExecutor() as pool:
         last = pool.submit(server.get, "/slow")
-        wait_until((tmp_path / "slow").exists)
+        eventually((tmp_path / "slow").exists)
         server.signal(signal.SIGTERM)
         assert last.result()
     assert server.ends() == -signal.SIGTERM, server.logged()
@@ -215,14 +209,14 @@ def test_uvicorn_children_drain_and_leave(
         server.get()
     with ThreadPoolExecutor() as pool:
         last = pool.submit(server.get, "/slow")
-        wait_until((tmp_path / "slow").exists)
+        eventually((tmp_path / "slow").exists)
         if "--reload" in how:
             (tmp_path / "watched" / "changed.py").write_text("changed = True\n")
         else:
             server.signal(signal.SIGTERM)
         assert last.result()
     if "--reload" in how:
-        wait_until(lambda: scored(tmp_path) == 4)
+        eventually(lambda: scored(tmp_path) == 4)
         server.signal(signal.SIGTERM)
     server.ends()
     assert "Traceback" not in server.logged(), server.logged()

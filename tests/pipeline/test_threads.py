@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 import threading
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from tests.support.replacing import replace
 from tests.support.runs import a_run
 from tests.support.scored import evaluation
 from tests.support.traffic import Live, agent_run
+from tests.support.waits import eventually
 
 THREADS, RUNS = 12, 25
 
@@ -93,7 +93,7 @@ def test_every_run_of_many_threads_is_scored_once_and_leaves_once_for_each_expor
                     live.pipeline.force_flush(1_000)
 
         at_once(work)
-        assert live.flush(60_000)
+        assert live.flush()
         done.set()
         watcher.join()
         live.provider.force_flush()
@@ -163,25 +163,21 @@ def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: P
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_threads_that_fork_at_once_leave_the_store_usable(tmp_path: Path) -> None:
-    """Two threads fork again and again while runs are written: no fork waits, every run is in the file."""
+    """Two threads fork again and again while runs are written: every run is in the file."""
     with Live(Rule(quick), store=tmp_path / "runs.db", grace=0.0) as live:
         live.run()
 
-        def work(number: int) -> float:
-            longest = 0.0
+        def work(number: int) -> None:
             for _ in range(10):
                 live.run()
                 if number < 2:
-                    began = time.monotonic()
                     pid = os.fork()
                     if pid == 0:
                         os._exit(0)
-                    longest = max(longest, time.monotonic() - began)
                     os.waitpid(pid, 0)
-            return longest
 
-        assert max(at_once(work, 4)) < 1.5, "a fork that gives up waiting takes two seconds"
-        assert live.flush(20_000)
+        at_once(work, 4)
+        assert live.flush()
         stats = live.pipeline.stats()
         assert stats.rules["quick"].scored == stats.store.written == 41
         assert stats.store.not_written == {}
@@ -224,7 +220,7 @@ def test_what_ends_a_program_does_not_end_scoring(raised: BaseException, how: st
     with Live(*rules) as live:
         for _ in range(5):
             live.run()
-        assert live.flush(30_000)
+        assert live.flush()
         stats = live.pipeline.stats()
         assert stats.check() == []
         assert stats.rules["fine"].scored == 5
@@ -248,12 +244,7 @@ def test_a_scorer_that_refuses_to_be_cancelled_keeps_no_engine() -> None:
         live.pipeline.force_flush(3_000)
         pipeline = weakref.ref(live.pipeline)
         live.pipeline.shutdown()
-    end = time.monotonic() + 10.0
-    while (left := [t for t in threading.enumerate() if t not in before and t.name == "otel-evals"]) and (
-        time.monotonic() < end
-    ):
-        time.sleep(0.02)
-    assert left == []
+    eventually(lambda: not [t for t in threading.enumerate() if t not in before and t.name == "otel-evals"])
     del live
     gc.collect()
     assert pipeline() is None

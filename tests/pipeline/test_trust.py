@@ -37,9 +37,10 @@ from otel_evals._internal.trust import Channel, Decision, answer, proof_of, sign
 from otel_evals.model import Evaluation, StepRecord
 from otel_evals.sampling import Chance
 from otel_evals.testing import InMemoryDestination
-from tests.support.gateways import GatewayThread, eventually
+from tests.support.gateways import GatewayThread
 from tests.support.scored_files import score_files
 from tests.support.traffic import agent_run
+from tests.support.waits import SECONDS, eventually
 
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
@@ -159,7 +160,7 @@ def serve(
                     during=lambda span: span.set_attributes(dict(attributes or {})),
                     **run,
                 )
-        assert pipeline.force_flush(20_000)
+        assert pipeline.force_flush(100_000)
         seen.stats = pipeline.stats()  # type: ignore[attr-defined]
         assert pipeline.stats().check() == []
         provider.shutdown()
@@ -268,7 +269,7 @@ def by_otlp_body() -> dict[Decision, bool]:
         with GatewayThread(*rules(), destinations=seen.destinations) as gateway:
             assert gateway.post("/v1/traces", hostile_request())[0] == 200
             eventually(lambda: len(seen.of("good")) == COUNT - 1)
-            assert gateway.service.scoring.engine.flush(20.0)
+            assert gateway.service.scoring.engine.flush(SECONDS)
             items = gateway.service._stats()[1]["items"]["traces"]
             assert items["evaluation_span"] == 3
             assert items["mark_not_signed"] == 3 * (COUNT - 1)
@@ -294,12 +295,12 @@ def by_kafka_key() -> dict[Decision, bool]:
         body = encode_spans(list(exported.get_finished_spans())).SerializeToString()
         exported.clear()
         producer.produce("otlp_spans", body, json.dumps({**HOSTILE, "trace_id": "0" * 32}))
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     with Seen() as seen:
         section = {"kafka": {"brokers": [address]}}
         with GatewayThread(*rules(), destinations=seen.destinations, gateway=section) as gateway:
             eventually(lambda: len(seen.of("good")) == COUNT)
-            assert gateway.service.scoring.engine.flush(20.0)
+            assert gateway.service.scoring.engine.flush(SECONDS)
         return seen.effects()
 
 
@@ -369,7 +370,7 @@ def by_plugin() -> dict[Decision, bool]:
         provider.add_span_processor(pipeline.spans)
         for _ in range(COUNT):
             agent_run(provider.get_tracer("tests.app"), agent="support")
-        assert pipeline.force_flush(20_000)
+        assert pipeline.force_flush(100_000)
         pipeline.shutdown()
         labels = [e.outcome.label for e in seen.of("judge") if isinstance(e.outcome, Score)]
         assert {len(label or "") for label in labels} == {256}
@@ -428,7 +429,7 @@ def test_a_signed_value_counts_where_the_table_says_so(channel: Channel) -> None
             span.set_attribute(semconv.MARK_PROOF, proof)
 
         agent_run(provider.get_tracer("tests.app"), during=prove)
-        assert pipeline.force_flush(20_000)
+        assert pipeline.force_flush(100_000)
         assert pipeline.stats().ignored == {"nothing_to_judge": 1}
         pipeline.shutdown()
 
@@ -443,7 +444,7 @@ def test_requests_that_arrive_unsampled_are_counted() -> None:
                 "POST", PROPAGATOR.extract(headers, Context()), SpanKind.SERVER
             ):
                 agent_run(provider.get_tracer("tests.app"))
-        assert otel_evals.force_flush(20_000)
+        assert otel_evals.force_flush(100_000)
         stats = otel_evals.stats()
         assert (stats.seen, stats.remote) == (2, {"not_sampled_by_caller": 3})
     finally:

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind
 from otel_evals import Rule
 from otel_evals.scorers import grounded_in_tools
 from tests.support.traffic import Live, said
+from tests.support.waits import SECONDS
 
 CALL = {"type": "tool_call", "id": "call_7", "name": "lookup", "arguments": {"order": "A-1"}}
 RESULT = {"type": "tool_call_response", "id": "call_7", "response": {"eta": "2026-11-25"}}
@@ -42,7 +43,7 @@ def test_calls_that_continue_each_other_are_one_run(tmp_path: Path, stored: bool
     with Live(Rule(grounded_in_tools()), **options) as live:
         bare_turn(live)
         assert live.flush()
-        (scored,) = live.scored.wait_for(1)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         assert scored.run.input == "When does A-1 arrive?"
         assert scored.run.output == "On 2026-11-25."
         (call,) = scored.run.tool_calls
@@ -58,6 +59,6 @@ def test_a_turn_that_does_not_go_on_is_a_run_of_its_own() -> None:
     with Live(Rule(grounded_in_tools())) as live:
         bare_turn(live, finished=False)
         assert live.flush()
-        (scored,) = live.scored.wait_for(1)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         assert scored.run.output is None
         assert live.pipeline.stats().check() == []

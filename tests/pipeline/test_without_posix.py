@@ -14,8 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.support import PYTHONPATH
-from tests.support.gateways import GatewayProcess, eventually
+from tests.support.gateways import GatewayProcess
 from tests.support.traffic import agent_run
+from tests.support.waits import SECONDS, eventually
 
 WITHOUT = """
 import asyncio, concurrent.futures, logging, multiprocessing, os, random, signal, sqlite3, sys, threading
@@ -49,7 +50,7 @@ rules = [otel_evals.Rule(answered())]
 otel_evals.configure(rules=rules, destinations=[found], **OPTIONS)
 for _ in range(3):
     agent_run(trace.get_tracer("tests"))
-assert otel_evals.force_flush(20_000)
+assert otel_evals.force_flush(100_000)
 assert len(found.runs) == 3, found.runs
 otel_evals.shutdown()
 """
@@ -69,7 +70,7 @@ def test_an_application_is_scored(options: str, environment: dict[str, str], tmp
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=SECONDS,
         check=False,
     )
 
@@ -89,7 +90,7 @@ def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) 
     finally:
         gateway.process.send_signal(signal.SIGINT)
 
-    assert gateway.process.wait(20) == 0, gateway.log.read_text()
+    assert gateway.process.wait(SECONDS) == 0, gateway.log.read_text()
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ The product under test
     destinations        every destination that sends something, pointed at a recording server
     public_api          the public API as text; writes the snapshot
     auto_judge          a judge that answers every question in its form
+    waits               how long tests wait for something, and the wait itself
     pauses              how long something keeps the interpreter's lock
 
 Programs in processes of their own; they get the environment variable PYTHONPATH from here

@@ -9,6 +9,7 @@ import textwrap
 
 from tests.support import PYTHONPATH
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.waits import SECONDS
 
 __all__ = ["run_exporting"]
 
@@ -31,7 +32,7 @@ def run_exporting(program: str, receiver: OtlpReceiver, *command: str, **environ
         env=environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr

@@ -107,6 +107,6 @@ def issue(provider: TracerProvider) -> None:
         inference.set_attribute("openinference.span.kind", "LLM")
         inference.end(begin + 60 * _MILLISECOND)
         root.end(begin + (100 + number) * _MILLISECOND)
-    otel_evals.force_flush(60_000)
+    otel_evals.force_flush(100_000)
     otel_evals.shutdown()
     provider.shutdown()

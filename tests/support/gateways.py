@@ -10,10 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,22 +23,9 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
 from otel_evals.testing import InMemoryDestination
 from otel_evals_gateway._internal.service import Gateway
+from tests.support.waits import SECONDS, eventually
 
-__all__ = ["GatewayProcess", "GatewayThread", "eventually", "post"]
-
-SECONDS = 30.0
-START_SECONDS = 120.0
-"""A busy machine takes long to import everything."""
-
-
-def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Wait until a condition is true; returns what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.01)
-    return found
+__all__ = ["GatewayProcess", "GatewayThread", "post"]
 
 
 def post(
@@ -100,7 +86,7 @@ class GatewayThread:
     def start(self) -> None:
         """Start, and wait until it listens."""
         self._thread.start()
-        self._ready.wait(SECONDS)
+        assert self._ready.wait(SECONDS)
         if self._failed is not None:
             self._thread.join()
             raise self._failed
@@ -188,7 +174,7 @@ class GatewayProcess:
                 stderr=log,
                 env=self._environment,
             )
-        self.ports = eventually(lambda: self._listening(before), START_SECONDS)
+        self.ports = eventually(lambda: self._listening(before))
         # A topic that nobody has written to yet does not exist: such a gateway is not ready.
         started = "/healthz" if "kafka" in self.path.read_text() else "/readyz"
         eventually(lambda: self.page(started)[0] == 200)

@@ -17,10 +17,9 @@ from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals.model import Evaluation, Outcome, Sampled
 from tests.support.runs import a_run
+from tests.support.waits import SECONDS
 
 __all__ = ["Evaluating", "a_job"]
-
-SECONDS = 5.0
 
 
 def a_job(rule: Rule, run: Run | None = None, target: Target | None = None) -> Job:

@@ -26,7 +26,8 @@ from otel_evals.model import Run
 from otel_evals.scorers import scorer
 from tests.support import PYTHONPATH
 from tests.support.components import Kafka
-from tests.support.gateways import GatewayProcess, eventually
+from tests.support.gateways import GatewayProcess
+from tests.support.waits import eventually
 
 QUIET, IDLE, LATE = 4.0, 20.0, 10.0
 SPREAD = 1.5
@@ -184,8 +185,8 @@ def matrix(folder: Path, traces: int, outage: float, properties: dict[str, str])
         assert first.stop() == 0
         first.start()
         writer.join()
-        eventually(lambda: {r["trace_id"] for m in members for r in m.records()} >= sent, 300)
-        eventually(lambda: committed(broker.broker), 300)
+        eventually(lambda: {r["trace_id"] for m in members for r in m.records()} >= sent, seconds=300)
+        eventually(lambda: committed(broker.broker), seconds=300)
         records = [record for member in members for record in member.records()]
         stats = [member.page("/stats")[1] for member in (first, third)]
         assert [member.stop() for member in (first, third)] == [0, 0]

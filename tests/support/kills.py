@@ -31,7 +31,7 @@ async def slow(run) -> float:
     await asyncio.sleep(0.1)
     return 1.0
 
-store, scores, issued, runs, pause, end = sys.argv[1:]
+store, scores, issued, runs, unwritten, pause, end = sys.argv[1:]
 provider = TracerProvider()
 otel_evals.configure(
     rules=[Rule(slow, concurrency=60)], destinations=[{"jsonl": {"path": scores}}],
@@ -39,11 +39,18 @@ otel_evals.configure(
 )
 tracer, file = provider.get_tracer("app"), open(issued, "a", buffering=1)
 time.sleep(0.2)
-for _ in range(int(runs)):
+def wait_for_the_store(number):
+    while int(unwritten) >= 0 and otel_evals.stats().store.written < number:
+        time.sleep(0.005)
+for number in range(int(runs)):
+    if number == int(runs) - int(unwritten):
+        wait_for_the_store(number)
     time.sleep(0.02)
     trace_id = agent_run(tracer)
     file.write(f"{trace_id:032x} {time.monotonic()}\\n")
 if int(runs):
+    if int(unwritten) == 0:
+        wait_for_the_store(int(runs))
     time.sleep(float(pause))
     file.write(f"killed {time.monotonic()}\\n")
     os.kill(os.getpid(), signal.SIGKILL) if end == "kill" else os._exit(1)
@@ -69,7 +76,13 @@ class Damage:
     """Evaluations that the destination got twice."""
 
 
-def kill_often(folder: Path, kills: int, pause: float = 0.0, end: Literal["kill", "exit"] = "kill") -> Damage:
+def kill_often(
+    folder: Path,
+    kills: int,
+    pause: float = 0.0,
+    end: Literal["kill", "exit"] = "kill",
+    unwritten: int | None = None,
+) -> Damage:
     """One process after another on one store, each killed after 5 to 20 runs; one more takes up the rest.
 
     Args:
@@ -77,12 +90,13 @@ def kill_often(folder: Path, kills: int, pause: float = 0.0, end: Literal["kill"
         kills: how many processes are killed.
         pause: seconds between the end of the last run and the kill.
         end: how the process ends, by kill -9 or by `os._exit`.
+        unwritten: how many runs end after the store has written all before; by default, nobody waits for it.
     """
     rng, damage = random.Random(kills), Damage()
     for number in range(kills):
         code = -signal.SIGKILL if end == "kill" else 1
-        _process(folder, f"issued{number}", rng.randint(5, 20), pause, end, code)
-    _process(folder, "none", 0, 0.0, end, 0)
+        _process(folder, f"issued{number}", rng.randint(5, 20), unwritten, pause, end, code)
+    _process(folder, "none", 0, None, 0.0, end, 0)
     found = Counter(
         (line["trace_id"], evaluation["evaluation_id"])
         for line in read_jsonl(folder / "scores.jsonl")
@@ -102,8 +116,11 @@ def kill_often(folder: Path, kills: int, pause: float = 0.0, end: Literal["kill"
     return damage
 
 
-def _process(folder: Path, issued: str, runs: int, pause: float, end: str, code: int) -> None:
+def _process(
+    folder: Path, issued: str, runs: int, unwritten: int | None, pause: float, end: str, code: int
+) -> None:
     paths = (str(folder / "runs.db"), str(folder / "scores.jsonl"), str(folder / issued))
-    command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(pause), end]
+    late = -1 if unwritten is None else unwritten
+    command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(late), str(pause), end]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": PYTHONPATH}, timeout=600, check=False)
     assert done.returncode == code, done.returncode

@@ -27,6 +27,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_evals.model import SpanEvent, SpanRecord
+from tests.support.waits import SECONDS
 
 _STATUS = ("UNSET", "OK", "ERROR")
 _HAS_REMOTE, _IS_REMOTE = 0x100, 0x200
@@ -101,7 +102,7 @@ class OtlpReceiver:
         with self._changed:
             return list(self._metrics)
 
-    def wait(self, ready: Callable[[OtlpReceiver], object], timeout: float = 10.0) -> None:
+    def wait(self, ready: Callable[[OtlpReceiver], object], timeout: float = SECONDS) -> None:
         """Block until `ready(receiver)` is true.
 
         Raises:
@@ -114,17 +115,17 @@ class OtlpReceiver:
                     f"{len(self._logs)} logs, {len(self._metrics)} data points; last {self.requests[-5:]}"
                 )
 
-    def wait_for_spans(self, count: int, timeout: float = 10.0) -> list[SpanRecord]:
+    def wait_for_spans(self, count: int, timeout: float = SECONDS) -> list[SpanRecord]:
         """Block until that many spans are here, and return all of them."""
         self.wait(lambda r: len(r.spans) >= count, timeout)
         return self.spans
 
-    def wait_for_logs(self, count: int, timeout: float = 10.0) -> list[ReceivedLog]:
+    def wait_for_logs(self, count: int, timeout: float = SECONDS) -> list[ReceivedLog]:
         """Block until that many log records are here, and return all of them."""
         self.wait(lambda r: len(r.logs) >= count, timeout)
         return self.logs
 
-    def wait_for_metric(self, name: str, timeout: float = 10.0) -> list[ReceivedMetric]:
+    def wait_for_metric(self, name: str, timeout: float = SECONDS) -> list[ReceivedMetric]:
         """Block until a metric of that name is here, and return all its data points."""
         self.wait(lambda r: any(m.name == name for m in r.metrics), timeout)
         return [m for m in self.metrics if m.name == name]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support import PYTHONPATH
+from tests.support.waits import SECONDS
 
 __all__ = ["run_program"]
 
@@ -21,7 +22,7 @@ def run_program(
         env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == code, done.stderr

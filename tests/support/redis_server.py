@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.waits import SECONDS
+
 __all__ = ["RunningRedis", "find_redis"]
 
 
@@ -62,7 +64,7 @@ class RunningRedis:
         """End it at once; what it held is lost."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait(30)
+            self.process.wait(SECONDS)
             self.process = None
 
     def __enter__(self) -> RunningRedis:

@@ -17,6 +17,7 @@ from opentelemetry.trace import Span, Tracer
 from otel_evals import Pipeline
 from otel_evals._internal.config.loader import build_config
 from otel_evals.testing import InMemoryDestination
+from tests.support.waits import MILLIS
 
 
 def said(role: str, text: str) -> str:
@@ -97,7 +98,7 @@ class Live:
         """One agent run; returns its trace id."""
         return agent_run(self.tracer, **options)
 
-    def flush(self, timeout_millis: int = 30_000) -> bool:
+    def flush(self, timeout_millis: int = MILLIS) -> bool:
         """Score and deliver everything so far."""
         return self.pipeline.force_flush(timeout_millis)
 

@@ -23,10 +23,9 @@ from otel_evals._internal.pipeline.steps import Steps
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
+from tests.support.waits import SECONDS
 
 __all__ = ["Wired", "Woken", "wired"]
-
-SECONDS = 5.0
 
 
 class Woken(HeldSpans):

@@ -19,6 +19,7 @@ from otel_evals._internal.recursion import (
     state_marking,
 )
 from otel_evals._internal.trust import TRUST_KEY, signature
+from tests.support.waits import SECONDS
 
 
 def of_another_process(**environment: str) -> str:
@@ -29,7 +30,7 @@ def of_another_process(**environment: str) -> str:
         env={**inherited, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
         check=True,
     )
     return done.stdout.strip()

@@ -22,9 +22,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from tests.support.waits import SECONDS
 from tests.support.wired import Woken
-
-SECONDS = 5.0
 
 
 def a_span(number: int, end_time: int | None = None) -> ReadableSpan:

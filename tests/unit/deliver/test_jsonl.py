@@ -19,6 +19,7 @@ from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import Direction, Score, ScoredRun, StepRecord
 from tests.support.replacing import replace
 from tests.support.scored import JUDGED, SPAN, TRACE, scored_run
+from tests.support.waits import SECONDS
 
 
 def write(path: Path, *runs: ScoredRun, content: bool = True) -> list[dict[str, Any]]:
@@ -206,7 +207,7 @@ def test_several_processes_can_share_a_file(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
     writers = [subprocess.Popen([sys.executable, "-c", script, str(path)], env=env) for _ in range(2)]
-    assert [writer.wait(30) for writer in writers] == [0, 0]
+    assert [writer.wait(SECONDS) for writer in writers] == [0, 0]
     # A process that opens the file during another's write starts on a new line, which may leave an empty one.
     lines = [line for line in path.read_text().splitlines() if line]
     assert len([json.loads(line) for line in lines]) == 160

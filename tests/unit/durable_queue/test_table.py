@@ -24,6 +24,7 @@ from otel_evals._internal.durable_queue.table import MAX_CRASHES, RunTable
 from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.errors import StoreError
 from otel_evals.model import SpanRecord
+from tests.support.waits import SECONDS
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ def test_several_processes_may_make_the_file_at_once(path: Path) -> None:
         process.start()
     start.set()
     for process in processes:
-        process.join(30)
+        process.join(SECONDS)
         assert process.exitcode == 0
     connection = open_database(path)
     assert connection.execute("SELECT count(*) FROM owner").fetchone() == (4,)

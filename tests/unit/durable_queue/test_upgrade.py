@@ -12,6 +12,7 @@ import pytest
 
 from otel_evals import Rule, Run, Score, sampling, scorer
 from tests.support.traffic import Live
+from tests.support.waits import SECONDS
 
 EARLIER = sorted((Path(__file__).parent / "data").glob("*.sql"))
 CENTURY = 3.2e9
@@ -32,7 +33,7 @@ def test_a_run_that_an_earlier_version_left_is_scored(dump: Path, tmp_path: Path
     path.chmod(0o600)
     rule = Rule(answered, sample=sampling.ratio(0.25))
     with Live(rule, store=str(path), store_max_age=CENTURY) as live:
-        (scored,) = live.scored.wait_for(1, timeout=20)
+        (scored,) = live.scored.wait_for(1, SECONDS)
         stats = live.pipeline.stats()
     (evaluation,) = scored.evaluations
     assert isinstance(evaluation.outcome, Score)

@@ -18,8 +18,7 @@ from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, 
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals.model import SpanRecord
 from tests.support.replacing import replace
-
-SECONDS = 10.0
+from tests.support.waits import SECONDS
 
 
 def a_stored(number: int, size: int = 10, **status: Any) -> StoredRun:

@@ -22,10 +22,9 @@ from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals.model import Dropped, NotScored, Run, Score, ScorerFailure
 from otel_evals.scorers import FunctionScorer, PromptStep, Scorer, ScoreReply, scorer, step_scorer
 from tests.support.jobs import Evaluating
+from tests.support.waits import SECONDS
 
 Judge = Callable[[Run], Awaitable[Any]]
-SECONDS = 5.0
-"""After which a test that waits for something gives up."""
 
 
 class Desk(Evaluating):

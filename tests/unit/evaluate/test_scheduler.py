@@ -16,8 +16,6 @@ from otel_evals.model import Dropped, Evaluation, Outcome, Run, Score
 from otel_evals.scorers import FunctionScorer, scorer
 from tests.support.jobs import Evaluating
 
-SECONDS = 5.0
-
 
 class Board(Evaluating):
     """Rules whose scorers wait until the board is opened."""

@@ -32,7 +32,7 @@ def event(*destinations: Any) -> tuple[Mapping[str, Any], Pipeline]:
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support"}
     with provider.get_tracer("shop").start_as_current_span("invoke_agent support", attributes=attributes):
         pass
-    assert pipeline.force_flush(10_000)
+    assert pipeline.force_flush(100_000)
     pipeline.shutdown()
     ((record,)) = events.get_finished_logs()
     return dict(record.log_record.attributes or {}), pipeline

@@ -11,7 +11,8 @@ import pytest
 from otel_evals import Rule, Run, Score, sampling, scorer
 from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayThread, eventually
+from tests.support.gateways import GatewayThread
+from tests.support.waits import eventually
 from tests.unit.gateway.test_source import brokers, produce, section
 
 __all__ = ["brokers"]
@@ -67,13 +68,11 @@ def test_runs_that_several_members_read_are_judged_as_one_conversation(brokers: 
     with member(brokers, idle=3.0) as first, member(brokers, idle=3.0) as second:
         produce(brokers, [turn("warm-up", "x")])
         members = first, second
-        eventually(lambda: all(m.service._kafka.stats()["assigned"] == 4 for m in members), 60)
+        eventually(lambda: all(m.service._kafka.stats()["assigned"] == 4 for m in members))
         for text in ("one", "two", "three"):
             produce(brokers, [turn(each, text) for each in ids])
-        eventually(
-            lambda: {c for c, _, texts in judged(*members) if texts == "one two three"} >= set(ids), 60
-        )
-        eventually(lambda: all_committed(brokers), 60)
+        eventually(lambda: {c for c, _, texts in judged(*members) if texts == "one two three"} >= set(ids))
+        eventually(lambda: all_committed(brokers))
         runs = [Counter(e.scorer_id for e in m.scored.evaluations) for m in members]
     assert all(each["answered"] and each["turns"] for each in runs), "both have read, and judged"
     assert sum(each["answered"] for each in runs) == 37

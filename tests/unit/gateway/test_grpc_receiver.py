@@ -27,7 +27,7 @@ from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
-from tests.support.gateways import eventually
+from tests.support.waits import SECONDS, eventually
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -78,7 +78,7 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(SECONDS)
         assert not self._thread.is_alive()
 
 

@@ -9,7 +9,6 @@ import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from tests.support.certificates import certificates, needs_openssl
-from tests.support.gateways import eventually, post
+from tests.support.gateways import post
+from tests.support.waits import SECONDS, eventually
 
 
 class Served:
@@ -80,7 +80,7 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(SECONDS)
         assert not self._thread.is_alive()
 
 
@@ -177,9 +177,7 @@ def test_more_requests_than_may_be_in_progress_are_asked_to_come_again() -> None
         first: list[int] = []
         thread = threading.Thread(target=lambda: first.append(post(served.url, b"")[0]))
         thread.start()
-        deadline = time.monotonic() + 20
-        while not served.limits.in_progress and time.monotonic() < deadline:
-            time.sleep(0.005)
+        eventually(lambda: served.limits.in_progress)
         status, _, headers = post(served.url, b"")
         thread.join()
         assert (first, status, headers["Retry-After"]) == ([200], 503, "1")

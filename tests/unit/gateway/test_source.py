@@ -22,7 +22,8 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+from tests.support.gateways import GatewayProcess, GatewayThread
+from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
 TOPIC, DEAD = "otlp_spans", "otel_evals_dead_letters"
@@ -43,7 +44,7 @@ def produce(brokers: str, values: list[tuple[str, bytes]], topic: str = TOPIC) -
     producer = kafka.Producer({"bootstrap.servers": brokers})
     for key, value in values:
         producer.produce(topic, value, key)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 def committed(brokers: str) -> int:
@@ -152,13 +153,13 @@ def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key:
         produce(brokers, runs(1))
         eventually(lambda: committed(brokers) == 1)
         with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
-            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2)
             members = (first, second)
             eventually(lambda: all(g.service._readyz()[0] == 200 for g in members))
             producer = kafka.Producer({"bootstrap.servers": brokers})
             for number in range(40):
                 producer.produce(TOPIC, body(recorded()), key, partition=number % 4)
-            assert producer.flush(30) == 0
+            assert producer.flush(SECONDS) == 0
             pages = [eventually(lambda g=g: (p := g.service._readyz())[0] == 503 and p[1]) for g in members]
             assert all("partition_traces_by_id" in page["problem"] for page in pages)
             assert len(first.scored.evaluations) + len(second.scored.evaluations) == 1
@@ -203,7 +204,7 @@ def test_a_member_that_gets_its_partitions_back_still_knows_what_it_judged(
         for number, spans in enumerate(traces):
             key = f"{spans[0].context.trace_id:032x}"
             producer.produce(TOPIC, body(spans[part]), key, partition=number)
-        assert producer.flush(30) == 0
+        assert producer.flush(SECONDS) == 0
 
     write(slice(1, None))
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
@@ -235,7 +236,7 @@ def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(bro
 
     def write(name: str, value: bytes, ago: int) -> None:
         producer.produce(TOPIC, value, name, partition=0, timestamp=int((now - ago) * 1000))
-        assert producer.flush(30) == 0
+        assert producer.flush(SECONDS) == 0
 
     def part(number: int) -> bytes:
         return ExportTraceServiceRequest(
@@ -275,13 +276,13 @@ def test_nothing_is_read_before_the_commits_of_other_members_are_known(
     producer = kafka.Producer({"bootstrap.servers": brokers})
     for spans in (judged[:1], waiting[:1], judged[1:]):
         producer.produce(TOPIC, body(spans), f"{spans[0].context.trace_id:032x}", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(SECONDS) == 0
     patient = section(brokers) | {"idle": 600.0}
     with GatewayThread(Rule(answered()), gateway=patient) as first:
         first.evaluations(1)
         eventually(lambda: committed(brokers) == 1)
     producer.produce(TOPIC, body(waiting[1:]), f"{waiting[0].context.trace_id:032x}", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Unanswered)
     with GatewayThread(Rule(answered()), gateway=patient) as second:
         eventually(lambda: committed(brokers) == 4)
@@ -295,7 +296,7 @@ def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:
     spans = recorded()
     for number, span in enumerate(spans):
         producer.produce(TOPIC, body([span]), partition=number % 4)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
         assert len(gateway.evaluations(1)) == 1
         assert gateway.service._readyz()[0] == 200
@@ -358,11 +359,11 @@ def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) 
         produce(brokers, [(key, body(spans[:-1])) for key, spans in zip(ids, made, strict=True)])
         eventually(lambda: len(first.service.scoring.gatherer.open_traces) == 40)
         with GatewayThread(Rule(answered()), gateway=waiting) as second:
-            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2)
             produce(brokers, [(key, body(spans[-1:])) for key, spans in zip(ids, made, strict=True)])
             judged = (first.scored, second.scored)
-            eventually(lambda: len({e.trace_id for d in judged for e in d.evaluations}) == 40, 60)
-            eventually(lambda: committed(brokers) == 80, 60)
+            eventually(lambda: len({e.trace_id for d in judged for e in d.evaluations}) == 40)
+            eventually(lambda: committed(brokers) == 80)
     assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
     assert all(d.evaluations for d in judged), "both had a share"
     losses = [g.service.scoring.engine.steps.losses() for g in (first, second)]
@@ -387,7 +388,7 @@ def test_a_member_that_is_killed_leaves_its_share_to_the_others(brokers: str, tm
             if start == 50:
                 a.kill()
         wanted = {key for key, _ in sent}
-        eventually(lambda: {r["trace_id"] for r in (*a.records(), *b.records())} >= wanted, 90)
+        eventually(lambda: {r["trace_id"] for r in (*a.records(), *b.records())} >= wanted)
         records = [*a.records(), *b.records()]
     ids: dict[str, set[str]] = {}
     for record in records:

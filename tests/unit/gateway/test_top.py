@@ -21,8 +21,9 @@ from otel_evals._internal.cli.app import app
 from otel_evals.scorers import tool_error_rate
 from otel_evals_gateway._internal.commands.top import rates
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayThread, eventually
+from tests.support.gateways import GatewayThread
 from tests.support.recording_server import Reply, recording_server
+from tests.support.waits import SECONDS, eventually
 
 
 def run(*args: str) -> Any:
@@ -132,14 +133,14 @@ def test_the_live_view_goes_on_until_it_is_interrupted(gateway: GatewayThread) -
         shown += os.read(ours, 65536)
         return text in shown
 
-    eventually(lambda: sees(b"worst of the latest runs"), 60)
+    eventually(lambda: sees(b"worst of the latest runs"))
     shown = b""
-    eventually(lambda: sees(b"worst of the latest runs"), 60)
+    eventually(lambda: sees(b"worst of the latest runs"))
     process.send_signal(2)
     while process.poll() is None:
         try:
             os.read(ours, 65536)
         except OSError:
             break
-    assert process.wait(30) == 0
+    assert process.wait(SECONDS) == 0
     os.close(ours)

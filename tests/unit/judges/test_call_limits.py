@@ -33,6 +33,7 @@ from otel_evals.judges import (
 )
 from otel_evals.model import Usage
 from tests.support.stub_openai import Misbehave, StubOpenAI
+from tests.support.waits import SECONDS
 
 TEXT = JudgeRequest(instructions="Explain.", prompt="Why?", scorer_id="s", step="generate_reason")
 CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
@@ -397,7 +398,7 @@ def test_two_processes_on_one_store_never_overspend(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(SECONDS)
         assert worker.exitcode == 0
     with sqlite3.connect(path) as db:
         ((spent,),) = db.execute("SELECT tokens FROM judge_budget").fetchall()

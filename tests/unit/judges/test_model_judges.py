@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -135,12 +134,10 @@ def test_a_refusal_for_good_is_not_worth_another_try(make: Make, status: int) ->
 
 @pytest.mark.parametrize("how", ["hang", "drip"])
 def test_a_provider_that_does_not_finish_times_out(make: Make, how: str) -> None:
-    with StubOpenAI(Misbehave(how)) as stub:
+    with StubOpenAI(Misbehave(how, seconds=600.0)) as stub:
         load()  # the first import of LiteLLM takes seconds
-        began = time.monotonic()
         with pytest.raises(JudgeUnavailableError):
             ask(make, stub, timeout=0.3)
-    assert time.monotonic() - began < 10, "the stub would hold the connection much longer"
 
 
 @pytest.mark.parametrize("how", ["reset", "garbage", "truncated"])

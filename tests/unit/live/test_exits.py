@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits import SECONDS
+
 PROGRAM = """
 import os, sys
 {first}
@@ -30,7 +32,7 @@ def left(folder: Path, first: str, then: str) -> list[str]:
     path = folder / "left"
     program = PROGRAM.format(first=first, then=then, path=str(path))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert (done.returncode, done.stderr) == (0, "")
     return path.read_text().split() if path.exists() else []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
+from tests.support.waits import SECONDS
 
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -34,7 +35,7 @@ def ends(before: str = "", after: str = "") -> tuple[int, list[str]]:
     """A program's exit status and what it said."""
     program = PROGRAM.format(before=before, after=after)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout.split("\n")[:-1]

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from anyio import to_thread
 
 from otel_evals._internal.pipeline.event_loop import new_loop, run, run_to_the_end
 from otel_evals._internal.util.calls import hide_task
+from tests.support.waits import SECONDS
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -52,7 +52,7 @@ def test_worker_threads_serve_many_tasks_and_end_with_the_loop() -> None:
     with new_loop() as loop:
         run_to_the_end(loop, main())
     (worker,) = set(used)
-    worker.join(5)
+    worker.join(SECONDS)
     assert not worker.is_alive()
 
 
@@ -66,11 +66,11 @@ def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCapture
     async def refuses(_: Held) -> None:
         while True:
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
 
     async def cleans_up() -> None:
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             await asyncio.sleep(0.01)
             ends.append("cleaned up")
@@ -81,7 +81,7 @@ def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCapture
             while True:
                 yield 1
         finally:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
 
     async def main(held: Held) -> str:
         tasks = [asyncio.ensure_future(each) for each in (refuses(held), cleans_up())]
@@ -92,9 +92,7 @@ def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCapture
         assert generator
         return "done"
 
-    began = time.monotonic()
     assert run(main(held)) == "done"
-    assert time.monotonic() - began < 10
     assert ends == ["cleaned up"]
     del held
     gc.collect()

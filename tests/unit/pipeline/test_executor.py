@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from otel_evals._internal.pipeline.event_loop import ContextExecutor
+from tests.support.waits import SECONDS
 
 WHO = contextvars.ContextVar("who", default="nobody")
 
@@ -45,6 +46,6 @@ def test_what_a_function_raises_is_the_futures() -> None:
 def test_functions_run_in_exit_handlers_too() -> None:
     """Python has closed its executors by then; what is left when a program ends is still to be scored."""
     done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.stdout.split() == ["4", "ValueError"], done.stderr

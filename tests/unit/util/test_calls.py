@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, call
+from tests.support.waits import SECONDS
 
-SECONDS = 5.0
 TOLD: ContextVar[str] = ContextVar("told", default="")
 
 
