@@ -50,7 +50,7 @@ TESTS = {
     # One more process than processors: a third of the time, a test waits for a server or another process.
     "test": ("-n", str((os.cpu_count() or 1) + 1)),
     "slow": ("-m", "slow and not interop", "--timeout", "300"),
-    "interop": ("-n", "0", "-m", "interop", "--timeout", "300"),
+    "interop": ("-n", "2", "-m", "interop", "--timeout", "300"),
 }
 COMMANDS = {*TESTS, "demo", "check", "site", "mutate", "release", "api", "setup", "lock"}
 
