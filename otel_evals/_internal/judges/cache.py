@@ -15,7 +15,7 @@ from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.shared_limits import SharedAnswers
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
-from otel_evals._internal.util.calls import in_thread
+from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
@@ -90,10 +90,7 @@ class CachedJudge:
             JudgeError: as the judge behind it does.
         """
         key = question_key(self.identity, request)
-        asking = self._asking.get(None)
-        if asking is None:
-            asking = {}
-            self._asking.set(asking)
+        asking = of_this_loop(self._asking, dict)
         while (pending := asking.get(key)) is not None:
             await pending.done.wait()
             if pending.reply is not None:

@@ -23,7 +23,7 @@ from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
-from otel_evals._internal.util.calls import in_thread
+from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 
@@ -211,11 +211,7 @@ class JudgeLimits:
                 self._breaker.call_succeeded()
 
     def _queue(self) -> _LoopQueue:
-        queue = self._queues.get(None)
-        if queue is None:
-            queue = _LoopQueue(self._concurrency)
-            self._queues.set(queue)
-        return queue
+        return of_this_loop(self._queues, lambda: _LoopQueue(self._concurrency))
 
     async def _reserve(self, id: str, call: Call) -> dict[str, Reservation]:
         """Wait for room in every window, first come first served; take it as the call starts."""

@@ -11,6 +11,7 @@ from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.answer_bodies import bounded_body, bounded_headers
 from otel_evals._internal.judges.completions import AnswerTooLongError
+from otel_evals._internal.util.calls import of_this_loop
 
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[tuple[str, ...], Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
@@ -145,10 +146,7 @@ def _azure_client(
 
 
 def _of_this_loop(key: tuple[str, ...], make: Callable[[], Any]) -> Any:
-    clients = _clients.get(None)
-    if clients is None:
-        clients = {}
-        _clients.set(clients)
+    clients = of_this_loop(_clients, dict)
     if key not in clients:
         clients[key] = make()
     return clients[key]

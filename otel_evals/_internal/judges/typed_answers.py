@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -23,6 +23,7 @@ from otel_evals._internal.judges.fence import retry_request
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.judges.ladder import Ladder, StructuredOutput
 from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals._internal.util.calls import of_this_loop
 from otel_evals.errors import JudgeError, JudgeReplyError, JudgeUnavailableError
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -35,12 +36,8 @@ _WITH_SCHEMA = ("json_object_schema", "json_object", "prompt")
 """Rungs that show the schema in the prompt, since the server may enforce less, or only JSON."""
 
 
-class Ask(Protocol):
-    """Makes one call. Raises FormRefusedError for errors of which `refused` returns True."""
-
-    async def __call__(
-        self, request: JudgeRequest, rung: StructuredOutput, refused: Callable[[JudgeError], bool]
-    ) -> Completion: ...
+Ask = Callable[[JudgeRequest, StructuredOutput, Callable[[JudgeError], bool]], Awaitable[Completion]]
+"""Makes one call. Raises FormRefusedError for errors of which the given function returns True."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +126,7 @@ _searches: RunVar[dict[tuple[Ladder, str], _Search]] = RunVar("otel_evals.judge.
 
 async def _one_search(ladder: Ladder, form: str, work: Callable[[], Awaitable[TypedAnswer]]) -> TypedAnswer:
     """Let one question find the rung while others wait; they fail with it if the server is unavailable."""
-    searches = _searches.get(None)
-    if searches is None:
-        searches = {}
-        _searches.set(searches)
+    searches = of_this_loop(_searches, dict)
     while ladder.searches(form) and (other := searches.get((ladder, form))) is not None:
         await other.done.wait()
         if (error := other.error) is not None:

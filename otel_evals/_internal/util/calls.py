@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
+from anyio.lowlevel import RunVar
 
 _Argument = TypeVar("_Argument")
 _CLEANUP_SECONDS = 0.5
@@ -166,6 +167,15 @@ def hide_task() -> None:
     if (task := asyncio.current_task()) is not None:
         unregister(task)
         _hidden.tasks.add(task)
+
+
+def of_this_loop(variable: RunVar[_Result], make: Callable[[], _Result]) -> _Result:
+    """Return the running event loop's value of a variable, made on first use."""
+    try:
+        return variable.get()
+    except LookupError:
+        variable.set(made := make())
+        return made
 
 
 def hidden_tasks() -> set[asyncio.Task[Any]]:

@@ -13,19 +13,15 @@ LONGEST_RETRY_AFTER = 3600.0
 
 
 def retry_after(
-    headers: Mapping[str, str] | None,
-    *,
-    longest: float = LONGEST_RETRY_AFTER,
-    now: Callable[[], datetime] | None = None,
+    headers: Mapping[str, str] | None, *, now: Callable[[], datetime] | None = None
 ) -> float | None:
-    """Return the seconds to wait by the `Retry-After` header of a response, within 0..`longest`.
+    """Return the seconds to wait by the `Retry-After` header of a response, within 0..3600.
 
     The header is in seconds or an HTTP date (RFC 9110, section 10.2.3). `retry-after-ms` of OpenAI's API, in
     milliseconds, takes precedence. Names are case-insensitive. Returns None without a valid header.
 
     Args:
         headers: of the response.
-        longest: maximum of the result, in seconds.
         now: clock with a time zone; the system's by default.
     """
     given = {str(name).lower(): str(value).strip() for name, value in (headers or {}).items()}
@@ -34,7 +30,7 @@ def retry_after(
         _seconds(given.get("retry-after", ""), 1.0),
         _until(given.get("retry-after", ""), now or (lambda: datetime.now(UTC))),
     )
-    return next((min(max(wait, 0.0), longest) for wait in waits if wait is not None), None)
+    return next((min(max(wait, 0.0), LONGEST_RETRY_AFTER) for wait in waits if wait is not None), None)
 
 
 def _seconds(value: str, unit: float) -> float | None:
