@@ -340,9 +340,11 @@ class LocalGatherer:
 
     def _members(self, trace: _Trace, root: str) -> list[str]:
         """Return the spans whose topmost span is a root, in the order of their arrival."""
-        spans = trace.spans
+        spans, near = trace.spans, []
         if spans[root].above not in spans:
-            near = [span_id for span_id, held in spans.items() if root in (span_id, held.above)]
+            for span_id, held in spans.items():
+                if span_id == root or held.above == root:
+                    near.append(span_id)
             if len(near) == len(spans):
                 return near
         tops = tops_of(spans, lambda span_id: spans[span_id].above)

@@ -205,6 +205,8 @@ def _may_be_form(call: ToolCall) -> bool:
 
 
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
+    if root.kind is OperationKind.AGENT and root.agent_name and root.agent_name != _UNNAMED:
+        return root.agent_name  # most runs
     names = filter(None, _names(root, operations))
     first = next(names, None)
     return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)

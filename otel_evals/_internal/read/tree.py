@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -99,9 +100,11 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         parent = parents.get(span_id)
         if parent is not None and parent not in operations:
             parent = _beyond(span_id, parent, operations, parents)
-        may_leak = parent is not None and operations[parent].kind in _MAY_LEAK
-        if may_leak and _came_after(operations[span_id], operations[parent]):  # type: ignore[index]
-            parent = above.get(parent)  # type: ignore[arg-type]
+        if parent is not None:
+            over, start = operations[parent], operations[span_id].span.start_time
+            may_leak = over.kind in _MAY_LEAK and (over.span.end_time or inf) <= start
+            if may_leak and _came_after(operations[span_id], over):
+                parent = above.get(parent)
         above[span_id] = None if parent == span_id else parent
         in_order = in_order and (parent is None or parent in above)
     if in_order:  # every span comes after the one above it, so there is no cycle
@@ -121,12 +124,11 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
 
 
 def _came_after(operation: Operation, parent: Operation) -> bool:
-    """Return True if a parent had ended before an operation below it, but was still the current span.
+    """Return True if a parent was still the current span after its end, when an operation below it began.
 
     A streamed agent's span may end before its work, but then it has no answer.
     """
-    one, other = parent.span, operation.span
-    if one.end_time is None or one.end_time > other.start_time or one.scope_name != other.scope_name:
+    if parent.span.scope_name != operation.span.scope_name:
         return False
     if parent.kind is OperationKind.AGENT:
         return operation.kind is OperationKind.AGENT and bool(parent.output_messages)

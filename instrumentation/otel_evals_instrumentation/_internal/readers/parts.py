@@ -99,7 +99,10 @@ def _is_schema(item: Any) -> bool:
 
 def spread(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Replace each text that is a list of typed parts by these parts."""
-    if not any(part.kind == "text" and part.text and part.text[:2] in _LISTS for part in parts):
+    for part in parts:  # most have one, which is no list
+        if part.kind == "text" and part.text and part.text[:2] in _LISTS:
+            break
+    else:
         return parts
     found: list[Part] = []
     for part in parts:
