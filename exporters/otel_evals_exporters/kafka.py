@@ -15,7 +15,7 @@ from typing import Any
 from otel_evals.destinations import Unaccepted, run_record
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import ScoredRun
-from otel_evals.sdk.util import in_thread, install_hint
+from otel_evals.sdk.util import extra, in_thread
 
 __all__ = ["KafkaDestination"]
 
@@ -64,10 +64,8 @@ class KafkaDestination:
         """
         if isinstance(brokers, str) or not brokers:
             raise ConfigError("brokers", 'must be a list of addresses, as in ["kafka:9092"]')
-        try:
+        with extra("kafka", "kafka"):
             from confluent_kafka import KafkaException, Producer
-        except ModuleNotFoundError:
-            raise ConfigError("kafka", f"needs confluent-kafka: {install_hint('kafka')}") from None
         self._topic = topic
         self._content = content
         self._properties = {

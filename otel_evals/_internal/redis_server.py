@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import extra
 from otel_evals.errors import ConfigError, StoreError
 
 _logger = logging.getLogger(__name__)
@@ -117,12 +117,10 @@ class RedisServer:
 
 
 def _client(url: str) -> Any:
-    try:
+    with extra("redis", "store"):
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
-    except ImportError:
-        raise ConfigError("store", f"redis:// needs an extra: {install_hint('redis')}") from None
     try:
         return redis.Redis.from_url(
             url,

@@ -4,7 +4,7 @@ from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.fork import Gate, renew_after_fork
-from otel_evals._internal.util.install_hint import install_hint, this_command
+from otel_evals._internal.util.install_hint import extra, install_hint, this_command
 from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import FileWatch, check_after_fork, make_private
 
@@ -14,6 +14,7 @@ __all__ = [
     "Gate",
     "backoff",
     "check_after_fork",
+    "extra",
     "in_thread",
     "install_hint",
     "make_private",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.model import ScoredRun
-from otel_evals.sdk.util import in_thread, install_hint, redact
+from otel_evals.sdk.util import extra, in_thread, redact
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -70,10 +70,8 @@ class ResultsDestination:
         for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
             if limit is not None and not limit > 0:
                 raise ConfigError(field, "must be greater than zero")
-        try:
+        with extra("results", "results"):
             import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
-        except ModuleNotFoundError:
-            raise ConfigError("results", f"needs sqlalchemy: {install_hint('results')}") from None
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:

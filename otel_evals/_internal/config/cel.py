@@ -14,7 +14,7 @@ from typing import Any
 
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import extra
 from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
 
@@ -68,10 +68,8 @@ class CelCondition:
 
     def __init__(self, expression: str) -> None:
         self._expression = _bounded(expression)
-        try:
+        with extra("cel", _FIELD):
             import cel
-        except ModuleNotFoundError as error:
-            raise ConfigError(_FIELD, f"needs {error.name}: {install_hint('cel')}") from error
         self._program = _compiled(cel, expression)
         self._fields = _named(expression)
         self._context = cel.Context()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from otel_evals._internal.judges.completions import Completion, cost_of, text_of, usage_of
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.redaction.credentials import credentials
-from otel_evals._internal.util.install_hint import install_hint
-from otel_evals.errors import ConfigError
+from otel_evals._internal.util.install_hint import extra
 
 if TYPE_CHECKING:
     import httpx
@@ -43,11 +42,9 @@ class OpenAICompatibleJudge(ModelJudge):
     """Parameters that the model does not take."""
 
     def __post_init__(self) -> None:
-        try:
+        with extra("judge", "judge"):
             # Here and not in the engine's thread: openai-agents fails if it sees a half-imported httpx.
             import httpx  # noqa: F401
-        except ImportError:
-            raise ConfigError("judge", f"needs httpx: {install_hint('judge')}") from None
         super().__post_init__()
 
     def _kind(self) -> str:

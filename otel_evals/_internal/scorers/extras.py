@@ -6,17 +6,14 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import extra
 from otel_evals.errors import ConfigError
 
 
-def extra_library(module: str, scorer_id: str, extra: str = "text") -> Any:
+def extra_library(module: str, scorer_id: str, name: str = "text") -> Any:
     """Import a module of an extra; raise ConfigError if it is not installed."""
-    try:
+    with extra(name, scorer_id):
         return importlib.import_module(module)
-    except ImportError as error:
-        problem = f"needs {error.name or module}: {install_hint(extra)}"
-        raise ConfigError(scorer_id, problem) from error
 
 
 def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from statistics import fmean, pvariance
 
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import extra
 from otel_evals.errors import ConfigError
 
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905
@@ -82,9 +82,7 @@ def _tone(text: str, valences: Mapping[str, int]) -> float:
 @cache
 def _afinn() -> Mapping[str, int]:
     """Read the word list of the afinn package without importing it: its module warns on current Pythons."""
-    try:
+    with extra("text", "tone_consistency"):
         path = distribution("afinn").locate_file("afinn/data/AFINN-en-165.txt")
-    except PackageNotFoundError as error:
-        raise ConfigError("tone_consistency", f"needs afinn: {install_hint('text')}") from error
     lines = Path(str(path)).read_text(encoding="utf-8").splitlines()
     return {word: int(valence) for word, valence in (line.split("\t") for line in lines if line)}

@@ -6,9 +6,13 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from shlex import quote
 from urllib.parse import urlsplit
+
+from otel_evals.errors import ConfigError
 
 
 def install_hint(extras: str) -> str:
@@ -22,6 +26,15 @@ def install_hint(extras: str) -> str:
         return package_hint(f"otel-evals[{extras}]")
     direct = json.loads(ours.read_text("direct_url.json") or "{}")
     return f"{_installer(ours)} {_requirement(direct, extras)}"
+
+
+@contextmanager
+def extra(name: str, field: str) -> Iterator[None]:
+    """Raise ConfigError with the command for an extra if an import inside fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(field, f"needs {error.name}: {install_hint(name)}") from None
 
 
 def package_hint(package: str) -> str:

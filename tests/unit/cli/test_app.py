@@ -136,5 +136,5 @@ def test_a_wrong_phoenix_address_names_the_field(tmp_path: Path, monkeypatch: py
     for name in ("OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         monkeypatch.setenv(name, "")  # the demo sets them; this takes them back
     done = CliRunner().invoke(app, ["demo", "--to", "phoenix=nowhere", "--out", str(tmp_path)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--to phoenix.url" in done.output

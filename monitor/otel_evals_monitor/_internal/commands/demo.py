@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from otel_evals.errors import OtelEvalsError
-from otel_evals.sdk.util import install_hint
+from otel_evals.sdk.commands import exit_on
 
 
 def demo(
@@ -44,16 +42,9 @@ def demo(
     browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
     """Score the live traffic of a support agent with planted faults."""
-    try:
+    with exit_on(command="demo", extra="demo"):
         from otel_evals_monitor._internal.demo.main import demo as run_demo
         from otel_evals_monitor._internal.demo.main import show_history
 
         scores = run_demo(runs, seed, out, judge, api_base, to or (), guard=guard)
         show_history(out, scores, seed, serve_page=monitor, port=port, browser=browser)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if not package or package.startswith("otel_evals"):
-            raise
-        sys.exit(f"otel-evals demo: needs {package}: {install_hint('demo')}")
-    except OtelEvalsError as error:
-        sys.exit(str(error))
