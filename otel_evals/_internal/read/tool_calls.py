@@ -20,6 +20,9 @@ from otel_evals._internal.read.message_calls import (
 )
 from otel_evals._internal.read.tree import is_before
 
+_LEVELS = 32
+"""Levels above a tool's span at which another span may record the same call."""
+
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
     """Return the run's tool calls by time; `above` maps each span to its nearest operation above.
@@ -98,15 +101,15 @@ class _SpanCalls:
             asker = self._asker_of(operation, call)
             if asker is not None:
                 return asker
-        span_id = self._above.get(operation.span_id)
-        while span_id is not None:
+        span_id = operation.span_id
+        for _ in range(_LEVELS):
+            span_id = self._above.get(span_id) or ""
             outer = by_id.get(span_id)
             if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
                 return None
             if span_id in self.calls and same_name(self.calls[span_id][1].name, call.name):
                 known = self.calls[span_id][1]
                 return span_id if known.id is None or call.id is None else None
-            span_id = self._above.get(span_id)
         return None
 
     def _client_of(self, server: Operation, call: ToolCall) -> str | None:

@@ -220,6 +220,11 @@ def parallel_tools(count: int, kind: str = "INTERNAL") -> list[SpanRecord]:
     return [span(1, None, "invoke_agent", end_time=10**6), *tools]
 
 
+def nested_tools(count: int) -> list[SpanRecord]:
+    tools = (span(n, n - 1, "execute_tool", gen_ai__tool__name=f"t{n}") for n in range(2, count))
+    return [span(1, None, "invoke_agent", end_time=10**6), *tools]
+
+
 def calls_of_one_message(count: int) -> list[SpanRecord]:
     calls = [{"role": "assistant", "parts": [called(None, q=n)["parts"][0] for n in range(count)]}]
     return [
@@ -238,8 +243,14 @@ def calls_of_one_message(count: int) -> list[SpanRecord]:
 
 @pytest.mark.parametrize(
     "shape",
-    [roots, parallel_tools, lambda count: parallel_tools(count, "SERVER"), calls_of_one_message],
-    ids=["roots", "tools", "servers", "calls of one message"],
+    [
+        roots,
+        parallel_tools,
+        lambda count: parallel_tools(count, "SERVER"),
+        nested_tools,
+        calls_of_one_message,
+    ],
+    ids=["roots", "tools", "servers", "nested tools", "calls of one message"],
 )
 def test_reading_takes_time_linear_in_the_number_of_spans(shape: Callable[[int], list[SpanRecord]]) -> None:
     def lines(count: int) -> int:
