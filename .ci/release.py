@@ -58,7 +58,7 @@ SUITES = {
     "sdk": Suite(
         "3.11",
         "lowest-direct",
-        ("cli", "destinations", "judge", "litellm", "otlp", "process", "text"),
+        ("cli", "destinations", "judge", "litellm", "otlp", "process", "redis", "text"),
         (
             "tests/unit/attach",
             "tests/unit/capture",

@@ -123,7 +123,7 @@ def issue(provider: TracerProvider) -> None:
     for _ in range(RUNS):
         agent_run(provider.get_tracer("app"))
     assert otel_evals.force_flush(100_000)
-    assert provider.force_flush(100_000)
+    provider.force_flush(100_000)  # older SDKs return False if a processor does not define it
 
 
 def shapes(spans: Sequence[ReadableSpan]) -> list[Any]:

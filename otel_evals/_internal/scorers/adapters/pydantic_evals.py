@@ -125,6 +125,9 @@ def _context(run: Run) -> Any:
 def _node(span: SpanRecord) -> Any:
     from pydantic_evals.otel.span_tree import SpanNode
 
+    status = "error" if span.status == "ERROR" else "ok" if span.status == "OK" else "unset"
+    # Older versions have no status.
+    more: dict[str, Any] = {"status": status} if "status" in SpanNode.__dataclass_fields__ else {}
     return SpanNode(
         name=span.name,
         trace_id=int(span.trace_id, 16),
@@ -133,5 +136,5 @@ def _node(span: SpanRecord) -> Any:
         start_timestamp=datetime.fromtimestamp(span.start_time / 1e9, tz=UTC),
         end_timestamp=datetime.fromtimestamp((span.end_time or span.start_time) / 1e9, tz=UTC),
         attributes=dict(span.attributes),
-        status="error" if span.status == "ERROR" else "ok" if span.status == "OK" else "unset",
+        **more,
     )
