@@ -17,7 +17,13 @@ from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, 
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
-from otel_evals_instrumentation._internal.readers.parts import read_parts, spread, text_message, text_of
+from otel_evals_instrumentation._internal.readers.parts import (
+    LISTS,
+    read_parts,
+    spread,
+    text_message,
+    text_of,
+)
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
@@ -215,7 +221,12 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
 
 
 def _message(said: _Said) -> Message:
-    return Message(role=said.role, parts=spread(tuple(map(_part, said.parts))), name=said.name or None)
+    parts = tuple(map(_part, said.parts))
+    for part in said.parts:
+        if type(part) is _Text and part.content[:2] in LISTS:
+            parts = spread(parts)
+            break
+    return Message(role=said.role, parts=parts, name=said.name or None)
 
 
 def _part(part: _Text | _Call | _Result) -> Part:

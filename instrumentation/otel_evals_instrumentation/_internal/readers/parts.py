@@ -31,7 +31,8 @@ _MEDIA = words(
     video-url file input_file blob uri media document document-url binary image_generation_call"""
 )
 _REPRS = ("[{'type': '", "{'type': 'input_")
-_LISTS = ("[{", "{'")
+LISTS = frozenset(("[{", "{'"))
+"""Beginnings of texts that may be lists of typed parts."""
 _UNTYPED = frozenset(
     words(
         """text toolUse toolResult function_call function_response functionCall functionResponse
@@ -87,20 +88,14 @@ def read_parts(content: Any) -> tuple[Part, ...]:
             inner = list(content.values())  # a list with indexed keys
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
-        return tuple(read_part(item) for item in content if item is not None and not _is_schema(item))
+        return tuple(read_part(item) for item in content if item is not None)
     return (Part(kind="text", text=text_of(content)),)
-
-
-def _is_schema(item: Any) -> bool:
-    """Return True for Genkit's instruction to answer in a form, which it adds to the question."""
-    metadata = item.get("metadata") if isinstance(item, dict) else None
-    return isinstance(metadata, dict) and metadata.get("purpose") == "output"
 
 
 def spread(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Replace each text that is a list of typed parts by these parts."""
-    for part in parts:  # most have one, which is no list
-        if part.kind == "text" and part.text and part.text[:2] in _LISTS:
+    for part in parts:
+        if part.kind == "text" and part.text and part.text[:2] in LISTS:
             break
     else:
         return parts
@@ -196,6 +191,9 @@ def _untyped(item: dict[str, Any]) -> Part:
     if isinstance(item.get("message_content"), dict):
         return _unquoted_media(read_part(item["message_content"]))
     if isinstance(item.get("text"), str):
+        metadata = item.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("purpose") == "output":
+            return Part(kind="other", data=item)  # Genkit's instruction to answer in a form
         return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
     text = item.get("content")
     if isinstance(item.get("text"), dict):
