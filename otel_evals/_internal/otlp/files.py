@@ -21,15 +21,20 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.otlp_json import Record, records_of
+from otel_evals._internal.otlp.damage import DamagedFileError
+from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.otlp.spill import Spill
 from otel_evals.errors import ConfigError
 
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")
+_DOCUMENT = re.compile(r"^[\[{]", re.MULTILINE)
+"""A line that begins with a document rather than with a part of one."""
 _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
+_NO_OTLP = "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not"
 _SCORES = (
     "has scores of the jsonl destination, not OTLP; "
     "fix: use `otel-evals runs`, `otel-evals report` or `otel-evals explain --scores`"
@@ -49,7 +54,8 @@ def read_traces(
         paths: the files, in any supported format.
         progress: called with the number of bytes of the files read so far.
         memory: bytes of telemetry to keep in memory before temporary files are used.
-        skipped: called with a file and a line number for each line that is not OTLP.
+        skipped: called with a file and a line number for each line that is not OTLP. In a file without
+            lines the number is that of the request.
 
     Raises:
         ConfigError: a file is missing, or contains no OTLP at all or the scores of a jsonl destination.
@@ -103,16 +109,32 @@ def _records(request: Any) -> Iterator[Record]:
 def _sized_requests(
     path: str, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[int, Any, Callable[[], int]]]:
-    """Yield export requests, each with its size and a function that returns the position in the file."""
-    found = False
+    """Yield export requests, each with its size and a function that returns the position in the file.
+
+    A damaged part of a file with other requests is reported and left out.
+    """
+    found = 0
+    foreign: list[tuple[int, str | None]] = []
     with _open(path) as (stream, position):
-        for size, request in _requests(stream, path, skipped):
-            if isinstance(request, dict) and "evaluations" in request:
-                raise ConfigError(path, _SCORES)
-            found = True
-            yield size, request, position
+        try:
+            for size, request, number in _requests(stream, path, skipped):
+                if isinstance(request, dict) and "evaluations" in request:
+                    raise ConfigError(path, _SCORES)
+                otlp = request if hasattr(request, "SerializeToString") else otlp_in(request)
+                if otlp is None:
+                    foreign.append((number, origin_of(request)))
+                    continue
+                found += 1
+                yield size, otlp, position
+        except DamagedFileError:
+            if not found or skipped is None:
+                raise
+            skipped(path, found + 1)
     if not found:
-        raise ConfigError(path, "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
+        raise ConfigError(path, next((origin for _, origin in foreign if origin), _NO_OTLP))
+    if skipped is not None:
+        for number, _ in foreign:
+            skipped(path, number)
 
 
 @contextmanager
@@ -150,7 +172,7 @@ class _Inflated(RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
+        data = self._file.read1(len(buffer))  # what there is before an error
         self._unpacked += len(data)
         if self._unpacked > max(_FREE_BYTES, _MOST_GROWTH * self._packed):
             raise OSError(f"it grows to more than {_MOST_GROWTH} times its size")
@@ -160,31 +182,33 @@ class _Inflated(RawIOBase):
 
 def _requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any]]:
+) -> Iterator[tuple[int, Any, int]]:
     try:
         head = stream.peek(64)
-        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+        if head.lstrip()[:1] in (b"{", b"[") or head[:1] >= b" ":  # protobuf begins with a small number
             yield from _json_requests(stream, path, skipped)
         elif head:
             from otel_evals._internal.otlp.protobuf import protobuf_requests
 
-            yield from protobuf_requests(stream, path)
-    except (OSError, EOFError, zlib.error) as error:
+            yield from protobuf_requests(stream, path, skipped)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DamagedFileError(path, f"cannot be decompressed: {error}") from error
+    except OSError as error:
         raise ConfigError(path, f"cannot be decompressed: {error}") from error
 
 
 def _json_requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any]]:
+) -> Iterator[tuple[int, Any, int]]:
     """Read one request per line; a file whose first line is not JSON by itself is read as one text."""
     first = stream.readline()
     if (request := _json(first)) is None:
-        yield from _json_text(first + stream.read(), path)
+        yield from _json_text(first + stream.read(), path, skipped)
         return
-    yield len(first), request
+    yield len(first), request, 1
     for number, line in enumerate(stream, 2):
         if (request := _json(line)) is not None:
-            yield len(line), request
+            yield len(line), request, number
         elif line.strip() and skipped is not None:
             skipped(path, number)
 
@@ -196,13 +220,27 @@ def _json(line: bytes) -> Any:
         return None
 
 
-def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Any]]:
-    """Read requests that span lines, one after the other."""
+def _json_text(
+    raw: bytes, path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Any, int]]:
+    """Read requests that span lines, one after the other; a broken one ends where a line begins the next."""
     text = raw.decode("utf-8-sig", "replace")
-    decode, end = json.JSONDecoder().raw_decode, 0
+    decode, end, found = json.JSONDecoder().raw_decode, 0, 0
+    broken: list[int] = []
     while (blank := _BLANKS.match(text, end)) and (at := blank.end()) < len(text):
         try:
             request, end = decode(text, at)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(path, f"is not valid JSON: {error}") from error
-        yield end - at, request
+            following = _DOCUMENT.search(text, at + 1)
+            if skipped is None or (following is None and not found):
+                raise ConfigError(path, f"is not valid JSON: {error}") from error
+            broken.append(at)
+            end = len(text) if following is None else following.start()
+            continue
+        found += 1
+        yield end - at, request, found
+    line, counted = 1, 0
+    for at in broken:
+        line, counted = line + text.count("\n", counted, at), at
+        if skipped is not None:
+            skipped(path, line)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.otlp_json import KINDS, STATUS, Record
+from otel_evals._internal.otlp.damage import DamagedFileError
 from otel_evals.errors import ConfigError
 
 _FIRST_FIELD = b"\n"
 _LARGEST = 512 * 1024 * 1024
 
 
-def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the export requests of a protobuf file with their sizes in bytes.
+def protobuf_requests(
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None = None
+) -> Iterator[tuple[int, Any, int]]:
+    """Yield the export requests of a protobuf file with their sizes in bytes and their numbers.
+
+    `skipped` is called with the file and the number of each request after the first that is not OTLP.
 
     Raises:
         ConfigError: `opentelemetry-proto` is not installed, or the file is not OTLP.
@@ -26,18 +31,20 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError as error:
         raise ConfigError(path, "protobuf files need the extra `otel-evals[otlp]`") from error
-    for message in _messages(stream, path):
+    for number, message in enumerate(_messages(stream, path), 1):
         try:
             traces = ExportTraceServiceRequest.FromString(message)
             if _has_ids(traces):
-                yield len(message), traces
+                yield len(message), traces, number
                 continue
         except DecodeError:  # these may be logs, whose fields have other types
             pass
         try:
-            yield len(message), ExportLogsServiceRequest.FromString(message)
+            yield len(message), ExportLogsServiceRequest.FromString(message), number
         except DecodeError as error:
-            raise ConfigError(path, "is neither JSON nor an OTLP export request") from error
+            if number == 1 or skipped is None:
+                raise ConfigError(path, "is neither JSON nor an OTLP export request") from error
+            skipped(path, number)
 
 
 def protobuf_records(request: Any) -> Iterator[Record]:
@@ -63,7 +70,7 @@ def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
         size = int.from_bytes(head, "big")
         message = stream.read(size) if size <= _LARGEST else b""
         if len(message) < size or len(head) < 4:
-            raise ConfigError(path, "is neither JSON nor an OTLP export request, or ends within one")
+            raise DamagedFileError(path, "is neither JSON nor an OTLP export request, or ends within one")
         yield message
 
 

@@ -10,9 +10,12 @@ import random
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel_evals._internal.otlp.files import read_traces, records_of
 from otel_evals._internal.otlp.spill import Spill
@@ -192,6 +195,104 @@ def test_what_is_no_otlp_is_refused_with_the_files_name(tmp_path: Path, raw: byt
     (path := tmp_path / "a").write_bytes(raw)
     with pytest.raises(ConfigError, match=str(path)):
         list(read_traces([str(path)]))
+
+
+def test_backends_that_return_otlp_are_read(tmp_path: Path) -> None:
+    """Jaeger's API returns it as a result, Tempo's as a trace or as batches."""
+    given = spans({})
+    forms = ({"result": given}, {"trace": given}, {"batches": given["resourceSpans"]}, [{"result": given}])
+    for form in forms:
+        (path := tmp_path / "a").write_text(json.dumps(form))
+        assert list(read_traces([str(path)])) == [list(records_of(given))]
+
+
+@pytest.mark.parametrize(
+    ("form", "named"),
+    [
+        ({"data": [{"traceID": "a", "spans": []}]}, "Jaeger.*--from jaeger=URL"),
+        ([{"traceId": "a", "id": "b", "tags": {}}], "Zipkin"),
+        ({"data": [{"context": {"trace_id": "a"}, "span_kind": "LLM"}]}, "Phoenix.*--from phoenix=URL"),
+        ([{"traceId": "a", "id": "b", "type": "SPAN", "startTime": ""}], "Langfuse.*--from langfuse=URL"),
+        ({"info": {}, "data": {"spans": []}}, "MLflow.*--from mlflow=URL"),
+        ({"id": "a", "run_type": "llm", "inputs": {}}, "LangSmith"),
+        ({"hello": 1}, "contains no OTLP"),
+    ],
+)
+def test_the_json_of_other_backends_is_named(tmp_path: Path, form: Any, named: str) -> None:
+    (path := tmp_path / "a").write_text(json.dumps(form))
+    with pytest.raises(ConfigError, match=named):
+        list(read_traces([str(path)]))
+
+
+def _line(number: int) -> bytes:
+    return json.dumps(spans({"traceId": f"{number + 1:032x}"})).encode() + b"\n"
+
+
+_LINES = st.sampled_from(
+    [b"{broken\n", b"null\n", b"7\n", b'"x"\n', b"[]\n", b'{"a": 1}\n', b'{"a": "\xff"}\n', b"[[[[\n", b"}\n"]
+)
+_SPANS = st.fixed_dictionaries(
+    {"traceId": st.just("f" * 32)},
+    optional={
+        key: st.none()
+        | st.integers(-(2**70), 2**70)
+        | st.floats()
+        | st.text(max_size=9)
+        | st.lists(st.none())
+        for key in [
+            "attributes",
+            "events",
+            "links",
+            "status",
+            "kind",
+            "name",
+            "flags",
+            "startTimeUnixNano",
+            "endTimeUnixNano",
+            "parentSpanId",
+        ]
+    },
+)
+
+
+@given(st.integers(1, 6), st.data())
+def test_a_broken_line_costs_no_other(number: int, data: st.DataObject) -> None:
+    """N good lines and a broken one, wherever it is and however it is packed: N are read, one is reported."""
+    lines = [_line(n) for n in range(number)]
+    at = data.draw(st.integers(0, number))
+    lines.insert(at, data.draw(_LINES))
+    raw = b"".join(lines)
+    with TemporaryDirectory() as folder:
+        (path := Path(folder) / "a").write_bytes(gzip.compress(raw) if data.draw(st.booleans()) else raw)
+        told: list[int] = []
+        found = list(read_traces([str(path)], skipped=lambda _, line: told.append(line)))
+    assert sorted(trace[0].trace_id for trace in found) == [f"{n + 1:032x}" for n in range(number)]
+    assert len(told) == 1
+
+
+@given(st.integers(1, 6), st.data())
+def test_an_odd_span_costs_no_other(number: int, data: st.DataObject) -> None:
+    lines = [_line(n) for n in range(number)]
+    lines.insert(data.draw(st.integers(0, number)), json.dumps(spans(data.draw(_SPANS))).encode() + b"\n")
+    with TemporaryDirectory() as folder:
+        (path := Path(folder) / "a").write_bytes(b"".join(lines))
+        found = list(read_traces([str(path)]))
+    assert {f"{n + 1:032x}" for n in range(number)} <= {trace[0].trace_id for trace in found}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_lost_end_of_a_file_costs_no_other(tmp_path: Path, indent: int | None) -> None:
+    """A packed file whose writer was killed, and requests over several lines, the last one broken."""
+    told: list[int] = []
+    texts = [json.dumps(spans({"traceId": f"{n:032x}"}), indent=indent) + "\n" for n in (1, 2)]
+    if indent is None:
+        whole = b"".join(gzip.compress(text.encode()) for text in texts)
+        raw = whole + gzip.compress(_line(3))[:60]
+    else:
+        raw = "".join(texts).encode() + b"{\n broken"
+    (path := tmp_path / "a").write_bytes(raw)
+    assert len(list(read_traces([str(path)], skipped=lambda _, line: told.append(line)))) == 2
+    assert len(told) == 1
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
