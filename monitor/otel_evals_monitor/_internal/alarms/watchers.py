@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from typing import Protocol, Self, TypeVar
 
@@ -23,11 +22,12 @@ from otel_evals.statistics import (
     total,
 )
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP
+from otel_evals_monitor._internal.report.zones import Zone
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of
 from otel_evals_monitor._internal.store.queries import Measured
 
-_NANO = 1_000_000_000
+_clock = Zone().full
 
 _Bucket = TypeVar("_Bucket", contravariant=True)
 
@@ -119,7 +119,7 @@ def fall(watched: Watched, needed: float) -> Findings:
     start, until = watched.reference_window
     steps = [(at, step.scored) for at, step in watched.steps if at >= until]
     found = _against(watched, "fall", watched.reference, steps, needed, PERIOD)
-    before = f"in the reference from {clock(start)} to {clock(until)}"
+    before = f"in the reference from {_clock(start)} to {_clock(until)}"
     found = replace(found, reference=(start, until))
     return _explained(watched, found, steps, watched.reference, before)
 
@@ -163,7 +163,7 @@ def _explained(
     text = f"{_mean_since(watched, steps, found.since)}; it was {mean:.3f} {before}"
     if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
         version, began = watched.scorer_began
-        text += f". Version {version[:20]} of the scorer is in use since {clock(began)} and may be the cause"
+        text += f". Version {version[:20]} of the scorer is in use since {_clock(began)} and may be the cause"
     return replace(found, text=text)
 
 
@@ -180,7 +180,7 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         steps = [step for start, step in watched.steps if start >= since]
         lost, scored = sum(s.lost.w for s in steps), sum(s.scored.w for s in steps)
         share = lost / (lost + scored) if lost + scored else 0.0
-        return f"{share:.0%} of the scores are missing since {clock(since)}, more than {limit:.0%}"
+        return f"{share:.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
 
     return _with_text(found, text)
 
@@ -228,7 +228,7 @@ def silence(starts: Sequence[int], end: int) -> Findings:
         covered = days == 1 or last - back >= starts[0]
         if covered and sum(last - back <= start < end - back for start in starts) < 3:
             return Findings("silence")
-    text = f"no run has been sampled since {clock(last)}; usual gaps are at most {usual // 60} minutes"
+    text = f"no run has been sampled since {_clock(last)}; usual gaps are at most {usual // 60} minutes"
     return Findings("silence", last, end, None, text)
 
 
@@ -287,16 +287,12 @@ def _with_text(found: Findings, text: Callable[[int], str]) -> Findings:
 def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
     sums = total(each for start, each in steps if start >= since)
     mean = (sums.mean or 0.0) * watched.scale
-    return f"the mean is {mean:.3f} since {clock(since)}"
+    return f"the mean is {mean:.3f} since {_clock(since)}"
 
 
 def _in_units(watched: Watched, good: Sums) -> float:
     mean = good.mean or 0.0
     return (1.0 - mean if watched.lower_is_better else mean) * watched.scale
-
-
-def clock(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
@@ -305,7 +301,7 @@ def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
 
     def text(since: int) -> str:
         picks = sum((each for start, each in steps.items() if start >= since), Picks())
-        sampled = f"{picks.picked} of {picks.runs} runs were sampled since {clock(since)}"
+        sampled = f"{picks.picked} of {picks.runs} runs were sampled since {_clock(since)}"
         return f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
 
     return _with_text(found, text)
@@ -319,7 +315,7 @@ def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float) -
 
     def text(since: int) -> str:
         later = [label.agrees for label in labels if label.time >= since]
-        agreed = f"people agree with {sum(later)} of {len(later)} scores labelled since {clock(since)}"
+        agreed = f"people agree with {sum(later)} of {len(later)} scores labelled since {_clock(since)}"
         return f"{agreed}, less than {limit:.0%}"
 
     return _with_text(found, text)
@@ -336,5 +332,5 @@ def agreements(connection: Connection) -> Mapping[int, Sequence[LabelledScore]]:
     for row in connection.execute(query.order_by(labels.time)):
         if row.evaluation_id in chances and row.scale:
             agrees = (row.label / row.scale >= 0.5) == (row.x >= 0.5)
-            found.setdefault(row.slice_id, []).append(LabelledScore(row.time // _NANO, agrees))
+            found.setdefault(row.slice_id, []).append(LabelledScore(row.time // schema.NANO, agrees))
     return found

@@ -56,7 +56,7 @@ def agreement_of(connection: Connection, slices: Mapping[int, Any], window: Wind
         .select_from(schema.labelled)
         .where(evaluations.x.is_not(None))
     )
-    query = window.of(query, evaluations.time, 1_000_000_000)
+    query = window.of(query, evaluations.time, schema.NANO)
     found = [each for each in connection.execute(query) if each.slice_id in slices]
     if not found:
         return None

@@ -22,7 +22,6 @@ from otel_evals_monitor._internal.store.queries import (
     time_range,
 )
 
-_NANO = 1_000_000_000
 _READ = 2_000
 _PASSING = 200
 _SELDOM = 0.1
@@ -126,10 +125,10 @@ def failures_of(
             runs=round(len(found) * shares.each),
             share=shares.of(found),
             trend=shares.trend(found, first[group], 1.0 - level),
-            first_seen=first[group] // _NANO,
+            first_seen=first[group] // schema.NANO,
             example=_example(connection, slices, found, whole.lower_is_better),
             evaluation_ids=tuple(row["evaluation_id"] for row in found),
-            times=tuple(row["time"] // _NANO for row in found),
+            times=tuple(row["time"] // schema.NANO for row in found),
         )
         for group, found in sorted(grouped.items(), key=lambda each: -_weight(each[1]))[:most]
     ]
@@ -151,7 +150,7 @@ def _of(query: Select[Any], slices: Mapping[int, Any], window: Window) -> Select
     """Limit a query to the scored evaluations of slices in a window; uses columns of one index only."""
     table = schema.evaluations.c
     query = query.where(table.slice_id.in_(list(slices)), table.x.is_not(None))
-    return window.of(query, table.time, _NANO)
+    return window.of(query, table.time, schema.NANO)
 
 
 def _read(
@@ -224,7 +223,7 @@ class _Shares:
 
     def trend(self, rows: Sequence[_Row], first_seen: int, confidence: float) -> str:
         """Return how the share of some rows changed from the first half to the second."""
-        middle = self._middle * _NANO
+        middle = self._middle * schema.NANO
         before, after = (
             self._estimate(half, [row for row in rows if (row["time"] >= middle) is second], confidence)
             for half, second in zip(self._halves, (False, True), strict=True)

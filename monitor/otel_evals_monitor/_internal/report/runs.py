@@ -13,7 +13,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.queries import EVERY, SEARCHED, RunFilter, Window
 
-_NANO = 1_000_000_000
 _SLICES = 200
 
 
@@ -91,7 +90,7 @@ def runs_of_slices(
         if order == "worst":
             query = query.where(x > 0.0 if highest else x < 1.0)  # perfect runs are not among the worst
         query = query if status is None else query.where(table.status == status)
-        found += connection.execute(window.of(query, table.time, _NANO)).mappings()
+        found += connection.execute(window.of(query, table.time, schema.NANO)).mappings()
     sign = -1.0 if highest else 1.0
     found.sort(key=lambda row: (sign * row["x"] if order == "worst" else 0.0, -row["time"]))
     return run_rows(connection, slices, found[skip : skip + most])
@@ -126,11 +125,11 @@ def recent_runs(
     With a filter of single runs, the newest 20,000 are considered.
     """
     table, evaluations = schema.runs.c, schema.evaluations.c
-    query = window.of(select(schema.runs), table.recorded, _NANO).order_by(table.recorded.desc())
+    query = window.of(select(schema.runs), table.recorded, schema.NANO).order_by(table.recorded.desc())
     for name, value in wanted.items():
         query = query.where(table[name] == value)
     if runs or status:
-        newest = window.of(select(table.key), table.recorded, _NANO).order_by(table.recorded.desc())
+        newest = window.of(select(table.key), table.recorded, schema.NANO).order_by(table.recorded.desc())
         found = select(evaluations.run_key).where(*runs.conditions())
         found = found.where(evaluations.status == status) if status else found
         considered = newest.limit(SEARCHED).subquery()
@@ -156,7 +155,7 @@ def _run_with_scores(run: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]
     content = content_of(run["content"])
     return RunWithScores(
         **{name: run[name] for name in ("trace_id", "agent_name", "agent_version", "tenant")},
-        time=run["recorded"] // _NANO,
+        time=run["recorded"] // schema.NANO,
         input=_text(content.get("input")),
         output=_text(content.get("output")),
         scores=scores,
@@ -179,7 +178,7 @@ def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str
     return RunOfSlice(
         **{name: row[name] for name in of_row},
         **{name: run[name] for name in of_run},
-        time=row["time"] // _NANO,
+        time=row["time"] // schema.NANO,
         scorer_id=scorer_id,
         evidence_cut=bool(row["evidence_cut"]),
         input=_text(content.get("input")),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TextIO
 
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.zones import Zone
 
 _PATTERNS = 5
 
@@ -103,7 +103,7 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
         interval = each.share.interval
         around = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
         share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
-        since = f"first seen {_when(each.first_seen)}"
+        since = f"first seen {Zone().full(each.first_seen)}"
         yield f"    {share}, {each.trend}, {_runs(each.runs)}, {since}: {_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
     if others > 0:
@@ -126,11 +126,7 @@ def _heading(report: ScoreReport) -> str:
     first, last = report.recorded
     since = report.window.since if report.window.since is not None else first
     until = report.window.until if report.window.until is not None else last
-    return f"Outcomes from {_when(since)} to {_when(until)}"
-
-
-def _when(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    return f"Outcomes from {Zone().full(since)} to {Zone().full(until)}"
 
 
 def _runs(count: int, noun: str = "run") -> str:

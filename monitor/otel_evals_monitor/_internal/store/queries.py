@@ -29,7 +29,6 @@ from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _MANY = 500
-_NANO = 1_000_000_000
 SEARCHED = 20_000
 """Number of runs that a filter of single runs considers, the newest ones."""
 
@@ -83,7 +82,7 @@ class RunFilter:
         """Return the ids of the newest evaluations that the filter considers."""
         table = schema.evaluations.c
         query = select(table.id).where(table.slice_id.in_(list(slices)))
-        return window.of(query, table.time, _NANO).order_by(table.time.desc()).limit(SEARCHED)
+        return window.of(query, table.time, schema.NANO).order_by(table.time.desc()).limit(SEARCHED)
 
     def rollups(self, slices: Iterable[int], window: Window) -> Any:
         """Return the matching runs in the form of rollups, each run as one row."""
@@ -99,7 +98,7 @@ class RunFilter:
                 table.reason,
                 table.missing,
                 table.cluster,
-                cast(table.time // _NANO, BigInteger).label("bucket"),
+                cast(table.time // schema.NANO, BigInteger).label("bucket"),
                 known.label("n"),
                 (1 - known).label("unknown"),
                 *(value.label(name) for name, value in sums.items()),

@@ -12,7 +12,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.writer import change_rollups
 
-_NANO = 1_000_000_000
 _AT_ONCE = 1_000
 _SELDOM = 60.0
 
@@ -48,7 +47,7 @@ def keep_within(
     _checked[id(database)] = now
     deleted = 0
     if max_age is not None:
-        deleted += _delete(database, schema.runs.c.recorded < int((time.time() - max_age) * _NANO))
+        deleted += _delete(database, schema.runs.c.recorded < int((time.time() - max_age) * schema.NANO))
     while max_bytes is not None and database.sqlite and _used(database) > max_bytes:
         if not (some := _delete(database, most=_AT_ONCE)):
             break

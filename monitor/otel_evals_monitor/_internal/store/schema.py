@@ -24,6 +24,8 @@ from sqlalchemy import (
 
 MINUTE, HOUR = 60, 3600
 """Widths of rollup buckets, in seconds."""
+NANO = 1_000_000_000
+"""Nanoseconds per second."""
 COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
 """Columns of rollups that add up."""
 

@@ -18,7 +18,6 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.rows import RecordRows, rows_of
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
-_NANO = 1_000_000_000
 _Rows = dict[tuple[Any, ...], dict[str, Any]]
 _AT_ONCE = 500
 _KEYS = ("width", "bucket", "slice_id", "status", "reason")
@@ -120,7 +119,7 @@ def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
 
 def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
     """Add a row to its minute, or remove it."""
-    bucket = row["time"] // _NANO // MINUTE * MINUTE
+    bucket = row["time"] // schema.NANO // MINUTE * MINUTE
     key = (MINUTE, bucket, row["slice_id"], row["status"], row["reason"])
     into = sums.get(key)
     if into is None:
@@ -148,7 +147,7 @@ def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
 def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     if row["x"] is None or row["weight"] is None:
         return
-    key = (row["time"] // _NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
+    key = (row["time"] // schema.NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
     into = groups.get(key)
     if into is None:
         into = groups[key] = {**dict(zip(_CLUSTER_KEYS, key, strict=True)), "w": 0.0, "wx": 0.0}
