@@ -224,6 +224,38 @@ def test_a_member_that_gets_its_partitions_back_still_knows_what_it_judged(
     )
 
 
+@pytest.mark.slow
+def test_other_partitions_do_not_hide_spans_of_a_trace_that_is_the_key(brokers: str) -> None:
+    """Its own partition is read again from the start, the others from a later time than the run's start."""
+    request, now = encode_spans(recorded()), time.time()
+    group = request.resource_spans[0].scope_spans[0]
+    for span in group.spans:
+        span.start_time_unix_nano -= 120 * 10**9
+    key = group.spans[0].trace_id.hex()
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+
+    def write(name: str, value: bytes, partition: int, ago: int = 0) -> None:
+        producer.produce(TOPIC, value, name, partition=partition, timestamp=int((now - ago) * 1000))
+        assert producer.flush(SECONDS) == 0
+
+    def part(spans: slice) -> bytes:
+        return ExportTraceServiceRequest(
+            resource_spans=[{"scope_spans": [{"scope": group.scope, "spans": group.spans[spans]}]}]
+        ).SerializeToString()
+
+    write(key, part(slice(1, None)), 1)
+    for partition in (0, 2):
+        for ago in (100, 70, 0):
+            write(*runs(1)[0], partition, ago)
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
+        first.evaluations(7)
+        eventually(lambda: committed(brokers) == 7)
+    write(key, part(slice(1)), 1)
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
+        (evaluation,) = second.evaluations(1)
+    assert (evaluation.trace_id, evaluation.status) == (key, "scored")
+
+
 def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(brokers: str) -> None:
     """The run is longer than the minute that is read again."""
     request = encode_spans(recorded())
