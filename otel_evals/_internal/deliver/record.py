@@ -44,9 +44,10 @@ def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0)
     included; others are references. Numbers that are not finite become None.
     """
     run, redact = before_redaction(scored.run)
+    recorded = run.content  # first: most other fields are found with it
     return {
         **redact(_run(run, content=content)),
-        "content": run.content,
+        "content": recorded,
         "media": _media(run, media_bytes, redact) if content else [],
         "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
     }

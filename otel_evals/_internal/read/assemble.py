@@ -78,7 +78,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def derive(self, field: str) -> Mapping[str, Any]:
         if field in _OF_FIRST:
-            return {field: _first(field, self._root, self._operations)}
+            return {each: _first(each, self._root, self._operations) for each in _OF_FIRST}
         found: Mapping[str, Any] = getattr(self, _FOUND_WITH.get(field, field))()
         return found
 
@@ -178,8 +178,10 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         }
 
     def availability(self) -> Mapping[str, Any]:
-        parts = self._question(), self._answer(), self._calls(), self._documents(), self._system()[1]
-        return find_provenance(self._operations, *parts)
+        calls, documents, (system, system_from) = self._calls(), self._documents(), self._system()
+        parts = self._question(), self._answer(), calls, documents, system_from
+        found = find_provenance(self._operations, *parts)
+        return found | {"tool_calls": calls, "documents": documents, "system_instructions": system}
 
 
 def _outside(
