@@ -33,13 +33,14 @@ from otel_evals import Rule, Run, Score, sampling, scorer, semconv
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.deliver.console import ConsoleDestination
 from otel_evals._internal.read.identity import conversation_key
-from otel_evals._internal.trust import Channel, Decision, answer, proof_of, signature, table
+from otel_evals._internal.trust import proof_of, signature
 from otel_evals.model import Evaluation, StepRecord
 from otel_evals.sampling import Chance
 from otel_evals.testing import InMemoryDestination
 from tests.support.gateways import GatewayThread
 from tests.support.scored_files import score_files
 from tests.support.traffic import agent_run
+from tests.support.trust_table import Channel, Decision, answer, table
 from tests.support.waits import SECONDS, eventually
 
 CHANNELS: tuple[Channel, ...] = get_args(Channel)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +27,6 @@ from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
-_logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
 _MAX_FOUND = 100
 """Fields that are examined in one processor and those inside it."""
