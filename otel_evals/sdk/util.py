@@ -2,6 +2,7 @@
 
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread
+from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.fork import Gate, renew_after_fork
 from otel_evals._internal.util.install_hint import extra, install_hint, this_command
@@ -14,6 +15,7 @@ __all__ = [
     "Gate",
     "backoff",
     "check_after_fork",
+    "counted",
     "extra",
     "in_thread",
     "install_hint",

@@ -19,6 +19,7 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.util.counted import counted
 
 
 def runs(
@@ -111,7 +112,7 @@ def _print_trees(found: Iterable[Any], tree: Callable[[Any], Any] | None = None)
     count = 0
     for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
         console.print((tree or _tree)(run))
-    console.print(f"{count} run{'' if count == 1 else 's'}")
+    console.print(counted(count, "run"))
     return count
 
 

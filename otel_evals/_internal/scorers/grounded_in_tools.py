@@ -12,6 +12,7 @@ from otel_evals._internal.scorers.text.contradiction import Alternatives
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
 from otel_evals._internal.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
+from otel_evals._internal.util.counted import counted
 
 _MAX_NAMED = 8
 _MAX_ANSWER = 50_000
@@ -122,7 +123,7 @@ def _countable(run: Run, answer: str) -> set[int]:
 def _explain(verdicts: Sequence[_Verdict]) -> str:
     """Return the wrong facts first: a console may cut the rest."""
     wrong, total = [verdict for verdict in verdicts if not verdict.found], len(verdicts)
-    facts = f"{total} fact" if total == 1 else f"{total} facts"
+    facts = counted(total, "fact")
     if not wrong:
         are = "is" if total == 1 else "are"
         return f"{total} of {facts} {are} supported by the tool results or the conversation"

@@ -26,6 +26,7 @@ from otel_evals.sdk.commands import (
 )
 from otel_evals_monitor._internal.demo.script import Fault
 from otel_evals_monitor._internal.demo.traffic import Truth
+from otel_evals_monitor._internal.report.terminal import one_line
 
 _FACTS = (
     Fault.WRONG_NUMBER,
@@ -82,7 +83,7 @@ class Watch:
         self._progress.update(self._scored, completed=len(runs))
         latest = Table.grid(padding=(0, 2))
         for scored in runs[-_SHOWN:]:
-            latest.add_row(Text(_one_line(scored.run.input, 50), style="dim"), _scores_of(scored))
+            latest.add_row(Text(one_line(scored.run.input or "", 50), style="dim"), _scores_of(scored))
         return Group(self._progress, latest)
 
 
@@ -176,9 +177,9 @@ def _worst(judged: _Judged) -> Table:
     scored.sort(key=lambda pair: -pair[0].value if lower else pair[0].value)
     table = Table.grid(padding=(0, 1))
     for score, run in scored[:_WORST]:
-        table.add_row(f"{score.value:.2f}", Text(_one_line(run.input, 100), style="dim"))
-        table.add_row("", Text(_one_line(f"→ {run.output}", 200)))
-        table.add_row("", Text(_one_line(score.explanation, 200), style="yellow"))
+        table.add_row(f"{score.value:.2f}", Text(one_line(run.input or "", 100), style="dim"))
+        table.add_row("", Text(one_line(f"→ {run.output}", 200)))
+        table.add_row("", Text(one_line(score.explanation or "", 200), style="yellow"))
     return table
 
 
@@ -227,8 +228,3 @@ def _found_in(
     here = [e for truth, e in known if truth.fault in faults]
     found = sum(map(is_found, here))
     return str(len(here)), str(found), f"{found / len(here):.1%}" if here else "-"
-
-
-def _one_line(text: str | None, width: int) -> str:
-    line = " ".join((text or "").split())
-    return line if len(line) <= width else line[: width - 1] + "…"

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from otel_evals_monitor._internal.page.markdown import as_html
 from otel_evals_monitor._internal.page.media import media
 from otel_evals_monitor._internal.report.plot import length_of, whisker
-from otel_evals_monitor._internal.report.terminal import number
+from otel_evals_monitor._internal.report.terminal import number, one_line
 from otel_evals_monitor._internal.report.zones import Zone
 
 STYLE, SCRIPT, ICON = (
@@ -105,8 +105,7 @@ def _brief(value: Any) -> str:
 
 
 def _short(text: Any, width: int) -> str:
-    line = " ".join(_text(text)[: width * 8].split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return one_line(_text(text), width)
 
 
 def _markdown(text: Any, marked: Any = ()) -> Markup:

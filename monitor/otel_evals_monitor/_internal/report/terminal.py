@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
+from otel_evals.sdk.util import counted
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.zones import Zone
@@ -34,7 +35,7 @@ def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = Non
         table.add_column(name, justify="right" if name in shown else "left")
     for row in report.slices:
         cells = _cells(row)
-        table.add_row(*(Text(_line(str(row.slice[n]), 28)) for n in names), *(cells[n] for n in shown))
+        table.add_row(*(Text(one_line(str(row.slice[n]), 28)) for n in names), *(cells[n] for n in shown))
     console.print(table)
     for row in report.slices:
         for line in _notes(row, names, link):
@@ -83,12 +84,12 @@ def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]
         lines.append(f"  for any value of the missing scores, the mean is in {low} to {high}")
     others = sorted(row.reasons.items(), key=lambda each: -each[1])
     if others:
-        counts = (f"{n} {status} ({_line(why or 'no reason', 60)})" for (status, why), n in others[:6])
+        counts = (f"{n} {status} ({one_line(why or 'no reason', 60)})" for (status, why), n in others[:6])
         lines.append(f"  without a score: {', '.join(counts)}")
     lines += _failing(row, link)
     if lines:
         yield ""
-        yield " · ".join(_line(str(row.slice[name]), 60) for name in names if row.slice[name])
+        yield " · ".join(one_line(str(row.slice[name]), 60) for name in names if row.slice[name])
         yield from lines
 
 
@@ -97,26 +98,26 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
     failures = row.failures
     if failures.patterns:
         side = "above" if row.lower_is_better else "below"
-        fails = _runs(failures.runs, "failing run")
+        fails = counted(failures.runs, "failing run")
         yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
     for each in failures.patterns[:_PATTERNS]:
         interval = each.share.interval
         around = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
         share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
         since = f"first seen {Zone().full(each.first_seen)}"
-        yield f"    {share}, {each.trend}, {_runs(each.runs)}, {since}: {_line(each.name, 160)}"
+        yield f"    {share}, {each.trend}, {counted(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
     if others > 0:
-        yield f"    in no pattern or in smaller ones: {_runs(others, 'failing run')}"
+        yield f"    in no pattern or in smaller ones: {counted(others, 'failing run')}"
     shown = failures.shared(row.worst)
     if shown:
         yield "  worst runs:"
     for run, name, count in shown:
         at = link.to(run) or f"trace {run.trace_id}"
-        why = _line(run.explanation or run.label or "", 120)
+        why = one_line(run.explanation or run.label or "", 120)
         if count > 1:
             same = f"{count} of the {len(row.worst)} worst runs are the same failure"
-            why = f"{same}: {_line(name, 160)}" + (f"; here: {why}" if why else "")
+            why = f"{same}: {one_line(name, 160)}" + (f"; here: {why}" if why else "")
         yield f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else "")
 
 
@@ -129,11 +130,7 @@ def _heading(report: ScoreReport) -> str:
     return f"Outcomes from {Zone().full(since)} to {Zone().full(until)}"
 
 
-def _runs(count: int, noun: str = "run") -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _line(text: str, width: int) -> str:
+def one_line(text: str, width: int) -> str:
     """Return one printable line, without control characters of an agent's answer."""
     line = "".join(c for c in " ".join(text[: width * 8].split()) if c.isprintable())
     return line if len(line) <= width else line[: width - 1] + "…"
