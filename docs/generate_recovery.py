@@ -68,6 +68,7 @@ call, and agents that hand over or use others as tools.
 | framework | instrumentation |
 |---|---|
 | ag2 0.14.0 | OpenInference 0.1.12 |
+| ag2 1.0.3 | its own |
 | agno 3.1.10 | OpenInference 1.0.15, OpenLIT 1.45.0, OpenTelemetry genai-agno 1.3b0 |
 | AI SDK (JS) 7.0.173 | its own 1.0.173, in the new and the old form |
 | anthropic 2.14.0 | OpenInference 3.1.0, Logfire 5.4.0, MLflow 3.17.2, Laminar 0.8.2, Langtrace 3.8.21 |
@@ -158,6 +159,8 @@ Rules beyond the names of attributes:
 | any | speech synthesis and recognition are not model calls; `unknown` is not a model |
 | any | an agent that starts after the agent above it has answered is a run of its own |
 | any | an id such as `look_0`, made up for Gemini's calls, is no id |
+| any | of JSON that was cut off, keys without a value and numbers at the end are left out |
+| any | exceptions and contents may be log records instead of events; counts may be texts |
 | any | a start may be rounded down to the millisecond, as JavaScript's is |
 | platforms | a workflow with a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write its form of transcripts; labels before contents are removed |

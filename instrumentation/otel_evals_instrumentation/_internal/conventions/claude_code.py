@@ -122,9 +122,10 @@ def _read_interaction(reader: SpanReader) -> None:
                 reader.fields["input_messages"] = (text_message("user", text),)
                 reader.note("input", "user_prompt")
         elif name == "tool_result" and attributes.get("tool_input") is not None:
+            given = attributes["tool_input"]
             part = Part(
                 kind="tool_call",
-                data=parse(attributes["tool_input"]),
+                data=None if is_masked(given) else parse(given),
                 tool_call_id=str(attributes.get("tool_use_id") or "") or None,
                 name=_tool_name(attributes),
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Availability, Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
@@ -15,7 +15,7 @@ from otel_evals_instrumentation._internal.readers.parts import read_parts, text_
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds
 
 _INPUT, _OUTPUT, _NUMBERS = "data.input", "data.output", "metadata"
@@ -48,41 +48,43 @@ def _kind(span: SpanRecord) -> OperationKind:
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read names from the numbered entities, and the rest from the events."""
-    events = {event.name: event.attributes for event in reader.span.events}
-    given = events.get(_INPUT, {}).get("input")
-    said = events.get(_OUTPUT, {}).get("response")
-    said = None if reader.span.status == "ERROR" else said  # the error's text
-    fields = reader.fields
-    for role, name in _entities(reader.span):
+    span = reader.span
+    events = {event.name: event.attributes for event in (*span.events, *span.logs)}
+    for role, name in _entities(span):
         if role.startswith("agent.") and kind is not OperationKind.TOOL:
             reader.offer("agent_name", name)
         elif role.startswith("model."):
             reader.offer("request_model", name)
     reader.offer("conversation_id", reader.attributes.get("scope.agentic.session"))
+    given = events.get(_INPUT, {}).get("input")
+    said = None if span.status == "ERROR" else events.get(_OUTPUT, {}).get("response")  # the error's text
     if kind is OperationKind.TOOL:
-        result, failed = result_of(said, wrapped=False)
-        call = fields["tool_call"]
-        name = _text(reader.attributes.get("entity.1.name")) or call.name
-        fields["name"] = name
-        arguments = None if given is None else arguments_of(given)
-        fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result)
-        if failed or said is not None:
-            fields["tool_call"] = replace(fields["tool_call"], status="error" if failed else "ok")
-        _note(reader, "tool_arguments", _INPUT, given)
-        _note(reader, "tool_results", _OUTPUT, said)
+        _read_tool(reader, _noted(reader, "tool_arguments", given), _noted(reader, "tool_results", said))
     elif kind is not OperationKind.OTHER:
-        fields["input_messages"] = tuple(_messages(given, "user"))
-        fields["output_messages"] = tuple(_messages(said, "assistant"))
-        _note(reader, "input", _INPUT, given)
-        _note(reader, "output", _OUTPUT, said)
-        read_system(reader, fields["input_messages"])
+        given, said = _noted(reader, "input", given), _noted(reader, "output", said)
+        reader.fields["input_messages"] = tuple(_messages(given, "user"))
+        reader.fields["output_messages"] = tuple(_messages(said, "assistant"))
+        read_system(reader, reader.fields["input_messages"])
         reader.offer_usage(events.get(_NUMBERS))
     return kind
 
 
-def _note(reader: SpanReader, field: str, event: str, value: Any) -> None:
+def _read_tool(reader: SpanReader, given: Any, said: Any) -> None:
+    result, failed = result_of(said, wrapped=False)
+    call = reader.fields["tool_call"]
+    name = reader.fields["name"] = _text(reader.attributes.get("entity.1.name")) or call.name
+    arguments = None if given is None else arguments_of(given)
+    status = call.status if said is None and not failed else "error" if failed else "ok"
+    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result, status=status)
+
+
+def _noted(reader: SpanReader, field: str, value: Any) -> Any:
+    """Return a content, or None for a mask, and note its event."""
+    event = _INPUT if field in ("input", "tool_arguments") else _OUTPUT
+    masked = is_masked(value) or (isinstance(value, (list, tuple)) and value and all(map(is_masked, value)))
     if value is not None:
-        reader.note(field, event)
+        reader.note(field, event, Availability.CAPTURED_OFF if masked else Availability.PRESENT)
+    return None if masked else value
 
 
 def _text(value: Any) -> str | None:

@@ -70,7 +70,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
 def _read_plain_input(reader: SpanReader, source: str) -> None:
     """Replace the messages of an operation that is no model call by its plain text, if it has one."""
     text = reader.attributes["input.value"]
-    if type(text) is str and text and reader.attributes.get("input.mime_type") == "text/plain":
+    is_plain = reader.attributes.get("input.mime_type") == "text/plain"
+    if is_plain and type(text) is str and text and not is_masked(text):
         reader.fields["input_messages"] = (text_message("user", text),)
         reader.note("input", "input.value")
         return

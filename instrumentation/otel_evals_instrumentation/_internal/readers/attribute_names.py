@@ -163,6 +163,7 @@ GEN_AI = AttributeNames(
     ),
     reasoning_tokens=(
         *words("reasoning.output_tokens reasoning_tokens details.reasoning_tokens", "gen_ai.usage."),
+        "gen_ai.usage.thinking_tokens",
         "llm.token_count.completion_details.reasoning",
     ),
     usage=("gen_ai.usage.details", "gen_ai.usage"),

@@ -26,6 +26,7 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
     SpanReader,
+    exceptions_of,
     read_events,
     without_json_quotes,
 )
@@ -65,6 +66,8 @@ _EVENTS = frozenset(words("user.message choice content.prompt content.completion
 _REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", workflow="workflow", tool="tool")
 """Values of `llm.request.type` other than model calls."""
 _MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
+_REPEATED = ("model_call", "subtask")
+"""Kinds of AG2's spans that repeat the tokens of other spans."""
 _MERGED = "(merged tools)"
 """Name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = ("unknown", "unknown_model")
@@ -219,6 +222,8 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return _request_kind(attributes) or OperationKind.WORKFLOW
         asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
         return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
+    if attributes.get("ag2.usage.kind") in _REPEATED:
+        return None
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
     kind = _request_kind(attributes)
@@ -300,10 +305,9 @@ def _read_error(reader: SpanReader) -> None:
     """Read the message of the error attribute, or else of the exception, or else of the status."""
     span = reader.span
     message, kind = reader.text("error"), reader.text("error_type")
-    for event in span.events:
-        if event.name == "exception":
-            message = message or first_text(event.attributes, ("exception.message",))
-            kind = kind or first_text(event.attributes, ("exception.type",))
+    for event in exceptions_of(span):
+        message = message or first_text(event.attributes, ("exception.message",))
+        kind = kind or first_text(event.attributes, ("exception.type",))
     reader.fields["error"] = message or span.status_message or kind or "error"
     if kind:
         reader.fields["error_type"] = kind

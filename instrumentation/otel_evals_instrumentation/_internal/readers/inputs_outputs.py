@@ -25,7 +25,7 @@ from otel_evals_instrumentation._internal.readers.parts import (
     text_of,
 )
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
     MASKS,
@@ -99,7 +99,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
 
 def _repeats_error(reader: SpanReader, text: str) -> bool:
     """Return True if an output repeats the exception of a failed operation."""
-    raised = [event.attributes for event in reader.span.events if event.name == "exception"]
+    raised = [event.attributes for event in exceptions_of(reader.span)]
     words = [reader.span.status_message, *(event.get("exception.message") for event in raised)]
     if text and text.strip() in words:
         return True

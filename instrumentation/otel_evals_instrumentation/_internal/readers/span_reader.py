@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -156,6 +156,11 @@ def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, An
             events.append((name, _body(event)))
     added.update(content_lines(span.logs))
     return {**added, **span.attributes} if added else span.attributes, events
+
+
+def exceptions_of(span: SpanRecord) -> Iterator[SpanEvent]:
+    """Yield the exceptions of a span, recorded as events or as log records."""
+    return (event for event in (*span.events, *span.logs) if event.name == "exception")
 
 
 def _body(event: SpanEvent) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -51,12 +51,11 @@ def read_tool(reader: SpanReader) -> None:
 
 def _exception(reader: SpanReader) -> str | None:
     """Return the message of the exception of a tool without a result."""
-    for event in reader.span.events:
-        if event.name == "exception":
-            kind = first_text(event.attributes, ("exception.type",))
-            if kind is not None:
-                reader.fields.setdefault("error_type", kind)
-            return first_text(event.attributes, ("exception.message",)) or kind or "error"
+    for event in exceptions_of(reader.span):
+        kind = first_text(event.attributes, ("exception.type",))
+        if kind is not None:
+            reader.fields.setdefault("error_type", kind)
+        return first_text(event.attributes, ("exception.message",)) or kind or "error"
     return None
 
 
@@ -128,6 +127,9 @@ def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
     """Return arguments or a result from an event."""
     for name, body in reader.events:
         if name == event_name and isinstance(body, dict) and body.get(key) is not None:
+            if is_masked(body[key]):
+                reader.note(noted_as, name, Availability.CAPTURED_OFF)
+                continue
             reader.note(noted_as, name)
             return parse(body[key])
     return None

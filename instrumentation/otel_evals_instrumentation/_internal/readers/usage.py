@@ -76,6 +76,8 @@ def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
     """Return the first of these keys that is a natural number; None if there is none."""
     for key in keys:
         value = counts.get(key)
+        if type(value) is str and value.isascii() and value.isdigit() and len(value) < 16:
+            return int(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
             return int(value)
     return None

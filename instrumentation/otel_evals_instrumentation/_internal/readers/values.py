@@ -87,7 +87,10 @@ def without_cut_mark(text: str) -> str:
 
 
 def repair(text: str) -> Any:
-    """Decode the beginning of truncated JSON; None for other texts."""
+    """Decode the beginning of truncated JSON; None for other texts.
+
+    A key without its value and a number that may go on are left out, as they were not recorded whole.
+    """
     if len(text) > MAX_TEXT:
         return None
     closers, in_string, escaped, cut = _scan(text)
@@ -95,17 +98,17 @@ def repair(text: str) -> Any:
         return None
     body = text[: len(text) - 1] if escaped else re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", text)
     tail = "".join(reversed(closers))
-    for candidate in (body + '"' if in_string else body, text[:cut]):
-        for glue in ("", ":null", "null", '":null'):
-            try:
-                return _decode(candidate.rstrip().rstrip(",") + glue + tail)
-            except (ValueError, RecursionError):
-                continue
+    body = body + '"' if in_string else body.rstrip().rstrip(",")
+    for candidate in (text[:cut],) if body[-1:].isdigit() else (body, text[:cut]):
+        try:
+            return _decode(candidate + tail)
+        except (ValueError, RecursionError):
+            continue
     return None
 
 
 def _scan(text: str) -> tuple[list[str], bool, bool, int]:
-    """Return missing brackets, if a string is open, if an escape is open, and the last place to cut."""
+    """Return missing brackets, if a string is open, if an escape is open, and the end of whole values."""
     closers: list[str] = []
     in_string = False
     escape_at, cut = -2, 0
@@ -121,10 +124,13 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
             in_string = True
         elif char in "[{":
             closers.append("]" if char == "[" else "}")
+            cut = at + 1
         elif char == ",":
             cut = at
         elif char in "]}" and (not closers or closers.pop() != char):
             return [], False, False, 0
+        else:
+            cut = at + 1
         if len(closers) > MAX_DEPTH:
             return [], False, False, 0
     return closers, in_string, escape_at == len(text) - 1, cut

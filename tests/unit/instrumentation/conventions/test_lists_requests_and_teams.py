@@ -536,7 +536,24 @@ MADE_UP = [
     )
     for product, scope in (("Google ADK", "gcp.vertex.agent"), ("OpenTelemetry", "opentelemetry.util.genai"))
 ]
-ALL = [*LISTS, *REQUESTS, *FORMS, *TWINS, *TEAMS, *CLOCKS, *PLAIN, *LEAKS, *MADE_UP]
+USAGE = [
+    case(
+        "AG2: a span that repeats the tokens of a call is no call",
+        span("agent", INVOKE),
+        span("chat", {**CHAT, "gen_ai.usage.input_tokens": 9, "gen_ai.usage.thinking_tokens": 3}),
+        *(
+            span(
+                f"record_usage {kind}",
+                {"ag2.usage.kind": kind, "gen_ai.response.model": "m1", "gen_ai.usage.input_tokens": count},
+            )
+            for kind, count in (("model_call", 9), ("subtask", 30), ("compaction", 5))
+        ),
+        usage=(14, 0),
+        reasoning=3,
+        models=["m1"],
+    )
+]
+ALL = [*LISTS, *REQUESTS, *FORMS, *TWINS, *TEAMS, *CLOCKS, *PLAIN, *LEAKS, *MADE_UP, *USAGE]
 
 
 @pytest.mark.parametrize("told", ALL, ids=lambda told: told.name)
