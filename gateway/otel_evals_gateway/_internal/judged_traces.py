@@ -157,6 +157,7 @@ class JudgedTraces:
             now: on the caller's clock.
         """
         if trace_id not in self._whole:
+            since = inf if trace_id in self._others else since
             self._put(trace_id, JudgedPart(now, {}, {}, sources=(source,), since=since))
         part = self._whole[trace_id][0]
         size = part.add(item)
@@ -190,11 +191,11 @@ class JudgedTraces:
             del self._others[first]
 
     def _reduce(self, trace_id: str) -> None:
-        """Keep only the evaluations of a trace."""
+        """Keep only the evaluations of a trace, and that it had spans of other processes."""
         parts = self._whole.pop(trace_id)
         self._bytes -= sum(part.size for part in parts)
         evaluated = {key: each for part in parts for key, each in (part.evaluated or {}).items()}
-        if evaluated:
+        if evaluated or any(part.since is not None for part in parts):
             items = sum(len(part.spans) + len(part.links) for part in parts)
             revision = max(items, *(part.revision for part in parts)) + 1
             self._others[trace_id] = parts[0].at, Judged(evaluated, revision)

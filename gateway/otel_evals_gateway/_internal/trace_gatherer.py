@@ -313,27 +313,19 @@ class TraceGatherer:
 
     def _add_finished(self, item: IntakeItem, since: float) -> None:
         if isinstance(item, CapturedLog):
-            span_id = format_span_id(item.span_id)
-            self._keep_finished(format_trace_id(item.trace_id), item, since, (span_id,))
+            self._keep_finished(format_trace_id(item.trace_id), item, since)
             return
         span = item if isinstance(item, UnclaimedSpan) else item.record()
         trace_id, parent = span.trace_id, span.parent_span_id
-        self._keep_finished(trace_id, span, since, (span.span_id, parent or ""))
+        self._keep_finished(trace_id, span, since)
         if parent is not None:
             self._remember(trace_id, parent, arrived=False)
         self._remember(trace_id, span.span_id, arrived=True)
 
     def _keep_finished(
-        self,
-        trace_id: str,
-        item: SpanRecord | UnclaimedSpan | CapturedLog,
-        since: float,
-        around: Iterable[str],
+        self, trace_id: str, item: SpanRecord | UnclaimedSpan | CapturedLog, since: float
     ) -> None:
         if self._judged is not None:
-            # If the spans around it are known, but its trace is not kept any more, the trace is not whole.
-            is_known = any(self._closed.get(trace_id, span_id) is not None for span_id in around)
-            since = inf if is_known else since
             self._judged.add_finished(trace_id, item, self._source.source, since, self._latest)
 
     def _add_lost(self, items: Iterable[IntakeItem], now: float) -> None:

@@ -226,6 +226,18 @@ def test_spans_that_another_process_judged_are_judged_again_if_all_of_them_are_k
     assert judge.add([span(2, 1)], 20.0) == ["late"]
 
 
+def test_what_another_process_judged_is_whole_when_its_source_is_read_again() -> None:
+    judge = Judge()
+    for _ in range(2):
+        judge.add(finished(span(1), span(2, 1)), 0.0)
+        judge.traces.forget_judged({"a"})
+    judge.add(finished(span(1), span(2, 1)), 0.0)
+    assert judge.add([SourceItems("a", 20.0), span(3, 1), SourceItems()], 20.0) == []
+    judge.add([SourceClocks({"a": 30.0})], 30.0)
+    (again,) = judge.close(30.0)
+    assert [each.spans_dropped for each in again.spans] == [False] * 3
+
+
 def test_what_another_process_judged_is_kept_within_the_bytes() -> None:
     long = SpanEvent(name="said", body="x" * 20_000)
     for number, items in enumerate(
