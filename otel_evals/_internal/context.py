@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
+from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.plain import MAX_JSON, as_text
 from otel_evals.errors import ConfigError
@@ -190,9 +191,7 @@ def attribute(key: str, *, max_chars: int | None = None) -> Resolver:
 
 
 def _attribute(params: Params[Any, Any], key: str, max_chars: int | None) -> Context:
-    run = params.run
-    spans = [o.span for o in ((run.root,) if run.root else ()) + run.operations]
-    values = [span.attributes[key] for span in spans if key in span.attributes][:1]
+    values = [place[key] for place in attributes_of(params.run)[:-1] if key in place][:1]
     found = limit([text for value in values for text in _texts(value)], max_chars)
     return found if found.pieces else replace(found, note=f"no span of the run has {key}")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
+from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.install_hint import extra
 from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
@@ -34,13 +35,7 @@ _PLACE = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 def _attributes(run: Run) -> Mapping[str, Any]:
     """Merge the attributes of the resource and all spans; the root's take precedence."""
-    found = dict(run.resource)
-    for operation in reversed(run.operations):
-        found.update(operation.span.attributes)
-    for operation in run.operations:
-        if operation.span.span_id == run.root_span_id:
-            found.update(operation.span.attributes)
-    return found
+    return {key: value for place in reversed(attributes_of(run)) for key, value in place.items()}
 
 
 def _plain_field(name: str, run: Run) -> Any:

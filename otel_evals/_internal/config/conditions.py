@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals._internal.model import Run
+from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.options import Problems, suggestion
 from otel_evals.errors import ConfigError
 
@@ -32,7 +33,7 @@ class Where:
 
     def values_of(self, run: Run) -> dict[str, Any]:
         """Return the run's values of the fields and attributes that the condition compares."""
-        places = [run.resource, *(operation.span.attributes for operation in reversed(run.operations))]
+        places = reversed(attributes_of(run))
         found = {key: place[key] for place in places for key in self._attributes if key in place}
         return {name: getattr(run, name) for name in self._fields} | dict.fromkeys(self._attributes) | found
 
@@ -95,5 +96,4 @@ def _among(value: Any, values: tuple[Any, ...]) -> bool:
 
 
 def _has(run: Run, key: str, values: tuple[Any, ...]) -> bool:
-    places = [*(operation.span.attributes for operation in run.operations), run.resource]
-    return any(_among(place[key], values) for place in places if key in place)
+    return any(_among(place[key], values) for place in attributes_of(run) if key in place)

@@ -121,3 +121,9 @@ class Run:
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
         """Return the operations with this kind, by start time."""
         return (o for o in self.operations if o.kind is kind)
+
+
+def attributes_of(run: Run) -> list[Mapping[str, Any]]:
+    """Return the attributes of the root span, of all spans by start time, and of the resource."""
+    first = [run.root] if run.root is not None else []
+    return [*(each.span.attributes for each in (*first, *run.operations)), run.resource]

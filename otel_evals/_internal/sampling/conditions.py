@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from otel_evals._internal.model import Run
+from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals.errors import ConfigError
 
@@ -98,13 +99,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
 
 def find_attribute(run: Run, key: str) -> Any:
     """Return an attribute from the run's root span, another span or its resource; None if absent."""
-    root = run.root
-    if root is not None and key in root.span.attributes:
-        return root.span.attributes[key]
-    for operation in run.operations:
-        if key in operation.span.attributes:
-            return operation.span.attributes[key]
-    return run.resource.get(key)
+    return next((place[key] for place in attributes_of(run) if key in place), None)
 
 
 def _has_error(run: Run) -> bool:
@@ -125,7 +120,5 @@ def _has_called(name: str, run: Run) -> bool:
 
 
 def _has_attribute(key: str, value: Any, run: Run) -> bool:
-    places = [*(operation.span.attributes for operation in run.operations), run.resource]
-    if value is _Anything.VALUE:
-        return any(key in place for place in places)
-    return any(key in place and bool(place[key] == value) for place in places)
+    found = [place[key] for place in attributes_of(run) if key in place]
+    return bool(found) if value is _Anything.VALUE else any(bool(each == value) for each in found)
