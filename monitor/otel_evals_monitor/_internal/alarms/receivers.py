@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from otel_evals.errors import ConfigError
-
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
 
@@ -40,9 +38,6 @@ class Webhook:
     """Send Slack's format instead of all fields as JSON."""
     repeats: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        http_url(self.url, "--webhook")
-
     @property
     def name(self) -> str:
         return self.url
@@ -69,9 +64,6 @@ class Alertmanager:
     lasts: float = 600.0
     """Seconds until an alert ends unless it is sent again: several checks."""
     repeats: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        http_url(self.url, "--alertmanager")
 
     @property
     def name(self) -> str:
@@ -101,13 +93,6 @@ class Alertmanager:
 
 def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def http_url(url: str, field: str = "") -> str:
-    """Return the address, which must be an http address; the error names the field."""
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(field, f"must begin with http:// or https://, got {url!r:.100}")
-    return url
 
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ from otel_evals import semconv
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook, http_url
+from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-_Url = Annotated[str, AfterValidator(http_url)]
+def _http_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return url
+
+
+_Url = Annotated[str, AfterValidator(_http_url)]
 
 
 @raises_config_errors
@@ -54,6 +60,12 @@ class AlarmOptions(AlarmLimits):
             ConfigError: there is no store to watch.
         """
         return AlarmWatch(self, destinations, logger)
+
+
+def receivers_of(options: AlarmOptions, lasts: float) -> list[Receiver]:
+    """Return the receivers at addresses; an Alertmanager's alert `lasts` so many seconds."""
+    found: list[Receiver] = [Webhook(options.webhook, options.slack)] if options.webhook else []
+    return found + ([Alertmanager(options.alertmanager, lasts)] if options.alertmanager else [])
 
 
 class AlarmEvents:
@@ -136,13 +148,8 @@ class AlarmWatch:
         return AlarmCheck(Database(self._place, create=False), self._options, self._receivers())
 
     def _receivers(self) -> list[Receiver]:
-        options = self._options
-        found: list[Receiver] = [AlarmEvents(self._logger())] if options.events else []
-        if options.webhook:
-            found.append(Webhook(options.webhook, options.slack))
-        if options.alertmanager:
-            found.append(Alertmanager(options.alertmanager, max(600.0, 4.0 * options.every)))
-        return found
+        told = receivers_of(self._options, max(600.0, 4.0 * self._options.every))
+        return [AlarmEvents(self._logger()), *told] if self._options.events else told
 
     def _log(self, problem: str) -> None:
         """Log a problem once, until it changes or ends."""

@@ -49,14 +49,19 @@ def monitor(
 ) -> None:
     """Serve a page with means, runs and alarms, or check for alarms once."""
     with exit_on(OSError, command="monitor", extra="monitor"):
-        from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-        from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
+        from otel_evals_monitor._internal.alarms.section import AlarmOptions, receivers_of
         from otel_evals_monitor._internal.store.database import Database
 
-        limits = AlarmLimits(floors=_floors(floor or ()), missing=missing, agreement=agreement)
-        receivers: list[Receiver] = [Webhook(webhook, slack)] if webhook else []
+        limits = AlarmOptions(
+            floors=_floors(floor or ()),
+            missing=missing,
+            agreement=agreement,
+            webhook=webhook,
+            slack=slack,
+            alertmanager=alertmanager,
+        )
         # With --once, an alert lasts until the next check, for example an hourly cron job.
-        receivers += [Alertmanager(alertmanager, 3600.0 if once else 600.0)] if alertmanager else []
+        receivers = receivers_of(limits, 3600.0 if once else 600.0)
         with closing(Database(store, create=False)) as database:
             if once:
                 raise typer.Exit(_check(database, limits, receivers, as_json))
