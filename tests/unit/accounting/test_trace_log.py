@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tracemalloc
 from collections import Counter
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,13 @@ from hypothesis import strategies as st
 from otel_evals import sampling
 from otel_evals._internal.accounting.explanation import explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import judge_health
-from otel_evals._internal.accounting.ledger import LoggedTrace, TraceLog
+from otel_evals._internal.accounting.ledger import (
+    _EVALUATION_BYTES,
+    _FORGOTTEN_AT_ONCE,
+    _TRACE_BYTES,
+    LoggedTrace,
+    TraceLog,
+)
 from otel_evals._internal.accounting.problem_log import LossLog
 from otel_evals.model import (
     Direction,
@@ -27,6 +34,7 @@ from otel_evals.model import (
     SpanRecord,
 )
 from otel_evals.sampling import Chance
+from tests.support.replacing import replace
 
 
 def run(number: int, dialect: str = "otel_genai") -> Run:
@@ -93,6 +101,23 @@ def test_memory_is_bounded_by_bytes_too() -> None:
     tracemalloc.stop()
     assert len(log) < 25
     assert taken < 150_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), min_size=1, max_size=60))
+def test_as_many_of_the_newest_traces_are_remembered_as_fit(traces: list[tuple[int, int]]) -> None:
+    """Traces with a trace state of some length and decisions of some rules."""
+    log, kept = TraceLog(max_bytes=6_000), dict[int, int]()
+    for number, (length, rules) in enumerate(traces):
+        kept[number] = _TRACE_BYTES
+        while sum(kept.values()) > 6_000 and len(kept) > 1:
+            for oldest in list(islice(kept, len(kept) // _FORGOTTEN_AT_ONCE + 1)):
+                del kept[oldest]
+        judged = replace(run(number), trace_state="s" * length)
+        log.assembled(judged.trace_id, 3, [judged])
+        for rule in range(rules):
+            log.decided(judged, str(rule), "queued")
+        kept[number] += length + rules * _EVALUATION_BYTES
+    assert [number for number in range(len(traces)) if log.get(f"{number:032x}")] == list(kept)
 
 
 def test_the_traces_remembered_by_default_fit_in_their_memory() -> None:
