@@ -20,6 +20,7 @@ from otel_evals_exporters.phoenix import PhoenixDestination
 from tests.support.replacing import replace
 from tests.support.scored import TRACE, scored_run
 from tests.support.traffic import Live
+from tests.support.waits import eventually
 
 
 def shown(scored: ScoredRun, *, encoding: str = "utf-8", **options: object) -> str:
@@ -66,17 +67,13 @@ def test_a_backend_that_does_not_answer_gets_no_links() -> None:
         phoenix = PhoenixDestination(url=f"http://127.0.0.1:{closed.getsockname()[1]}")
         with Live(answered(), destinations=[phoenix, ConsoleDestination(file=file)]) as live:
             live.run()
-            for _ in range(1_000):
-                live.flush(20)
-                if live.pipeline.health().failing_destinations:
-                    break
+            eventually(
+                lambda: (live.flush(20), live.pipeline.health().failing_destinations and file.getvalue())[1]
+            )
             assert live.pipeline.health().failing_destinations == ("phoenix",)
             before = len(file.getvalue())
             live.run()
-            for _ in range(1_000):
-                live.flush(20)
-                if len(file.getvalue()) > before:
-                    break
+            eventually(lambda: (live.flush(20), len(file.getvalue()) > before)[1])
             live.pipeline.shutdown(100)
     assert "answered" in file.getvalue()[before:]
     assert "/redirects/traces/" not in file.getvalue()[before:]
