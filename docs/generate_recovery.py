@@ -93,6 +93,10 @@ call, and agents that hand over or use others as tools.
 | litellm 1.110.2 | OpenInference 0.1.51, LoongSuite 0.9.0 |
 | llama-index-core 0.14.25 | OpenLLMetry 0.62.4, OpenTelemetry genai-llama-index 1.3b0 |
 | agent-framework-core 1.23.0 | OpenInference 0.1.13 |
+| LlamaIndex.TS 0.12.1 | Traceloop 0.27.0 |
+| Mastra 0.24.9 | its own exporter 0.3.3 |
+| mistralai 2.10.1 | OpenInference 2.2.2 |
+| ollama 0.6.3 | OpenInference 0.1.13 |
 | openai 3.57.0 | Langfuse 5.0.4, Laminar 0.8.2, AgentOps 0.4.21 |
 | openai 3.57.0 | Monocle 0.8.15, traceAI 0.1.10, Langtrace 3.8.21 |
 | openai 2.54.0 | Traceloop's decorators 0.62.4, OpenLIT 1.45.0 |
@@ -103,6 +107,7 @@ call, and agents that hand over or use others as tools.
 | smolagents 1.26.0 | OpenTelemetry genai-smolagents 1.2b0, which records agents only |
 | strands-agents 1.62.0 | OpenInference 0.1.12 |
 | Strands (JS) 1.16.0 | its own |
+| together 3.1.1 | OpenInference 0.1.13 |
 | VoltAgent 2.10.0 | its own |
 """
 

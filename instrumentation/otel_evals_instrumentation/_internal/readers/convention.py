@@ -298,6 +298,8 @@ def _read_finish(reader: SpanReader) -> None:
             texts = tuple(item for item in reasons if isinstance(item, str) and item)
             if texts:
                 reader.fields["finish_reasons"] = texts
+                if "error" in texts:  # perhaps the only trace of it
+                    reader.fields["error"] = "error"
                 return
 
 

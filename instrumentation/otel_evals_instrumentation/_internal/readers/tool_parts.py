@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.media import read_media
-from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import is_masked, literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref tool_id")
@@ -151,6 +151,6 @@ def _is_text(item: Any) -> bool:
 def _string(item: dict[str, Any], keys: Iterable[str]) -> str | None:
     for key in keys:
         value = item.get(key)
-        if isinstance(value, str) and value and value != "<not specified>":
+        if isinstance(value, str) and value and not is_masked(value):
             return value
     return None

@@ -23,7 +23,9 @@ MAX_DEPTH = 60
 _MASKED = re.compile(
     r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]"
     # "readacted" is how openai-agents' instrumentation spells it
-    r"|readacted|<not specified>|<not serializable>|<elided>|\[FILTERED\])\s*",
+    r"|readacted|<not specified>|<not serializable>|<elided>|\[FILTERED\]"
+    # what JavaScript's serializers write instead of nested values
+    r"|\[(?:MaxDepth|Circular|Object|Array)(?: ~)?\])\s*",
     re.IGNORECASE,
 )
 _REPR = re.compile(

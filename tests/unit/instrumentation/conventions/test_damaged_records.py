@@ -13,6 +13,7 @@ from tests.support.facts import Case, case, missed, span
 J = json.dumps
 KIND = "openinference.span.kind"
 ASKED, MASK, PROBLEM = "Is the red boat free?", "[REDACTED]", "no such boat"
+DEEP = {"id": "c1", "type": "function", "function": {"name": "[MaxDepth]", "arguments": "[MaxDepth]"}}
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
 RAISED = ("exception", {"exception.type": "LookupError", "exception.message": PROBLEM}, None)
 
@@ -76,6 +77,17 @@ EVENTS = [
         input=ASKED,
     ),
 ]
+FAILED = [
+    case(
+        f"{product}: a finish reason is the only trace of an error",
+        span("chat m1", {**attributes, "gen_ai.response.finish_reasons": reasons}),
+        error="error",
+    )
+    for product, attributes, reasons in (
+        ("Mastra", {"mastra.span.type": "model_generation", "gen_ai.request.model": "m1"}, "error"),
+        ("OpenTelemetry", {"gen_ai.operation.name": "chat"}, ["error"]),
+    )
+]
 NUMBERS = [
     case(
         "Langfuse: counts as texts",
@@ -128,6 +140,22 @@ MASKS = [
         ),
         input=None,
     ),
+    *(
+        case(
+            f"{product}: a call that was too deep for its serializer",
+            span("app", {}),
+            span("step", {**attributes, key: J([{"role": "assistant", "tool_calls": [DEEP]}])}),
+            tools=[],
+        )
+        for product, attributes, key in (
+            (
+                "Mastra",
+                {"mastra.span.type": "model_step", "gen_ai.request.model": "m1"},
+                "gen_ai.input.messages",
+            ),
+            ("Langfuse", {"langfuse.observation.type": "generation"}, "langfuse.observation.input"),
+        )
+    ),
     case(
         "Monocle: masks in a list",
         span(
@@ -142,6 +170,6 @@ MASKS = [
 ]
 
 
-@pytest.mark.parametrize("told", [*EVENTS, *NUMBERS, *MASKS], ids=lambda told: told.name)
+@pytest.mark.parametrize("told", [*EVENTS, *FAILED, *NUMBERS, *MASKS], ids=lambda told: told.name)
 def test_it_is_read(told: Case) -> None:
     assert list(missed(told)) == []
