@@ -205,12 +205,8 @@ def shared_threshold(level: float, monitors: int) -> float:
     Raises:
         ValueError: an argument is out of range.
     """
-    _check_level(level)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level: must be between 0 and 1, not {level!r}")
     if monitors < 1:
         raise ValueError(f"monitors: must be at least 1, not {monitors!r}")
     return monitors / level
-
-
-def _check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level: must be between 0 and 1, not {level!r}")
