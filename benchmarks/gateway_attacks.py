@@ -89,10 +89,13 @@ def probe(port: int, pipe: Any) -> None:
             status = 0
         connection.close()
         latencies.append((time.perf_counter() - start, status))
-        if pipe.poll(0.02):
-            pipe.recv()
-            pipe.send(latencies)
-            latencies = []
+        try:
+            if pipe.poll(0.02):
+                pipe.recv()
+                pipe.send(latencies)
+                latencies = []
+        except (EOFError, BrokenPipeError):  # the benchmark has ended
+            return
 
 
 @contextlib.contextmanager
