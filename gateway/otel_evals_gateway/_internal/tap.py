@@ -18,7 +18,7 @@ from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 BUSY = ExportAnswer(429, "no room for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0
 _PUT_AGAIN_SECONDS = 30.0
-_LARGE = 256 * 1024
+_LARGE = 64 * 1024
 """Bytes from which a thread looks through a request, so others need not wait."""
 
 

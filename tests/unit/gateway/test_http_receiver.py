@@ -22,6 +22,7 @@ from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from tests.support.bombs import BOMBS
 from tests.support.certificates import certificates, needs_openssl
 from tests.support.gateways import post
 from tests.support.waits import SECONDS, eventually
@@ -82,6 +83,47 @@ class Served:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
+
+
+class ServedInTurns(Served):
+    """Notes in which iteration of the event loop each request is taken; the first one blocks the loop."""
+
+    def __init__(self) -> None:
+        super().__init__(most=100)
+        self.blocked, self.released = threading.Event(), threading.Event()
+        self.iteration, self.taken_in = 0, list[int]()
+
+    async def _handle(self, request: ExportRequest) -> ExportAnswer:
+        if not self.blocked.is_set():
+            self.blocked.set()
+            self.released.wait(SECONDS)
+            self._count()
+        self.taken_in.append(self.iteration)
+        return self.answer
+
+    def _count(self) -> None:
+        self.iteration += 1
+        if len(self.taken_in) < 16:
+            self._loop.call_soon(self._count)
+
+
+def test_requests_that_arrive_together_are_decoded_one_in_an_iteration_of_the_loop() -> None:
+    """Others, such as those of a health check, are answered between them."""
+    _, _, build = BOMBS["long text"]
+    data = build(3_000)
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    with ServedInTurns() as served, contextlib.ExitStack() as opened:
+        senders = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", served.port), SECONDS))
+            for _ in range(16)
+        ]
+        for sender in senders:
+            sender.sendall(head + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+            assert served.blocked.wait(SECONDS)
+        served.released.set()
+        for sender in senders:
+            assert sender.recv(1_000).startswith(b"HTTP/1.1 200")
+    assert len(set(served.taken_in)) == 16
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from otel_evals_gateway._internal.receiver.access import BearerTokens
-from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
+from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals_gateway._internal.receiver.decoder import (
     DecodedSize,
     ExportRequest,
@@ -21,8 +21,10 @@ from otel_evals_gateway._internal.receiver.request_limits import RequestLimits, 
 _logger = logging.getLogger(__name__)
 LARGE = 1024 * 1024
 """Decoded bytes of a request from which a thread decodes it, so other requests need not wait."""
-_SMALL = 64 * 1024
+_SMALL = {PROTOBUF: 64 * 1024, JSON: 16 * 1024}
 """Uncompressed bytes of a body that may be decoded without a thread."""
+_TINY = 1024
+"""Bytes of an uncompressed body that may be decoded in the same iteration of the event loop as others."""
 Handle = Callable[[ExportRequest], Awaitable[ExportAnswer]]
 
 
@@ -55,7 +57,7 @@ class Receiver:
                     raise RefusedError(ExportAnswer(401, "a bearer token is required"))
                 request = await read(reservation)
                 request.reservation = reservation
-                if not self._decoded_at_once(request):
+                if not await self._decoded_at_once(request):
                     async with self._limits.decoding:
                         await asyncio.to_thread(decode, request, self._options.max_decompressed)
                 answer = await self._handle(request)
@@ -67,11 +69,18 @@ class Receiver:
         self._limits.answers[signal, answer.status] += 1
         return answer
 
-    def _decoded_at_once(self, request: ExportRequest) -> bool:
+    async def _decoded_at_once(self, request: ExportRequest) -> bool:
         """Decode a small request; return False if it needs a thread."""
-        most = min(_SMALL, self._options.max_decompressed)
+        most = min(_SMALL[request.content_type], self._options.max_decompressed)
         if len(request.body) > most:
             return False
+        if len(request.body) <= _TINY and not request.encoding:
+            return self._decoded_here(request, most)
+        async with self._limits.turn:
+            await asyncio.sleep(0)  # with the lock: all others that wait for it get one iteration each
+            return self._decoded_here(request, most)
+
+    def _decoded_here(self, request: ExportRequest, most: int) -> bool:
         try:
             data = decompress(request.body, request.encoding, most)
         except RefusedError as refused:

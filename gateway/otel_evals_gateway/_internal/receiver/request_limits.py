@@ -37,6 +37,8 @@ class RequestLimits:
         """Protects `bytes`, which the thread that decodes changes too."""
         self.decoding = asyncio.Lock()
         """Held while a thread decodes: one request at a time, since each keeps the interpreter busy."""
+        self.turn = asyncio.Lock()
+        """Held for one iteration of the event loop by each request that is decoded in it."""
         self.in_progress = 0
         self.closed = False
         """True once the service shuts down, which refuses all requests."""
