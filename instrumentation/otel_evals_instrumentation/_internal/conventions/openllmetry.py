@@ -53,6 +53,7 @@ def openllmetry() -> Convention:
             result=("gen_ai.tool.call.result", _OUTPUT),
             documents=(_OUTPUT,),
             query=(_INPUT,),
+            usage=("crewai.crew.usage_metrics",),
             conversation_id=words("session_id thread_id conversation_id", _PROPERTIES),
             user_id=(_PROPERTIES + "user_id",),
             finish=("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"),

@@ -66,8 +66,11 @@ def read_step(reader: SpanReader) -> None:
             id=call_id if isinstance(call_id, str) else call.id,
             arguments=call.arguments if given is None else given,
         )
-    result = gave.get("result") if isinstance(gave, dict) else None
-    if isinstance(result, dict):
-        reader.offer("agent_name", result.get("current_agent_name"))
+    if isinstance(gave, dict):
+        reader.offer("agent_name", gave.get("current_agent_name"))  # of a step: the first is asked first
+        result = gave.get("result")
+        last = result.get("current_agent_name") if isinstance(result, dict) else None
+        if isinstance(last, str) and last:
+            reader.fields["name"] = last
     if reader.source_of("output") == _OUTPUT and isinstance(gave, (dict, list)):
         reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Usage
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.values import literal, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _INPUT = words(
@@ -21,11 +21,11 @@ _OUTPUT = words(
 _CACHE = words(
     """cache_read_input_tokens cached_input input_cache_read input_cached_tokens cached_input_tokens
     cachedInputTokens cached_content_token_count cachedContentTokenCount cachedContentTokens
-    prompt_cached_tokens"""
+    prompt_cached_tokens cached_prompt_tokens"""
 )
 _CACHE_WRITE = words(
     """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
-    input_cache_creation input_cache_write"""
+    cache_creation_tokens input_cache_creation input_cache_write"""
 )
 _REASONING = words(
     """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
@@ -34,8 +34,8 @@ _REASONING = words(
 
 
 def usage_in(value: Any) -> Usage | None:
-    """Return the token counts of an object or its JSON; None if it has none."""
-    counts = parse(value)
+    """Return the token counts of an object, its JSON or its Python literal; None if it has none."""
+    counts = literal(parse(value))
     if not isinstance(counts, Mapping):
         return None
     names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)

@@ -14,6 +14,7 @@ J = json.dumps
 KIND = "openinference.span.kind"
 ASKED, MASK, PROBLEM = "Is the red boat free?", "[REDACTED]", "no such boat"
 DEEP = {"id": "c1", "type": "function", "function": {"name": "[MaxDepth]", "arguments": "[MaxDepth]"}}
+COUNTS = {"prompt_tokens": 9, "cached_prompt_tokens": 4, "completion_tokens": 2}
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
 RAISED = ("exception", {"exception.type": "LookupError", "exception.message": PROBLEM}, None)
 
@@ -100,6 +101,31 @@ NUMBERS = [
             },
         ),
         usage=(9, 2),
+    ),
+    *(
+        case(
+            f"{product}: counts in a Python literal",
+            span(
+                "crewai.workflow",
+                {
+                    "gen_ai.operation.name": operation,
+                    key: str(COUNTS),
+                },
+                scope=scope,
+            ),
+            span("clerk.agent", {"traceloop.span.kind": "agent"}),
+            usage=(9, 2),
+            cached=4,
+        )
+        for product, operation, key, scope in (
+            (
+                "CrewAI through OpenLLMetry",
+                "invoke_agent",
+                "crewai.crew.usage_metrics",
+                "opentelemetry.instrumentation.crewai",
+            ),
+            ("OpenTelemetry", "chat", "gen_ai.usage", "my.app"),
+        )
     ),
     case(
         "Monocle: the same in an event",

@@ -253,6 +253,7 @@ def _node(name: str, kind: str, metadata: str, above: int, **more: Any) -> dict[
 
 
 _TOOL_OUTPUT = {"output": {"type": "tool", "data": {"content": "free", "tool_call_id": "c1"}}}
+_OUT, STEP = "traceloop.entity.output", {"traceloop.span.kind": "task"}
 _OF_GRAPH = "langfuse.observation.metadata.langgraph_checkpoint_ns"
 TEAMS = [
     case(
@@ -360,6 +361,21 @@ TEAMS = [
         agent="boss",
         output="It is free.",
         tools=[("ask", None, SAID, "ok")],
+    ),
+    case(
+        "LlamaIndex through OpenLLMetry: a workflow is named after its first agent, not the last",
+        span(
+            "AgentWorkflow.workflow",
+            {
+                "traceloop.span.kind": "workflow",
+                "traceloop.entity.input": {"user_msg": ASKED},
+                _OUT: {"result": {"response": {"content": SAID}, "current_agent_name": "clerk"}},
+            },
+        ),
+        span("AgentWorkflow.task", {**STEP, _OUT: {"input": [_GIVEN[1]], "current_agent_name": "front"}}),
+        span("AgentWorkflow.task", {**STEP, _OUT: {"input": [_GIVEN[1]], "current_agent_name": "clerk"}}),
+        scope="opentelemetry.instrumentation.llamaindex",
+        agent="front",
     ),
     case(
         "Traceloop for JavaScript: the tool's name is in its message",
