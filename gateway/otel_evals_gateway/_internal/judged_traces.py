@@ -43,7 +43,7 @@ class JudgedPart:
     evaluated: Evaluated | None = None
     """None if it is not known how the rules decided."""
     since: float | None = None
-    """If another process judged them: earlier spans are unknown; in seconds since the epoch."""
+    """Earlier spans are unknown, in seconds since the epoch: judged elsewhere, or dropped at a limit."""
     revision: int = 1
     """Of its evaluations, if they are known."""
 
@@ -52,15 +52,6 @@ class JudgedPart:
         if above in self.spans or above in self.links or span_id in self.links.values():
             return True
         return any(span.parent_span_id == span_id for span in self.spans.values())
-
-    @property
-    def is_partial(self) -> bool:
-        """Return True if another process may have judged more spans."""
-        if self.since is None:
-            return False
-        is_rooted = any(span.parent_span_id is None for span in self.spans.values())
-        is_cut = any(span.start_time < self.since * 1e9 for span in self.spans.values())
-        return is_cut or not (is_rooted or None in self.links.values())
 
     def add(self, item: SpanRecord | UnclaimedSpan | CapturedLog) -> int:
         """Add an item that another process has judged; returns its bytes."""
@@ -86,8 +77,7 @@ class JudgedPart:
         trace.links |= self.links
         for span_id, logs in self.logs.items():
             trace.logs.setdefault(span_id, []).extend(logs)
-        if self.is_partial:
-            trace.left_out.append("")  # the run is not scored
+        trace.since = max((each for each in (trace.since, self.since) if each is not None), default=None)
         trace.size = trace.measure()
 
 
@@ -136,6 +126,7 @@ class JudgedTraces:
         size = trace.size if is_all else sum(map(size_of_span, records)) + _LINK_BYTES * len(links)
         part = JudgedPart(now, spans, dict(links), size=_PART_BYTES + size, sources=trace.sources)
         part.evaluated, part.revision = evaluated, revision
+        part.since = inf if trace.left_out else trace.since
         self._put(trace_id, part)
         return SpanGroup(tuple(records), links, size, judged)
 

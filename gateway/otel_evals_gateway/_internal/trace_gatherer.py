@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -429,12 +429,14 @@ class TraceGatherer:
         return self._group(trace_id, trace, trace.spans, trace.links)
 
     def _group(
-        self, trace_id: str, trace: OpenTrace, span_ids: Iterable[str], links: Mapping[str, str | None]
+        self, trace_id: str, trace: OpenTrace, span_ids: Collection[str], links: Mapping[str, str | None]
     ) -> SpanGroup:
         """Return the spans with their log records, oldest first, and remember them and missing parents."""
-        records, above = [], set(links.values())
+        records, above, may_lack = [], set(links.values()), trace.may_lack(span_ids)
         for span_id in span_ids:
             record = trace.take_logs_of(span_id)
+            if may_lack:
+                record = replace(record, spans_dropped=True)
             above.add(record.parent_span_id)
             records.append(record)
             self._remember(trace_id, span_id, arrived=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -37,6 +37,8 @@ class OpenTrace:
     """Sources of its items whose time `last_seen` is; empty for the time of arrival."""
     judged: Judged | None = None
     """The earlier judgement, if spans arrived after it."""
+    since: float | None = None
+    """If another process judged some spans: earlier ones are unknown; in seconds since the epoch."""
     _over: dict[str, str | None] = field(default_factory=dict)
     """What `above` found before: ids above unclaimed spans."""
 
@@ -61,15 +63,24 @@ class OpenTrace:
     def take_logs_of(self, span_id: str) -> SpanRecord:
         """Return a claimed span with its log records, oldest first, and drop them here."""
         span, logs = self.spans[span_id], self.logs.pop(span_id, None)
-        if logs:
-            span = replace(span, logs=_oldest_first(logs))
-        return replace(span, spans_dropped=True) if self.left_out else span
+        return replace(span, logs=_oldest_first(logs)) if logs else span
 
     def measure(self) -> int:
         """Measure `size` again."""
         logs = (log for held in self.logs.values() for log in held)
         spans = sum(map(size_of_span, self.spans.values()))
         return spans + _LINK_BYTES * len(self.links) + sum(map(size_of_event, logs))
+
+    def may_lack(self, span_ids: Collection[str]) -> bool:
+        """Return True if spans next to these were dropped at a limit, or others may be unknown."""
+        if self.left_out or self.since is None:
+            return bool(self.left_out)
+        spans = [self.spans[span_id] for span_id in span_ids]
+        if any(span.start_time < self.since * 1e9 for span in spans):
+            return True
+        # The root may be what is unknown, unless the trace goes on.
+        is_all = len(spans) == len(self.spans)
+        return is_all and None not in self.links.values() and all(span.parent_span_id for span in spans)
 
     @property
     def next_revision(self) -> int:

@@ -226,6 +226,31 @@ def test_spans_that_another_process_judged_are_judged_again_if_all_of_them_are_k
     assert judge.add([span(2, 1)], 20.0) == ["late"]
 
 
+def test_what_another_process_judged_is_whole_once_the_rest_of_it_was_read() -> None:
+    """A commit may lie between the messages of a judged trace."""
+    judge = Judge()
+    judge.add(finished(span(2, 1, start=50), since=20.0), 0.0)
+    judge.add([SourceItems("a", 20.0), span(1, start=40), SourceItems()], 20.0)
+    judge.add([SourceClocks({"a": 30.0})], 30.0)
+    (again,) = judge.close(30.0)
+    assert [each.spans_dropped for each in again.spans] == [False] * 2
+
+
+def test_a_run_that_lacks_spans_still_does_when_others_arrive_late() -> None:
+    judge = Judge(max_spans_per_trace=3)
+    judge.add([span(n, 1) for n in (2, 3, 4, 5)], 0.0)
+    judge.close(30.0)
+    judge.add([span(1)], 40.0)
+    (again,) = judge.close(45.0)
+    assert [each.spans_dropped for each in again.spans] == [True] * 4
+    judge = Judge()
+    judge.add(finished(span(1, start=10), since=20.0), 0.0)
+    for second, number in ((20.0, 2), (40.0, 3)):
+        judge.add([span(number, 1, start=30)], second)
+        (again,) = judge.close(second + 5.0)
+        assert [each.spans_dropped for each in again.spans] == [True] * number
+
+
 def test_what_another_process_judged_is_whole_when_its_source_is_read_again() -> None:
     judge = Judge()
     for _ in range(2):

@@ -34,11 +34,15 @@ def gatherer(room: Callable[[], float] = lambda: inf, **limits: Any) -> TraceGat
     )
 
 
-def span(number: int, parent: int | None = None, *, trace: str = TRACE, name: str = "chat") -> RecordedSpan:
+def span(
+    number: int, parent: int | None = None, *, trace: str = TRACE, name: str = "chat", start: float = 0.0
+) -> RecordedSpan:
     above = None if parent is None else f"{parent:016x}"
-    return RecordedSpan(
-        SpanRecord(trace_id=trace, span_id=f"{number:016x}", parent_span_id=above, name=name), 0
+    begun = int(start * 1e9)
+    record = SpanRecord(
+        trace_id=trace, span_id=f"{number:016x}", parent_span_id=above, name=name, start_time=begun
     )
+    return RecordedSpan(record, 0)
 
 
 def link(number: int, parent: int | None = None, *, trace: str = TRACE) -> UnclaimedSpan:
