@@ -88,8 +88,8 @@ def test_what_cannot_be_sent_is_counted(tmp_path: Path) -> None:
     recording = read_recording([str(file)])
     assert len(recording.items) == 1
     assert recording.unusable == {
-        "neither spans nor log records": 2,
-        "not OTLP": 2,
+        "neither spans nor log records": 1,
+        "not OTLP": 3,
         "without ids or times": 1,
         "without a time": 1,
     }

@@ -57,12 +57,18 @@ def read_recording(
 ) -> RecordedTraffic:
     """Read files: OTLP as JSON, JSON lines or protobuf, gzip or not; `-` is standard input.
 
-    `skipped` gets file and line number of each line that is not JSON.
+    `skipped` gets file and line number of each line that is not OTLP.
     """
     recording = RecordedTraffic()
     shared: dict[bytes, bytes] = {}
+
+    def skip(path: str, line: int) -> None:
+        recording.unusable["not OTLP"] += 1
+        if skipped is not None:
+            skipped(path, line)
+
     for path in paths:
-        for request in read_requests(path, skipped):
+        for request in read_requests(path, skip):
             for signal, message in _messages(request, recording.unusable):
                 recording.items += _items(signal, message, shared, recording.unusable)
     recording.items.sort(key=lambda item: item.known)
