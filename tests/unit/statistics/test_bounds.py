@@ -50,9 +50,13 @@ def test_everything_missing_says_nothing() -> None:
     assert (result.share, result.bounds.low, result.bounds.high) == (1.0, 0.0, 1.0)
 
 
-def test_resemblance_widens_the_bounds() -> None:
-    sums = total(Sums.of(float(i % 10 > 0), 4.0) for i in range(100))
-    narrow, wide = missing(sums, tally([4.0] * 5)), missing(sums, tally([4.0] * 5), inflation=4.0)
-    assert narrow.bounds
-    assert wide.bounds
-    assert wide.bounds.width > narrow.bounds.width
+def test_confidence_and_resemblance_apply_to_both_bounds() -> None:
+    sums, lost = total(Sums.of(float(i % 10 > 0), 4.0) for i in range(100)), tally([4.0] * 5)
+    found = missing(sums, lost, confidence=0.5, inflation=4.0).bounds
+    low, high = (
+        estimate(sums + lost.valued(value), confidence=0.5, inflation=4.0).interval for value in (0.0, 1.0)
+    )
+    assert found
+    assert low
+    assert high
+    assert (found.low, found.high) == (low.low, high.high)

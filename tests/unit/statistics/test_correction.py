@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +45,47 @@ def test_the_order_of_labels_does_not_matter(labelled: list[Labelled], rng: rand
     assert other
     assert one.mean == pytest.approx(other.mean, abs=1e-9)
     assert one.interval.width == pytest.approx(other.interval.width, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(LABELS)
+def test_each_label_stands_for_as_many_runs_as_its_weight_and_probability_say(
+    labelled: list[Labelled],
+) -> None:
+    """A judge that always says the same changes nothing."""
+    same = [replace(each, judged=0.5) for each in labelled]
+    result = corrected(total(Sums.of(0.5, each.w) for each in same), same)
+    weights = [each.w / each.probability for each in same]
+    assert result
+    mean = math.fsum(w * each.label for w, each in zip(weights, same, strict=True)) / math.fsum(weights)
+    assert result.mean == pytest.approx(mean)
+
+
+@settings(deadline=None)
+@given(LABELS)
+def test_the_judge_has_the_weight_of_the_least_variance(labelled: list[Labelled]) -> None:
+    """The variance is the sum of the squared influences of the runs, with four pseudo labels."""
+    judged = judged_of(labelled)
+    result = corrected(judged, labelled)
+    rows = [(each.w / each.probability, each.w, each.label, each.judged) for each in labelled]
+    weight = math.fsum(row[0] for row in rows)
+    typical = math.fsum(row[0] ** 2 for row in rows) / weight
+    rows += [(typical, 0.0, y, f) for y, f in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0))]
+    weight += 4 * typical
+    y_mean, f_mean = (math.fsum(row[0] * row[place] for row in rows) / weight for place in (2, 3))
+    assert judged.mean is not None
+    assert result
+
+    def variance(b: float) -> float:
+        assert judged.mean is not None
+        rest = 25 * [0.0] + 75 * [1.0]
+        found = math.fsum((b * 2.0 * (f - judged.mean) / judged.w) ** 2 for f in rest)
+        for v, w, y, f in rows:
+            own = b * w * (f - judged.mean) / judged.w
+            found += (v * (y - y_mean - b * (f - f_mean)) / weight + own) ** 2
+        return found
+
+    assert variance(result.judge_weight) <= min(variance(b / 20) for b in range(21)) + 1e-12
 
 
 def sample(agreement: float, labels: int = 300) -> tuple[Sums, list[Labelled]]:
