@@ -114,6 +114,10 @@ class MessageCalls:
         if known is None:
             alike = self._alike.setdefault((part.name, _coarsely(part.data)), [])
             known = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
+            if known is None and call_id is None and part.data is not None:
+                # The arguments of a streamed call may be in the next request only.
+                bare = self._alike.get((part.name, _coarsely(None)), ())
+                known = next((t for t in bare if id(t) not in seen and t.arguments is None), None)
             if known is None:
                 known = self._new_call(part, part.data, time)
                 alike.append(known)

@@ -19,7 +19,9 @@ from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds
 
 _INPUT, _OUTPUT, _NUMBERS = "data.input", "data.output", "metadata"
-_ROLES = frozenset((*ROLES, *LANGCHAIN, "model", "developer"))
+_CALLS = "tools"
+"""Instead of a role, for the calls in a streamed response."""
+_ROLES = frozenset((*ROLES, *LANGCHAIN, _CALLS, "model", "developer"))
 _KINDS = kinds(
     agent="agentic.turn agentic.request agentic.invocation",
     tool="agentic.tool.invocation agentic.mcp.invocation",
@@ -65,7 +67,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields["input_messages"] = tuple(_messages(given, "user"))
         reader.fields["output_messages"] = tuple(_messages(said, "assistant"))
         read_system(reader, reader.fields["input_messages"])
-        reader.offer_usage(events.get(_NUMBERS))
+        numbers = events.get(_NUMBERS, {})
+        reader.offer_usage(numbers)
+        reason = _text(numbers.get("finish_reason"))
+        if reason is not None:
+            reader.fields["finish_reasons"] = (reason,)
     return kind
 
 
@@ -116,7 +122,7 @@ def _messages(value: Any, role: str) -> Iterator[Message]:
 
 def _message(name: str, content: Any) -> Message:
     """Read what one role said: a text, calls, parts, or a tool's result."""
-    role = role_of(name)
+    role = "assistant" if name == _CALLS else role_of(name)
     if role == "tool":
         return Message(role=role, parts=(tool_result({"content": content}),))
     parsed = parse(content) if isinstance(content, str) and content[:2] == "[{" else content

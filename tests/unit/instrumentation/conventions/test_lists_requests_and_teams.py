@@ -552,6 +552,39 @@ MADE_UP = [
     )
     for product, scope in (("Google ADK", "gcp.vertex.agent"), ("OpenTelemetry", "opentelemetry.util.genai"))
 ]
+_BARE = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "look"}]}
+STREAMED = [
+    case(
+        "OpenTelemetry: the arguments of a streamed call are in the next request only, without its id",
+        span("app", {}),
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.input.messages": [_said("user", ASKED)],
+                "gen_ai.output.messages": [_BARE],
+                "gen_ai.response.finish_reasons": ["tool_calls"],
+            },
+        ),
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.input.messages": [
+                    _said("user", ASKED),
+                    {
+                        "role": "assistant",
+                        "parts": [{"type": "tool_call", "name": "look", "arguments": LOOK}],
+                    },
+                    {"role": "tool", "parts": [{"type": "tool_call_response", "response": "free"}]},
+                ],
+                "gen_ai.output.messages": [_said("assistant", SAID)],
+            },
+        ),
+        output=SAID,
+        tools=[("look", LOOK, "free", "unknown")],
+    )
+]
 USAGE = [
     case(
         "AG2: a span that repeats the tokens of a call is no call",
@@ -569,7 +602,7 @@ USAGE = [
         models=["m1"],
     )
 ]
-ALL = [*LISTS, *REQUESTS, *FORMS, *TWINS, *TEAMS, *CLOCKS, *PLAIN, *LEAKS, *MADE_UP, *USAGE]
+ALL = [*LISTS, *REQUESTS, *FORMS, *TWINS, *TEAMS, *CLOCKS, *PLAIN, *LEAKS, *MADE_UP, *STREAMED, *USAGE]
 
 
 @pytest.mark.parametrize("told", ALL, ids=lambda told: told.name)

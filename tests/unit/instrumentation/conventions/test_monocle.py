@@ -81,6 +81,20 @@ MONOCLE = [
         tools=[("look", LOOK, {"free": True}, "unknown")],
     ),
     case(
+        "Monocle: calls of a streamed response",
+        span("app", {}),
+        _monocle(
+            "create",
+            "inference",
+            [_HISTORY[0]],
+            J({"tools": [{**_LOOKED[0], "tool_arguments": ""}]}),
+            numbers={"finish_reason": "tool_calls"},
+        ),
+        _monocle("create", "inference", [*_HISTORY, J({"tool": "free"})], J({"assistant": SAID})),
+        output=SAID,
+        tools=[("look", LOOK, "free", "unknown")],
+    ),
+    case(
         "Monocle: the text of an error is no answer",
         _monocle("create", "inference", [_HISTORY[0]], "Error code: 400", status="ERROR"),
         input=ASKED,
