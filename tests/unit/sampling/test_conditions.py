@@ -75,6 +75,11 @@ def test_conditions_that_later_spans_may_change_are_not_repeatable() -> None:
     assert sampling.errors().repeatable
     assert not sampling.attribute("feedback").repeatable
     assert not sampling.when(lambda _: True).repeatable
+    for both in (
+        sampling.errors() & sampling.attribute("feedback"),
+        sampling.attribute("feedback") | sampling.errors(),
+    ):
+        assert not both.repeatable
 
 
 def test_never_picks_nothing() -> None:

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import TraceState
 
 from otel_evals import Rule, sampling
-from otel_evals._internal.sampling.consistent import credible_state, probability_of
+from otel_evals._internal.sampling.consistent import credible_state, keyed_state, probability_of, randomness
 from otel_evals.sampling import is_sampled, threshold
 from otel_evals.scorers import scorer
 from tests.support.traffic import Live, agent_run
@@ -168,3 +168,19 @@ def test_a_tracestate_is_believed_only_if_the_trace_could_have_been_recorded(
     assert credible_state(trace_id, state, trusted=False) == "a=b"
     assert credible_state(trace_id, f"{state},c=d", trusted=False) == "a=b,c=d"
     assert probability_of(threshold(1.0, state)) >= 2**-20, "the floor"
+
+
+@given(TRACE_IDS, BITS, BITS, st.booleans())
+def test_a_tracestate_of_unknown_origin_keeps_a_credible_threshold_and_gets_keyed_bits(
+    trace_id: int, rejected: int, claimed: int, told: bool
+) -> None:
+    """The keyed bits are spread over what the head sampler kept; entries of other vendors stay."""
+    state = f"ot=th:{rejected:014x}" + f";rv:{claimed:014x}" * told + ",vendor=1"
+    credible = is_sampled(1.0, trace_id, state)
+    mine = keyed_state(trace_id, state)
+    floor = min(rejected, RANGE - (RANGE >> 20)) if credible else 0
+    assert threshold(1.0, mine) == (threshold(1.0, state) if credible else 0)
+    assert randomness(trace_id, mine) == floor + randomness(trace_id) * (RANGE - floor) // RANGE
+    assert mine.split(",")[1:] == ["vendor=1"]
+    assert ("th:" in mine) == (floor > 0)
+    assert keyed_state(trace_id, "vendor=1") == "vendor=1"
