@@ -62,6 +62,8 @@ class Collected:
 
     def count(self, losses: list[Loss]) -> None:
         for loss in losses:
+            assert loss.what in ("log", "run", "span"), loss
+            assert len(loss.trace_id) == 32, loss
             self.ignored[loss.reason] += loss.count
 
     def close(self, now: float) -> list[SpanGroup]:
@@ -160,6 +162,30 @@ def test_log_records_join_their_span_whichever_comes_first() -> None:
     assert [e.name for e in closed.spans[0].logs] == ["before", "after"]
     collected.add(CapturedLog(1, 10, SpanEvent(name="late")), 1.2)
     assert collected.ignored == {"log_late": 1}
+
+
+def test_log_records_beyond_a_limit_are_counted_one_by_one() -> None:
+    """At most as many per span as spans per trace; and the oldest make room for bytes."""
+    collected = Collected(max_spans_per_trace=2, max_bytes=100_000)
+    for number in range(5):
+        collected.add(CapturedLog(1, 10, SpanEvent(name=str(number), body="x" * 1_000)), 0.0)
+    assert collected.ignored == {"log_limit": 3}
+    collected.add(CapturedLog(1, 20, SpanEvent(name="long", body="x" * 98_500)), 0.0)
+    assert collected.ignored == {"log_limit": 5}
+    collected.add(ended(1, 20), 0.0)
+    (closed,) = collected.close(1.0)
+    assert [event.name for event in closed.spans[0].logs] == ["long"]
+
+
+def test_what_comes_for_a_trace_that_was_given_up_is_dropped_and_counted() -> None:
+    collected = Collected(max_age=10)
+    collected.add(ended(1, 12, parent=11, owner=11), 0.0)
+    collected.count(collected.gatherer.evict_old(11.0))
+    assert collected.ignored == {"root_never_ended": 1}
+    collected.add(ended(1, 13, parent=15, owner=15), 12.0)
+    collected.add(ended(1, 14, parent=11, owner=11), 12.0)
+    collected.add(ended(1, 11, parent=10, owner=10), 12.0)
+    assert collected.ignored == {"root_never_ended": 1, "span_late": 3}
 
 
 def test_a_trace_whose_root_never_ends_is_given_up() -> None:
