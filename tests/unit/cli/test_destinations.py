@@ -164,7 +164,7 @@ def test_the_demo_says_what_a_backend_lacks(name: str, monkeypatch: pytest.Monke
         backend_of_demo(name)
     assert any(variable in str(found.value) for variable in backends()[name].needs)
     done = run("demo", "--to", name)
-    assert (done.exit_code, "Traceback" in done.output) == (1, False)
+    assert (done.exit_code, "Traceback" in done.output) == (2, False)
 
 
 def test_the_demo_says_that_azure_takes_nothing_by_otlp(monkeypatch: pytest.MonkeyPatch) -> None:

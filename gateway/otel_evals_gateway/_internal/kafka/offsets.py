@@ -4,9 +4,9 @@ A trace has several messages, and the committed offset may be between them: an o
 the offset back while a later run is finished. After a crash only the rest of that run would be read again,
 and judged as a whole. Therefore each commit names such finished traces in its metadata, with the offset up to
 which they were judged, and the next reader only remembers their messages before that. While there are too
-many to name, nothing is committed, so that the next reader gets all of them whole. A commit also names an
-offset about a minute back, from which the next reader learns the spans of finished runs, to recognise
-repeated spans and to join late ones.
+many to name, nothing is committed, and the next reader gets the whole traces. A commit also names an offset
+about a minute back, from which the next reader learns the spans of finished runs, to recognise repeated spans
+and to join late ones.
 
 In a topic of conversations, a message's "trace" is its conversation, a commit names all finished ones from
 its offset on, and the offset is as far back as conversations are kept.
