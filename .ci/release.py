@@ -2,7 +2,7 @@
 
 `python3 dev.py release --dry-run` writes sdist, wheel, one CycloneDX SBOM each and SHA256SUMS to dist/, then
 runs the tests against the wheel, without the source tree: with the oldest dependencies on the oldest Python,
-then those of the SDK without the gateway, whose oldest SDK is newer, and with the newest on the newest. Each
+with the oldest SDK but without the gateway, which needs a newer one, and with the newest of everything. Each
 minimum in pyproject.toml must be a version that is tested. It publishes nothing: that is done for a tag, by
 .github/workflows/release.yml.
 
@@ -171,7 +171,7 @@ def digest(file: Path) -> str:
 def resolve(suite: Suite, wanted: Path) -> None:
     """Write the versions of a suite's environment.
 
-    Resolved as one: frameworks in the tests limit the versions of what the wheel needs, and the reverse.
+    Everything is resolved together, because the tests' frameworks limit what the wheel may depend on.
     """
     extras = [word for extra in suite.extras for word in ("--extra", extra)]
     versions = ("--python-version", suite.python, "--resolution", suite.resolution)

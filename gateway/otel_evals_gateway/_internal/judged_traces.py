@@ -124,9 +124,16 @@ class JudgedTraces:
             judged = Judged(evaluated, revision)
         is_all = len(spans) >= len(trace.spans)
         size = trace.size if is_all else sum(map(size_of_span, records)) + _LINK_BYTES * len(links)
-        part = JudgedPart(now, spans, dict(links), size=_PART_BYTES + size, sources=trace.sources)
-        part.evaluated, part.revision = evaluated, revision
-        part.since = inf if trace.left_out else trace.since
+        part = JudgedPart(
+            now,
+            spans,
+            dict(links),
+            size=_PART_BYTES + size,
+            sources=trace.sources,
+            evaluated=evaluated,
+            since=inf if trace.left_out else trace.since,
+            revision=revision,
+        )
         self._put(trace_id, part)
         return SpanGroup(tuple(records), links, size, judged)
 

@@ -40,8 +40,8 @@ def judged_spans(judged: Judged | None) -> Set[str]:
 def repetitions(runs: Sequence[Run], judged: Judged, rules: Mapping[str, Rule]) -> Iterator[Resumption]:
     """Yield the evaluations of the runs that have changed.
 
-    The scores of a judged span without a run are replaced by `run_truncated`: the span belongs to another
-    run, or the spans of its run were dropped from memory.
+    If a judged span no longer has a run of its own, `run_truncated` replaces its scores: it belongs to
+    another run now, or memory no longer has its spans.
     """
     whole = {run.root_span_id: run for run in runs}
     agents = {part.root_span_id: part for run in runs for part in subruns(run)}

@@ -34,6 +34,8 @@ _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
+_UNREPORTED = 1_000
+"""Foreign parts of a file that are reported only if OTLP follows: without any, one error says it all."""
 _NO_OTLP = "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not"
 _SCORES = (
     "has scores of the jsonl destination, not OTLP; "
@@ -113,8 +115,16 @@ def _sized_requests(
 
     A damaged part of a file with other requests is reported and left out.
     """
-    found = 0
-    foreign: list[tuple[int, str | None]] = []
+    found, origin = 0, None
+    unreported: list[int] = []
+
+    def report(most: int = 0) -> None:
+        if len(unreported) > most:
+            for number in unreported:
+                if skipped is not None:
+                    skipped(path, number)
+            unreported.clear()
+
     with _open(path) as (stream, position):
         try:
             for size, request, number in _requests(stream, path, skipped):
@@ -122,8 +132,11 @@ def _sized_requests(
                     raise ConfigError(path, _SCORES)
                 otlp = request if hasattr(request, "SerializeToString") else otlp_in(request)
                 if otlp is None:
-                    foreign.append((number, origin_of(request)))
+                    origin = origin or origin_of(request)
+                    unreported.append(number)
+                    report(0 if found else _UNREPORTED)
                     continue
+                report()
                 found += 1
                 yield size, otlp, position
         except DamagedFileError:
@@ -131,10 +144,7 @@ def _sized_requests(
                 raise
             skipped(path, found + 1)
     if not found:
-        raise ConfigError(path, next((origin for _, origin in foreign if origin), _NO_OTLP))
-    if skipped is not None:
-        for number, _ in foreign:
-            skipped(path, number)
+        raise ConfigError(path, origin or _NO_OTLP)
 
 
 @contextmanager

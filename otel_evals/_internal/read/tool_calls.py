@@ -132,9 +132,7 @@ class _SpanCalls:
         if around is None or (around in self._by_id and self._by_id[around].kind is not OperationKind.OTHER):
             return None
         place = self._above.get(around), call.name
-        alike = self._open(self._alike.get(place, ()), operation)
-        if alike:
-            self._alike[place] = alike
+        alike = self._alike[place] = self._open(self._alike.get(place, ()), operation)
         for span_id in alike:
             known = self.calls[span_id][1]
             same = known.id is None and known.arguments == call.arguments

@@ -210,6 +210,14 @@ def test_a_body_of_empty_elements_is_refused_before_each_costs_time(bomb: str) -
     assert "most are empty" in caught.value.answer.message
 
 
+@pytest.mark.parametrize("text", ['{"' * 3_000, "{}" * 3_000 + "\\", '\\"{' * 3_000])
+def test_braces_in_texts_are_no_objects(text: str) -> None:
+    attribute = {"key": "gen_ai.tool.call.result", "value": {"stringValue": text}}
+    span = {"traceId": "0a" * 16, "spanId": "0b" * 8, "attributes": [attribute]}
+    message = decoded(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode(), JSON)
+    assert message.resource_spans[0].scope_spans[0].spans[0].attributes[0].value.string_value == text
+
+
 @pytest.mark.parametrize("bomb", ["spans with ids", "JSON spans with ids"])
 def test_spans_with_ids_alone_are_not_empty(bomb: str) -> None:
     _, kind, build = bombs.BOMBS[bomb]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -431,21 +430,14 @@ def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> 
     def lines(count: int) -> int:
         starts = range(count, 0, -1) if backwards else range(count)
         agents = [span(n + 1, n or None, "invoke_agent", start=start) for n, start in enumerate(starts)]
-        counted = 0
+        parts: list[Run] = []
 
-        def trace(frame: Any, event: str, _: Any) -> Any:
-            nonlocal counted
-            counted += event == "line"
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
+        def work() -> None:
             (run,) = find_runs(agents, DIALECTS)
-            parts = subruns(run)
-        finally:
-            sys.settrace(before)
-        assert (len(run.operations), len(parts)) == (count, 100)
+            parts.extend(subruns(run))
+
+        counted = lines_run(work)
+        assert len(parts) == 100
         return counted
 
     assert lines(800) < 2.2 * lines(400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ _LEAST_BYTES_PER_OBJECT = 12
 """Mean bytes of a body per JSON object; `{"intValue":1}` has 14."""
 _FEW = 1_000
 """Number of elements that may have any size."""
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A text in JSON; one without an end is matched, too, so that the search takes linear time."""
 _ITEM_BYTES = 1_000
 """Bytes of a selected span or log record, besides its content."""
 
@@ -122,7 +125,7 @@ def decode_plain(request: ExportRequest, data: bytes) -> ExportRequest:
         for count in _counts(request):
             _refuse_empty(count, len(data), _LEAST_BYTES[PROTOBUF])
     else:
-        _refuse_empty(data.count(b"{"), len(data), _LEAST_BYTES_PER_OBJECT)
+        _refuse_empty(_objects_in(data), len(data), _LEAST_BYTES_PER_OBJECT)
         request.message = _from_json(data, kind, request.signal)
         request.plain = request.message.SerializeToString()
     return request
@@ -166,12 +169,19 @@ def selected_size(request: ExportRequest) -> int:
 
 
 def _counts(request: ExportRequest) -> Iterator[int]:
-    """Yield the numbers of resources, of scopes, and of spans or log records of a decoded request."""
+    """Yield how many resources, scopes, and spans or log records a decoded request has."""
     blocks, scopes, items = FIELDS[request.signal]
     found = getattr(request.message, blocks)
     yield len(found)
     yield sum(len(getattr(block, scopes)) for block in found)
     yield sum(len(getattr(scoped, items)) for block in found for scoped in getattr(block, scopes))
+
+
+def _objects_in(data: bytes) -> int:
+    """Return the number of objects in JSON. Braces in texts are told apart only if there are many of any."""
+    count = data.count(b"{")
+    is_dense = count > _FEW and count * _LEAST_BYTES_PER_OBJECT > len(data)
+    return _TEXT.sub(b"", data).count(b"{") if is_dense else count
 
 
 def _refuse_empty(count: int, size: float, least: int) -> None:

@@ -12,7 +12,7 @@ from otel_evals.sdk.config import MODEL, raises_config_errors
 STEP = 600
 """Seconds of a time step."""
 PERIOD = 1008
-"""Steps of a period, and of the past that a check reads: a week."""
+"""Steps in a week: the period of the traffic, and how far back a check reads."""
 
 _Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 
