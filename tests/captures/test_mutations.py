@@ -22,11 +22,8 @@ from tests.support.replacing import replace
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 DIALECTS = load_dialects()
+CAPTURES = json.loads((Path(FOLDER) / "MANIFEST.json").read_text()) if FOLDER else []
 ROUNDS = int(os.environ.get("OTEL_EVALS_MUTATIONS", "1"))
-
-
-def captures() -> list[Any]:
-    return json.loads((Path(FOLDER) / "MANIFEST.json").read_text()) if FOLDER else []
 
 
 def traces_of(entry: Any) -> Iterator[list[SpanRecord]]:
@@ -38,7 +35,9 @@ def call_names(runs: list[Run]) -> Counter[str]:
     return Counter(call.name for run in runs for call in run.tool_calls)
 
 
-each_capture = pytest.mark.parametrize("entry", captures(), ids=lambda e: e["file"].split(".otlp")[0])
+each_capture = pytest.mark.parametrize(
+    "entry", CAPTURES, ids=[entry["file"].split(".otlp")[0] for entry in CAPTURES]
+)
 
 
 @each_capture
