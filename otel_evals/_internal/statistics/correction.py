@@ -51,6 +51,8 @@ class Labelled:
             raise ValueError(f"w: must be one over a probability, so at least 1, not {self.w!r}")
         if not 0.0 < self.probability <= 1.0:
             raise ValueError(f"probability: must be above 0 and at most 1, not {self.probability!r}")
+        if not 0 <= self.group < CLUSTER_GROUPS:
+            raise ValueError(f"group: must be at least 0 and less than {CLUSTER_GROUPS}, not {self.group!r}")
 
 
 @dataclass(frozen=True, slots=True)

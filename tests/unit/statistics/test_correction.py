@@ -7,14 +7,18 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from otel_evals.statistics import Labelled, Sums, corrected, estimate, total
+from otel_evals._internal.statistics.student import t_quantile
+from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Labelled, Sums, corrected, estimate, total
 
 SHARES = st.floats(0, 1)
+GROUPS = st.integers(0, 3) | st.integers(0, CLUSTER_GROUPS - 1)
 LABELS = st.lists(
-    st.builds(Labelled, SHARES, SHARES, st.floats(1, 100), st.floats(0.01, 1)), min_size=1, max_size=20
+    st.builds(Labelled, SHARES, SHARES, st.floats(1, 100), st.floats(0.01, 1), GROUPS),
+    min_size=1,
+    max_size=20,
 )
 
 
@@ -88,6 +92,64 @@ def test_the_judge_has_the_weight_of_the_least_variance(labelled: list[Labelled]
     assert variance(result.judge_weight) <= min(variance(b / 20) for b in range(21)) + 1e-12
 
 
+@settings(deadline=None)
+@given(LABELS, st.booleans(), st.sampled_from([0.8, 0.95]))
+def test_the_interval_is_that_of_the_formulas(
+    labelled: list[Labelled], grouped: bool, confidence: float
+) -> None:
+    """Where the runs of a group are alike, it has the variance of the groups, and heavier pseudo labels."""
+    runs = [(each.group, each.judged, each.w) for each in labelled]
+    runs += [(i % CLUSTER_GROUPS, float(i % 4 > 0), 2.0) for i in range(100)]
+    groups = [[(f, w) for g, f, w in runs if g == group] for group in range(CLUSTER_GROUPS)]
+    clusters = Clusters(
+        tuple(math.fsum(w * f for f, w in each) for each in groups),
+        tuple(math.fsum(w for _, w in each) for each in groups),
+    )
+    judged = judged_of(labelled)
+    result = corrected(judged, labelled, confidence=confidence, clusters=clusters if grouped else None)
+    assert judged.mean is not None
+    assert result
+    f_mean, b = judged.mean, result.judge_weight
+    labels = [(each.w / each.probability, each.label, each.judged) for each in labelled]
+    weights = [sum(v for (v, *_), x in zip(labels, labelled, strict=True) if x.group == g) for g in range(32)]
+    typical = math.fsum(v * v for v, *_ in labels) / math.fsum(weights)
+    n = math.fsum(weights) / typical
+
+    def padded(times: float) -> tuple[float, float, float]:
+        """The mean with the pseudo labels, its variance, and that of the groups."""
+        rows = labels + [(times * typical, float(i % 2), float(i // 2)) for i in range(4)]
+        weight = math.fsum(v for v, *_ in rows)
+        rest = math.fsum(v * (y - b * f) for v, y, f in rows) / weight
+        own = [v * (y - b * f - rest) / weight for v, y, f in rows]
+        judging = [(group, b * w * (f - f_mean) / judged.w) for group, f, w in runs]
+        pseudo = math.fsum(each**2 for each in own[-4:])
+        both = [one + other for one, (_, other) in zip(own, judging, strict=False)][: len(labels)]
+        alone = math.fsum(each**2 for each in both + [x for _, x in judging[len(labels) :]]) + pseudo
+        sums = [math.fsum(x for g, x in judging if g == group) for group in range(32)]
+        for each, influence in zip(labelled, own, strict=False):
+            sums[each.group] += influence
+        known = sum(w > 0 for w in weights)
+        shares = [w / math.fsum(weights) for w in weights]
+        alike = math.inf
+        if known > 1:
+            squares = math.fsum((r / (1 - s)) ** 2 for r, s in zip(sums, shares, strict=True))
+            alike = squares * (known - 1) / known + pseudo
+        return b * f_mean + rest, alone, alike
+
+    (centre, variance, alike), df = padded(1.0), n + 3
+    if grouped:
+        assume(not math.isclose(alike, variance, rel_tol=1e-6))
+    if grouped and alike > variance:
+        centre, _, variance = padded(max(1.0, min(alike / variance, n / 4)))
+        df = max(1.0, sum(w**2 for w in weights) ** 2 / sum(w**4 for w in weights) - 1)
+    mean = b * f_mean + math.fsum(v * (y - b * f) for v, y, f in labels) / math.fsum(weights)
+    half = math.hypot(t_quantile((1 + confidence) / 2, df) * math.sqrt(variance), mean - centre)
+    mean = min(1.0, max(0.0, mean))
+    assert result.mean == pytest.approx(mean, abs=1e-9)
+    assert result.interval.low == pytest.approx(max(0.0, min(mean, centre - half)), abs=1e-6)
+    assert result.interval.high == pytest.approx(min(1.0, max(mean, centre + half)), abs=1e-6)
+
+
 def sample(agreement: float, labels: int = 300) -> tuple[Sums, list[Labelled]]:
     """3,000 judged runs of weight 10, the first ones labelled, of mean 0.9; the judge is right this often."""
     rng = random.Random(5)
@@ -146,6 +208,8 @@ def test_nothing_to_correct_or_to_correct_with() -> None:
         ("w", (0.5, 0.5, math.inf)),
         ("probability", (0.5, 0.5, 1.0, 0.0)),
         ("probability", (0.5, 0.5, 1.0, math.nan)),
+        ("group", (0.5, 0.5, 1.0, 1.0, -1)),
+        ("group", (0.5, 0.5, 1.0, 1.0, CLUSTER_GROUPS)),
     ],
 )
 def test_a_broken_label_is_refused_by_its_field(name: str, values: tuple[float, ...]) -> None:

@@ -334,6 +334,13 @@ def test_one_group_alone_tells_nothing_about_others() -> None:
     assert estimate(sums_of(runs), clusters=clusters, scaled=False).interval is None
 
 
+def test_clusters_whose_values_do_not_vary_change_nothing() -> None:
+    runs = [(f"conversation {i % 20}", 0.5, 1.0) for i in range(300)]
+    sums, clusters = sums_of([(x, w) for _, x, w in runs]), Clusters.of_runs(runs)
+    for scaled in (True, False):
+        assert estimate(sums, clusters=clusters, scaled=scaled) == estimate(sums, scaled=scaled)
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95, math.nan])
 def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
     with pytest.raises(ValueError, match=r"^confidence: "):
