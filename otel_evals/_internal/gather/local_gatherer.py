@@ -226,10 +226,11 @@ class LocalGatherer:
             return
         trace.scopes.add(record.scope_name)
         trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
-        size = size_of_span(record)
+        size, before = size_of_span(record), trace.spans.get(span_id)
         trace.spans[span_id] = _Span(record, above, owner is None, size)
-        trace.size += size
-        self._bytes += size
+        grown = size if before is None else size - before.size  # an id generator may repeat itself
+        trace.size += grown
+        self._bytes += grown
         if owner is None and above not in trace.spans:
             self._end_root(trace, record, now, gathered)
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
