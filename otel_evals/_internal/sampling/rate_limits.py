@@ -64,7 +64,7 @@ class _RateControl:
         excess = self._sampled - self._limit + 1.0
         if excess > 0.0:
             probability *= math.exp2(-excess / self._gentle - (excess / _STEEP) ** 3)
-        return probability if probability < 1.0 else 1.0
+        return probability
 
     def _foretold(self, now: float, number: int) -> float:
         """Return the runs in a window as full as the last slices, less three standard deviations."""

@@ -73,6 +73,7 @@ def test_a_run_is_slower_than_a_limit_above_it_only() -> None:
 
 def test_conditions_that_later_spans_may_change_are_not_repeatable() -> None:
     assert sampling.errors().repeatable
+    assert (sampling.errors() & sampling.ratio(0.5)).repeatable
     assert not sampling.attribute("feedback").repeatable
     assert not sampling.when(lambda _: True).repeatable
     for both in (

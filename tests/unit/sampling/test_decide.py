@@ -94,6 +94,14 @@ def test_a_share_is_sampled_by_the_traces_own_randomness(rate: float, trace_id: 
     assert (decision.status == "sampled") == sampling.is_sampled(rate, trace_id, state)
 
 
+def test_traces_with_malformed_ids_are_sampled_at_the_rate_too() -> None:
+    decider = Decider([rule("a", 0.5)])
+    odd = [Run(trace_id=f"trace {n}", root_span_id="1", root_kind=OperationKind.AGENT) for n in range(400)]
+    decided = [decider.decide(each, "run")[1][0].status for each in odd]
+    assert abs(decided.count("sampled") - 200) < 4 * 10
+    assert [decider.decide(each, "run")[1][0].status for each in odd] == decided
+
+
 @given(st.integers(1, 2**128 - 1), st.floats(0, 1))
 def test_what_is_ruled_out_has_the_highest_chance_on_record(trace_id: int, rate: float) -> None:
     decider = Decider([rule("a", rate), rule("b", sampling.ratio(rate) & sampling.errors())])
@@ -334,10 +342,11 @@ def test_the_record_is_that_of_the_rule_and_of_the_chance() -> None:
     """Records are shared among runs: never those of another rule, or of another chance."""
     rules = [rule("a", 0.5), rule("b", sampling.ratio(0.25) | sampling.errors())]
     decider = Decider(rules)
-    for _ in range(2):
+    for state, head in (("", 1.0), ("ot=th:8", 0.5), ("", 1.0), ("ot=th:c", 0.25)):
         for each, chance in ((rules[0], 0.5), (rules[1], 0.25), (rules[1], 1.0)):
-            sampled = decider.sampled(Decision(each, "sampled", chance=Chance(chance)), run())
-            assert (sampled.probability, sampled.rule) == (chance, str(each.sample))
+            decision = Decision(each, "sampled", chance=Chance(chance))
+            sampled = decider.sampled(decision, run(trace_state=state))
+            assert (sampled.probability, sampled.rule) == (chance * head, str(each.sample))
     many = [
         decider.sampled(Decision(rules[0], "sampled", chance=Chance(n / 4096)), run()) for n in range(4096)
     ]

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import fmean, stdev
 
 import pytest
@@ -19,6 +20,7 @@ from otel_evals._internal.sampling.parser import parse
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord
 from otel_evals.sampling import Chance, Earlier, Sampler
+from otel_evals.scorers import answered
 
 
 class Clock:
@@ -276,6 +278,30 @@ def test_a_million_strata_take_no_more_room_than_four_thousand() -> None:
     assert len(vars(sampler)["_controls"]) == 4096
 
 
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 20.0, 70.0]), st.sampled_from("ab")), max_size=60),
+    st.sampled_from([1, 2.5]),
+)
+def test_a_process_that_never_reached_the_shared_counts_has_the_whole_limit(
+    arrivals: list[tuple[float, str]], limit: float
+) -> None:
+    clock = Clock()
+    shared, alone = (
+        (
+            sampling.per_minute(limit, clock=clock, **place),
+            sampling.stratified("agent_name", limit, clock=clock, **place),
+        )
+        for place in ({"store": NOWHERE, "name": "x"}, {})
+    )
+    for number, (pause, agent) in enumerate(arrivals):
+        clock.now += pause
+        judged = run(number + 1, agent_name=agent)
+        assert [each.chance(judged) for each in shared] == [each.chance(judged) for each in alone]
+
+
 # --- cascades ---
 
 
@@ -296,6 +322,7 @@ def test_a_cascade_has_the_chance_of_the_rule_it_follows() -> None:
     assert both.chance(run(), earlier(Score(value=0.1))).probability == 0.05
     assert (below | sampling.ratio(0.01)).chance(run()).probability == 0.01
     assert (below & sampling.errors()).follows == {"cheap"}
+    assert str(sampling.below(answered(), 0.5)) == "below('answered', 0.5)"
 
 
 @pytest.mark.slow
@@ -343,6 +370,10 @@ def test_a_run_that_is_sampled_anyway_takes_nothing_of_a_limit() -> None:
         lambda: sampling.ratio(2),
         lambda: sampling.per_minute(0),
         lambda: sampling.per_minute(1, store="nowhere"),
+        lambda: sampling.per_minute(1, store="nowhere", name="x"),
+        lambda: sampling.per_minute(1, store=NOWHERE),
+        lambda: sampling.per_minute(1, store=NOWHERE, name=3),  # type: ignore[arg-type]  # that is the point
+        lambda: sampling.per_minute(1, name="x"),
         lambda: sampling.stratified("", 1),
         lambda: sampling.below("", 0.5),
         lambda: sampling.above("a", math.nan),
@@ -363,8 +394,8 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
         return facts_of_sampler(sampling.below(scorer, score))
 
     always = facts_of_sampler(sampling.always())
-    with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'"):
-        cascade_order([("a", "run", always), ("b", "run", below("nope", 1))])
+    with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'$"):
+        cascade_order([("a", "run", always), ("b", "run", below("nope", 1)), ("c", "agent", always)])
     with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run'"):
         cascade_order([("a", "run", below("b", 1)), ("b", "agent", always)])
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample: 'b' and 'c' depend on each other"):
@@ -385,6 +416,8 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
         "errors() & per_minute(2.5)",
         "ratio(0.01) | stratified('agent_name', 5)",
         "stratified('tenant.id', 20, 'hour')",
+        "per_minute(10, store='redis://127.0.0.1:1/0', name='x')",
+        "stratified('tenant.id', 20, 'hour', store='redis://127.0.0.1:1/0', name='x')",
         "below('answered', 0.5) & ratio(0.1)",
         "above('toxicity', -1)",
         "used_tool('delete_*') | attribute('feedback', 'down') | attribute('vip')",
@@ -394,6 +427,11 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
 )
 def test_every_sampler_that_can_be_written_says_the_words_that_make_it(words: str) -> None:
     assert str(sampling.parse(words)) == words
+
+
+def test_strata_by_a_function_say_its_name_or_type() -> None:
+    assert str(sampling.stratified(steady, 5)) == "stratified(steady, 5)"  # type: ignore[arg-type]
+    assert str(sampling.stratified(partial(getattr, "x"), 5)) == "stratified(partial, 5)"
 
 
 def test_arguments_may_be_named() -> None:
@@ -411,6 +449,7 @@ def test_arguments_may_be_named() -> None:
         ("per_minute(1, 2)", "number of arguments"),
         ("stratified('', 1)", "`by` must be"),
         ("stratified('a', 1, 'day')", "'minute' or 'hour'"),
+        ("stratified('a', 0)", r"stratified\('a', 0\): the number of runs"),
         ("stratified(agent_name, 1)", "a quoted text"),
         ("below('a', 'b')", "must be a number"),
         ("below(3, 0.5)", "scorer's id"),
