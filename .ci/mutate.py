@@ -5,17 +5,19 @@ how they are counted, when a trace is complete, and the estimates. It prints eac
 
     --only PART ...       one or more of: sampling, accounting, complete, estimates
     --mutants PATTERN ... only these, by mutmut's names, such as "*t_quantile*"
+    --sample N            N random changes of each part
+    --seed TEXT           another sample
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +41,7 @@ PARTS = {
         [f"{LIBRARY}/gather", "otel_evals_gateway/_internal/trace_gatherer.py"],
         [
             "tests/unit/gather",
+            "tests/unit/gateway/test_judged_traces.py",
             "tests/unit/gateway/test_trace_gatherer.py",
             "tests/unit/pipeline/test_steps.py",
             "tests/pipeline/test_long_runs.py",
@@ -57,16 +60,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py mutate", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--mutants", nargs="+", default=[])
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seed", default="")
     chosen = parser.parse_args()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a mutant's bytecode would be taken for the original's
     for part in chosen.only:
         with tempfile.TemporaryDirectory() as folder:
-            mutate(part, Path(folder), chosen.mutants)
+            prepare(part, Path(folder))
+            mutants = chosen.mutants
+            if chosen.sample:
+                # mutmut makes the changes before it looks for the named ones, and stops as there are none.
+                run_mutmut(Path(folder), "run", "none")
+                names = sorted(outcomes_of(Path(folder)))
+                mutants = random.Random(part + chosen.seed).sample(names, min(chosen.sample, len(names)))
+            run_mutmut(Path(folder), "run", *mutants)
+            report(part, Path(folder))
     return 0
 
 
-def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
-    """Run mutmut on one part, in a copy of the repository."""
+def prepare(part: str, folder: Path) -> None:
+    """Copy the repository, and configure mutmut for one part."""
     sources, tests = PARTS[part]
     archive = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(
@@ -86,27 +99,37 @@ def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
             f"pytest_add_cli_args_test_selection = {tests}\n"
             'pytest_add_cli_args = ["-n", "0", "-p", "no:cacheprovider"]\n'
         )
-    with (folder / "log").open("w") as log:
-        subprocess.run([MUTMUT, "run", *mutants], cwd=folder, stdout=log, stderr=log, check=False)
-    listed = subprocess.run(
-        [MUTMUT, "results", "--all", "true"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    found = [line.strip().split(": ") for line in listed.stdout.splitlines() if ": " in line]
-    outcomes = Counter(outcome for _, outcome in found if outcome != "not checked")
-    caught = outcomes["killed"] + outcomes["timeout"]
-    tried = sum(outcomes.values())
-    if not tried:
+
+
+def run_mutmut(folder: Path, *command: str) -> str:
+    """Run a command of mutmut; return what it prints."""
+    with (folder / "log").open("a") as log:
+        done = subprocess.run(
+            [MUTMUT, *command], cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, check=False
+        )
+        log.write(done.stdout)
+    return done.stdout
+
+
+def outcomes_of(folder: Path) -> dict[str, str]:
+    """Return the outcome of each change, by mutmut's names."""
+    lines = run_mutmut(folder, "results", "--all", "true").splitlines()
+    return dict(line.strip().split(": ") for line in lines if ": " in line)
+
+
+def report(part: str, folder: Path) -> None:
+    """Print the score, and the changes that no test finds."""
+    outcomes = {name: outcome for name, outcome in outcomes_of(folder).items() if outcome != "not checked"}
+    counts = Counter(outcomes.values())
+    if not outcomes:
         sys.exit(f"{part}: nothing was tried:\n{(folder / 'log').read_text()[-2_000:]}")
+    caught, tried = counts["killed"] + counts["timeout"], len(outcomes)
     print(
-        f"== {part}: {caught} of {tried} changes are found, {caught / tried:.0%}: {dict(outcomes)}",
-        flush=True,
+        f"== {part}: {caught} of {tried} changes are found, {caught / tried:.0%}: {dict(counts)}", flush=True
     )
-    for name, outcome in found:
+    for name, outcome in outcomes.items():
         if outcome in ("survived", "no tests", "suspicious"):
-            shown = subprocess.run(
-                [MUTMUT, "show", name], cwd=folder, capture_output=True, text=True, check=False
-            )
-            print(f"\n{outcome}: {name}\n{shown.stdout}", flush=True)
+            print(f"\n{outcome}: {name}\n{run_mutmut(folder, 'show', name)}", flush=True)
 
 
 if __name__ == "__main__":
