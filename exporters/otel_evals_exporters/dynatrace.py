@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from otel_evals.destinations import (
     service_of,
 )
 from otel_evals.errors import DestinationError
+from otel_evals.sdk.util import read_json
 from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["DynatraceDestination"]
@@ -94,7 +94,7 @@ class DynatraceDestination(ApiDestination):
 def _refused(answer: bytes, sent: int) -> dict[int, str]:
     """Return the reason for each refused event by its index in the request; empty if the answer has none."""
     try:
-        errors = json.loads(answer)["errors"]
+        errors = read_json(answer)["errors"]
         refused = {int(each["index"]): str(each.get("message")) for each in errors}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}

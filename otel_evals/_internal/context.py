@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -19,6 +18,7 @@ from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
 from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
+from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.plain import MAX_JSON, as_text
 from otel_evals.errors import ConfigError
 
@@ -199,7 +199,7 @@ def _attribute(params: Params[Any, Any], key: str, max_chars: int | None) -> Con
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str) and len(value) <= MAX_JSON and value.lstrip().startswith("["):
         with contextlib.suppress(ValueError):
-            value = json.loads(value)
+            value = read_json(value)
     items = value if isinstance(value, list | tuple) else [value]
     return [as_text(item) for item in items if item not in (None, "")]
 

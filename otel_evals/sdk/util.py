@@ -6,6 +6,7 @@ from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.fork import Gate, renew_after_fork
 from otel_evals._internal.util.install_hint import extra, install_hint, this_command
+from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import FileWatch, check_after_fork, make_private
 
@@ -20,6 +21,7 @@ __all__ = [
     "in_thread",
     "install_hint",
     "make_private",
+    "read_json",
     "redact",
     "renew_after_fork",
     "retry_after",

@@ -92,6 +92,7 @@ def test_a_conversation_is_what_was_said_before() -> None:
         ('["a", {"b": 1}]', ("a", '{"b": 1}')),
         (("x", "y"), ("x", "y")),
         ("[not json", ("[not json",)),
+        ("[" * 985 + "]" * 985, ("[" * 985 + "]" * 985,)),
         (3, ("3",)),
         ("", ()),
     ],

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from otel_evals.destinations import HttpClient
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, SpanRecord
+from otel_evals.sdk.util import read_json
 from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
 from otel_evals_exporters._internal.span_records import by_trace
 
@@ -121,7 +122,7 @@ def _observed(found: Mapping[str, Any]) -> dict[str, Any]:
 def _mapping(value: Any) -> dict[str, Any]:
     """Return a mapping, also from its JSON; empty for anything else."""
     try:
-        value = json.loads(value) if isinstance(value, str) else value
+        value = read_json(value) if isinstance(value, str) else value
     except ValueError:
         return {}
     return dict(value) if isinstance(value, Mapping) else {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
 import aiohttp
 
-from otel_evals.sdk.util import retry_after
+from otel_evals.sdk.util import read_json, retry_after
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, read_partial_success
 
 _CONNECTIONS = 32
@@ -81,7 +80,7 @@ class Forwarder:
 
 def _json_success(body: bytes) -> ExportAnswer:
     try:
-        partial: Any = json.loads(body).get("partialSuccess") or {}
+        partial: Any = read_json(body).get("partialSuccess") or {}
         rejected = sum(int(value) for key, value in partial.items() if key.startswith("rejected"))
         return ExportAnswer(rejected=rejected, message=str(partial.get("errorMessage") or ""))
     except (ValueError, TypeError, AttributeError):

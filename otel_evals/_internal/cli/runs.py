@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
 from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.json_text import read_json
 
 
 def runs(
@@ -53,7 +53,7 @@ def _has_scores(path: str) -> bool:
     """Return True for a file whose first line is a scored run."""
     try:
         with open(path, encoding="utf-8") as lines:
-            return "evaluations" in json.loads(lines.readline())
+            return "evaluations" in read_json(lines.readline())
     except (OSError, ValueError, TypeError):
         return False
 

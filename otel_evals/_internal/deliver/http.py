@@ -16,6 +16,7 @@ import anyio
 
 from otel_evals._internal.util.addresses import secrets_of_address, without_credentials
 from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -93,8 +94,8 @@ class HttpAnswer:
             DestinationError: it is not JSON.
         """
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            return read_json(self.body)
+        except ValueError:
             raise _unexpected(self.url, self.status, "something that is not JSON") from None
 
 

@@ -14,6 +14,7 @@ from msgspec.json import Encoder
 from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.util.calls import in_thread
+from otel_evals._internal.util.json_text import read_json
 from otel_evals.errors import ConfigError, DestinationError
 
 _log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                yield json.loads(line)
+                yield read_json(line)
             except ValueError:
                 _log.warning("%s: line %d is not complete; skipped", path, number)
 
@@ -131,7 +132,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 def _revisions(line: bytes) -> set[tuple[str, int]]:
     """Return ids and revisions of a line's evaluations; empty for a line that was cut off."""
     try:
-        return {(e["evaluation_id"], e["revision"]) for e in json.loads(line)["evaluations"]}
+        return {(e["evaluation_id"], e["revision"]) for e in read_json(line)["evaluations"]}
     except (ValueError, KeyError, TypeError):
         return set()
 

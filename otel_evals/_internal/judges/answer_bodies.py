@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals._internal.util.json_text import read_json
 
 _MAX_ERROR = 300
 _MAX_NAME = 200
@@ -36,8 +37,8 @@ def bounded_body(body: bytes, *, success: bool, path: str) -> bytes:
     such an answer are kept.
     """
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = read_json(body)
+    except ValueError:
         return redact_secrets(body[: 4 * _MAX_ERROR].decode("utf-8", "replace"))[:_MAX_ERROR].encode()
     if not success or not isinstance(value, dict):
         return _encoded(_Shortened().value(value))

@@ -16,6 +16,7 @@ from otel_evals._internal.judges.shared_limits import SharedAnswers
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.calls import in_thread, of_this_loop
+from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
@@ -151,7 +152,7 @@ def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
     """Return a remembered answer, None if it does not fit the question."""
     model, text = found
     try:
-        value = json.loads(text) if request.schema is None else request.schema.model_validate_json(text)
+        value = read_json(text) if request.schema is None else request.schema.model_validate_json(text)
     except ValueError:
         return None
     return _free(JudgeReply(value=value, model=model))

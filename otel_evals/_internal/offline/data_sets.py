@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from otel_evals._internal.util.json_text import read_json
 from otel_evals.errors import ConfigError
 
 _ABSENT = object()
@@ -51,7 +51,7 @@ def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:
 
 def _of_line(line: str, place: str) -> Item:
     try:
-        value = json.loads(line)
+        value = read_json(line)
     except ValueError as error:
         raise ConfigError(place, f"is not JSON: {error}") from None
     return _item(value, place)

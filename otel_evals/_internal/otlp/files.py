@@ -24,6 +24,7 @@ from otel_evals._internal.model.otlp_json import Record, records_of
 from otel_evals._internal.otlp.damage import DamagedFileError
 from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.otlp.spill import Spill
+from otel_evals._internal.util.json_text import check_nesting, read_json
 from otel_evals.errors import ConfigError
 
 _MEMORY = 256 * 1024 * 1024
@@ -225,8 +226,8 @@ def _json_requests(
 
 def _json(line: bytes) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
+        return read_json(line)
+    except ValueError:
         return None
 
 
@@ -239,7 +240,9 @@ def _json_text(
     broken: list[int] = []
     while (blank := _BLANKS.match(text, end)) and (at := blank.end()) < len(text):
         try:
-            request, end = decode(text, at)
+            request, after = decode(text, at)
+            check_nesting(request, text.count("[", at, after) + text.count("{", at, after))
+            end = after
         except (ValueError, RecursionError) as error:
             following = _DOCUMENT.search(text, at + 1)
             if skipped is None or (following is None and not found):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _OTLP = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics"))
+_WRAPPERS = ("result", "trace")
 _FROM = "fix: use `otel-evals score --from {0}=URL` to read from its API"
 _ORIGINS = (
     (("traceID", "spans"), "is Jaeger's own JSON; " + _FROM.format("jaeger")),
@@ -24,16 +25,17 @@ def otlp_in(value: Any) -> Any:
     Jaeger's API returns it as `result`, Tempo's as `trace` or `batches`.
     """
     if isinstance(value, list):
-        found = [otlp for otlp in map(otlp_in, value) if otlp is not None]
-        return found or None
-    if not isinstance(value, dict):
-        return None
-    if not _OTLP.isdisjoint(value):
-        return value
-    if isinstance(value.get("batches"), list):
-        return {"resourceSpans": value["batches"]}
-    inner = value.get("result", value.get("trace"))
-    return otlp_in(inner) if isinstance(inner, dict) else None
+        return [otlp for otlp in map(_request_in, value) if otlp is not None] or None
+    return _request_in(value)
+
+
+def _request_in(value: Any) -> Any:
+    for each in (value, *map(value.get, _WRAPPERS)) if isinstance(value, dict) else ():
+        if isinstance(each, dict) and not _OTLP.isdisjoint(each):
+            return each
+        if isinstance(each, dict) and isinstance(each.get("batches"), list):
+            return {"resourceSpans": each["batches"]}
+    return None
 
 
 def origin_of(value: Any) -> str | None:

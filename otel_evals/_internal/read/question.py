@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.operations import confirms_answer
+from otel_evals._internal.util.json_text import read_json
 
 _FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
@@ -158,7 +159,7 @@ def is_json_of(text: str, value: object) -> bool:
     if text[:1] != "{" or not isinstance(value, Mapping):
         return False
     try:
-        return bool(json.loads(text) == value)
+        return bool(read_json(text) == value)
     except ValueError:
         return False
 

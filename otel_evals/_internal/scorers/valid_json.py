@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search, unreadable
 from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.util.json_text import read_json
 from otel_evals.errors import ConfigError
 
 _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
@@ -45,8 +45,8 @@ def valid_json(
             return absent
         text = run.output or ""
         try:
-            value = json.loads(_unfenced(text) if fenced else text, parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
+            value = read_json(_unfenced(text) if fenced else text, parse_constant=_refuse)
+        except ValueError as error:
             return Score(value=0.0, label="not_json", explanation=str(error)[:300])
         wrong = problem(value)
         return Score(value=float(wrong is None), label="wrong_form" if wrong else "valid", explanation=wrong)

@@ -22,6 +22,7 @@ from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeRequest
 from otel_evals._internal.judges.window import Exploration
 from otel_evals._internal.model import Context, StepRecord
 from otel_evals._internal.scoring.run_steps import RunStep
+from otel_evals._internal.util.json_text import read_json
 
 STEP = "explore"
 """Step of the requests that ask for a look."""
@@ -161,8 +162,8 @@ def _main(step: RunStep) -> str:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from msgspec import ValidationError, convert
 
 from otel_evals._internal.model import Document, Media, Message, OperationKind, Part, Run, ToolCall
+from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
@@ -42,7 +42,7 @@ def read_labels(lines: Iterable[str]) -> list[Example]:
 
 def _example(line: str, number: int) -> Example:
     try:
-        record = json.loads(line)
+        record = read_json(line)
     except ValueError as error:
         raise ConfigError(f"line {number}", f"is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("label"), bool | int | float):

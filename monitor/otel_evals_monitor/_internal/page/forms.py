@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.judgements import acknowledge, mute
@@ -92,7 +92,7 @@ class Forms:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return JSONResponse({"error": "Content-Type must be application/json"}, 415)
         try:
-            given = json.loads(await _body(request))
+            given = read_json(await _body(request))
             names, value = ("name", "comment", "source"), given["value"]
             known = {name: given[name] for name in names if given.get(name) is not None}
             texts = all(isinstance(each, str) for each in known.values())
@@ -101,7 +101,7 @@ class Forms:
             await run_in_threadpool(add_feedback, self._database, str(given["trace_id"]), value, **known)
         except OtelEvalsError as error:
             return JSONResponse({"error": str(error)}, 400 if isinstance(error, ConfigError) else 503)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
         return JSONResponse({"kept": True}, 201)
 
@@ -113,8 +113,8 @@ def message(title: str, text: str, source: str, status: int) -> HTMLResponse:
 def _names(text: str) -> list[str]:
     """Parse a JSON list of texts; empty if it is none."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return []
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 

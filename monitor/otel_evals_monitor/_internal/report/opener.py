@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import gzip
-import json
 import os
 import tempfile
 from collections import Counter
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_evals.errors import ConfigError
+from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store.database import Database, is_url
 from otel_evals_monitor._internal.store.writer import ResultsStore, Written
 
@@ -68,8 +68,8 @@ def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
             if not line.strip():
                 continue
             try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
+                yield read_json(line)
+            except ValueError:
                 broken[file] += 1
     except (OSError, EOFError) as error:
         # Keep the lines before the truncated end of a gzip file.

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.queries import EVERY, SEARCHED, RunFilter, Window
@@ -221,8 +222,8 @@ def content_of(text: str | None) -> Mapping[str, Any]:
 def _parsed(text: str | None) -> Any:
     """Return stored JSON; None if it was cut, or is nested too deeply to be read."""
     try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
+        return read_json(text) if text else None
+    except ValueError:
         return None
 
 

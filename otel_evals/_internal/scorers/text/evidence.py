@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from otel_evals._internal.scorers.text.pieces import in_order
 from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
+from otel_evals._internal.util.json_text import read_json
 
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12
@@ -202,8 +202,8 @@ def decode(value: Any) -> Any:
     """Parse a string with a JSON object or array of at most a million characters; return others unchanged."""
     if isinstance(value, str) and len(value) <= _MAX_JSON and value.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return read_json(value)
+        except ValueError:
             return value
     return value
 
