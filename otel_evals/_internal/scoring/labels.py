@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,12 +46,13 @@ def _example(line: str, number: int) -> Example:
         record = read_json(line)
     except ValueError as error:
         raise ConfigError(f"line {number}", f"is not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("label"), bool | int | float):
-        raise ConfigError(f"line {number}.label", "is required: true, false or a number")
+    label = record.get("label") if isinstance(record, dict) else None
+    if not isinstance(label, int | float) or not abs(label) <= sys.float_info.max:  # NaN is no answer to <=
+        raise ConfigError(f"line {number}.label", "is required: true, false or a finite number")
     if unknown := sorted(record.keys() - _KEYS):
         raise ConfigError(f"line {number}.{unknown[0]}", f"is unknown; known: {', '.join(sorted(_KEYS))}")
     try:
-        return Example(str(record.get("id", number)), run_of(record), float(record["label"]))
+        return Example(str(record.get("id", number)), run_of(record), float(label))
     except (TypeError, KeyError, AttributeError, ValidationError) as error:
         raise ConfigError(f"line {number}", f"has a wrong form: {error!r}") from None
 

@@ -200,7 +200,14 @@ def test_wrong_input_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "field"),
-    [("no json", "line 1"), ('{"label": "good"}', "label"), ('{"label": 1, "outputs": 2}', "outputs")],
+    [
+        ("no json", "line 1"),
+        *(
+            (f'{{"label": {label}}}', "finite")
+            for label in ('"good"', "NaN", "-Infinity", "1e400", "9" * 400)
+        ),
+        ('{"label": 1, "outputs": 2}', "outputs"),
+    ],
 )
 def test_labels_that_cannot_be_read_name_the_line(line: str, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
