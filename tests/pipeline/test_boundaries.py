@@ -113,7 +113,7 @@ def test_rules_count_made_up_reasons_types_and_models_within_the_limit(populatio
 def test_the_trace_log_keeps_the_newest_up_to_its_limit(limit: int, data: Any) -> None:
     log, population = TraceLog(limit), data.draw(near(limit))
     for number in range(population):
-        log.ignored(f"{number:032x}", "x")
+        log.ignored(f"{number:032x}", "x", 1)
     assert len(log) == min(limit, population)
     assert [n for n in range(population) if log.get(f"{n:032x}")] == list(range(population))[-limit:]
 

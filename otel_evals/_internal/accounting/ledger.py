@@ -311,7 +311,7 @@ class TraceLog:
                 dialects = self._dialects[names] = tuple(sorted(names))
             trace.dialects = dialects
 
-    def ignored(self, trace_id: str, reason: str, count: int = 1) -> None:
+    def ignored(self, trace_id: str, reason: str, count: int) -> None:
         trace = self._trace(trace_id)
         if trace.ignored is None:
             trace.ignored = Counter()

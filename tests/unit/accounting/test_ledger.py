@@ -11,7 +11,7 @@ from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation, Tra
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions
 from otel_evals._internal.statistics.sampler_check import Picks
-from otel_evals.model import ScoredRun
+from otel_evals.model import Availability, ScoredRun
 from otel_evals.sampling import Sampler
 from tests.support.replacing import replace
 from tests.support.runs import a_run
@@ -101,12 +101,27 @@ def test_only_decisions_left_to_chance_are_picks(sampler: Sampler, chance: Any, 
 
 def test_a_condition_that_raises_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     told = ledger()
-    error = ZeroDivisionError("division by zero")
+    error = ZeroDivisionError("by zero " * 1_000)
     told.decided(RUN, [Decision(RULES[0], "not_sampled", "predicate_failed", error=error)])
     (line,) = caplog.records
     assert line.exc_info is not None
     assert line.exc_info[1] is error
-    assert "cheap fails: predicate_failed: its `when` or `sample` raised ZeroDivisionError" in caplog.text
+    assert (
+        "cheap fails: predicate_failed: its `when` or `sample` raised ZeroDivisionError" in line.getMessage()
+    )
+    assert len(line.getMessage()) < 600
+
+
+@pytest.mark.parametrize(("without", "told"), [(0, 1), (1, 0), (127, 0), (128, 1), (129, 0), (256, 1)])
+def test_one_in_128_runs_of_an_instrumentation_is_checked_for_content(
+    without: int, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting = ledger()
+    for number in range(260):
+        off = {"output": Availability.CAPTURED_OFF} if number == without else {}
+        counting.accepted(replace(RUN, scope_name="app", availability=off))
+        counting.accepted(replace(RUN, scope_name=f"another {number}", availability={}))
+    assert [r.getMessage().startswith("app leaves out output") for r in caplog.records] == [True] * told
 
 
 def test_more_kinds_of_deliveries_than_are_shared_are_kept_apart() -> None:

@@ -103,17 +103,20 @@ def test_memory_is_bounded_by_bytes_too() -> None:
     assert taken < 150_000
 
 
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), min_size=1, max_size=60))
-def test_as_many_of_the_newest_traces_are_remembered_as_fit(traces: list[tuple[int, int]]) -> None:
-    """Traces with a trace state of some length and decisions of some rules."""
-    log, kept = TraceLog(max_bytes=6_000), dict[int, int]()
+@given(
+    st.sampled_from([2_000, 8_000]),
+    st.lists(st.tuples(st.sampled_from([0, 100, 400]), st.integers(0, 3)), min_size=1, max_size=60),
+)
+def test_as_many_of_the_newest_traces_are_remembered_as_fit(most: int, traces: list[tuple[int, int]]) -> None:
+    """Traces with two runs, the trace state of the last one, and decisions of some rules."""
+    log, kept = TraceLog(max_bytes=most), dict[int, int]()
     for number, (length, rules) in enumerate(traces):
         kept[number] = _TRACE_BYTES
-        while sum(kept.values()) > 6_000 and len(kept) > 1:
+        while sum(kept.values()) > most and len(kept) > 1:
             for oldest in list(islice(kept, len(kept) // _FORGOTTEN_AT_ONCE + 1)):
                 del kept[oldest]
         judged = replace(run(number), trace_state="s" * length)
-        log.assembled(judged.trace_id, 3, [judged])
+        log.assembled(judged.trace_id, 3, [replace(judged, trace_state="other"), judged])
         for rule in range(rules):
             log.decided(judged, str(rule), "queued")
         kept[number] += length + rules * _EVALUATION_BYTES
@@ -133,13 +136,15 @@ def test_the_traces_remembered_by_default_fit_in_their_memory() -> None:
     assert taken < 24 * 1024 * 1024 / 50
 
 
-def test_one_trace_with_endless_decisions_is_bounded() -> None:
+def test_one_trace_with_endless_decisions_and_deliveries_is_bounded() -> None:
     log = TraceLog()
     judged = run(1)
     for number in range(2_000):
         log.decided(judged, f"rule{number}", "not_sampled", "sampled_out")
+        log.delivered("memory", [ScoredRun(run=judged)], "exported")
     trace = log.get(judged.trace_id)
     assert trace is not None
+    assert len(trace.deliveries) == 500
     explanation = explain_logged(judged.trace_id, trace, {})
     assert (len(explanation.decisions), explanation.more) == (500, 1500)
     assert "1500 more decisions." in str(explanation)
