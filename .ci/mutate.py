@@ -43,6 +43,7 @@ PARTS = {
             "tests/unit/gather",
             "tests/unit/gateway/test_judged_traces.py",
             "tests/unit/gateway/test_trace_gatherer.py",
+            "tests/unit/gateway/test_trace_gathering.py",
             "tests/unit/pipeline/test_steps.py",
             "tests/pipeline/test_long_runs.py",
         ],
