@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
-from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.model import Loss, SpanEvent, SpanRecord
 from otel_evals_gateway._internal.closed_spans import ClosedSpans
 from otel_evals_gateway._internal.trace_gatherer import (
     LostItems,
@@ -254,6 +254,10 @@ def test_bounds_evict_the_oldest_and_count_them() -> None:
     gathered = [traces.add([span(n, 9, trace=f"{n:032x}")], 0.0) for n in (1, 2, 3)]
     assert [loss.reason for each in gathered for loss in each.losses] == ["too_many_traces"]
     assert traces.waiting(f"{1:032x}") == 0
+    several = gatherer(max_traces=1)
+    several.add([span(1, 9), span(2, 8), span(3, 2)], 0.0)
+    (loss,) = several.add([span(1, 9, trace="b" * 32)], 0.0).losses
+    assert (loss.trace_id, loss.count) == (TRACE, 2), "its runs, one below each missing parent"
     large = gatherer(max_bytes=900)
     large.add([span(1, 9, trace=f"{1:032x}")], 0.0)
     assert [x.reason for x in large.add([span(2, 9, trace=f"{2:032x}")], 0.0).losses] == ["too_many_bytes"]
@@ -399,6 +403,12 @@ def test_what_comes_of_an_evicted_trace_is_late() -> None:
     late = some.add([span(9)], 2.0).losses
     assert [(loss.what, loss.reason, loss.count) for loss in late] == [("span", "span_late", 1)]
     assert [s.span_id for group in some.close_due(31.0) for s in group.spans] == [f"{2:016x}"]
+
+
+def test_an_item_that_cannot_be_read_is_a_loss_of_its_kind() -> None:
+    broken: list[Any] = [CapturedLog(1, 10, None), RecordedSpan(None, 0)]  # type: ignore[arg-type]  # broken
+    gathered = gatherer().add([*broken, span(1)], 0.0)
+    assert gathered.losses == [Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")]
 
 
 def test_very_many_complete_traces_are_closed_in_parts() -> None:

@@ -14,6 +14,7 @@ from otel_evals._internal.gather.gatherer import Gathered, SpanGroup
 from otel_evals._internal.gather.open_trace import _LINK_BYTES
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
+from otel_evals_gateway._internal.trace_gatherer import RootsTaken
 from tests.support.replacing import replace
 from tests.unit.gateway.test_trace_gatherer import gatherer, link
 
@@ -51,6 +52,7 @@ class TraceGathering(RuleBasedStateMachine):
     def begin(self) -> None:
         self.gatherer = gatherer(max_spans_per_trace=MOST_SPANS, max_age=inf)
         self.now = self.latest = 0.0
+        self.roots = 0
         self.traces: dict[str, Trace] = {}
         self.closed: dict[tuple[str, str], bool] = {}
         """Spans of closed traces: True if it arrived, False for a missing parent."""
@@ -99,7 +101,7 @@ class TraceGathering(RuleBasedStateMachine):
 
     # --- what happens ---
 
-    def add(self, item: IntakeItem, expected: Gathered) -> None:
+    def add(self, item: IntakeItem | RootsTaken, expected: Gathered) -> None:
         self.latest = self.now
         found = self.gatherer.add([item], self.now)
         assert (found.losses, found.late) == (expected.losses, expected.late)
@@ -139,6 +141,11 @@ class TraceGathering(RuleBasedStateMachine):
                 expected = Gathered([Loss("log", "log_limit", trace_id)])
         self.add(CapturedLog(trace, number, log), expected)
 
+    @rule(number=st.integers(0, 3))
+    def a_request_ends(self, number: int) -> None:
+        self.roots += number
+        self.add(RootsTaken(number), Gathered())
+
     @rule(trace=TRACES)
     def a_trace_is_forgotten(self, trace: int) -> None:
         self.gatherer.forget([f"{trace:032x}"])
@@ -159,6 +166,7 @@ class TraceGathering(RuleBasedStateMachine):
 
     @invariant()
     def it_holds_what_arrived(self) -> None:
+        assert self.gatherer.roots_taken == self.roots
         open_traces = [trace for trace in self.traces.values() if trace.spans]
         rooted = [trace for trace in open_traces if trace.rooted]
         assert self.gatherer.size == (len(open_traces), sum(trace.size for trace in open_traces))

@@ -45,6 +45,13 @@ def test_a_log_record_of_usual_depth_is_kept_as_it_is() -> None:
     assert (logs.take("1") or [])[0] is log
 
 
+def test_log_records_of_the_20_000_newest_spans_are_held() -> None:
+    """Most of these spans are never claimed, so nothing is counted."""
+    logs = HeldLogs(10, 10**9)
+    assert sum(logs.add(str(number), SpanEvent(name="l")) for number in range(20_002)) == 0
+    assert list(logs.by_span) == [str(number) for number in range(2, 20_002)]
+
+
 def test_those_that_waited_longest_give_way_and_are_counted() -> None:
     logs = HeldLogs(10, 1_000_000)
     lost = sum(logs.add(str(number), SpanEvent(name="l", body="x" * 100_000)) for number in range(100))

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from math import inf
 from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -315,7 +316,12 @@ def test_a_scope_whose_span_came_after_the_root_keeps_waiting() -> None:
 
 
 def test_a_late_span_or_log_record_makes_its_scope_wait_again() -> None:
-    late: list[CapturedItem] = [ended(33, 2, 330, 330), CapturedLog(33, 330, SpanEvent(name="late", time=1))]
+    of_another_scope = SpanRecord(trace_id=f"{33:032x}", span_id="2" * 16, parent_span_id=f"{330:016x}")
+    late: list[CapturedItem] = [
+        ended(33, 2, 330, 330),
+        CapturedLog(33, 330, SpanEvent(name="late", time=1)),
+        RecordedSpan(of_another_scope, 330),
+    ]
     for item in late:
         learning = Learning()
         learning.teach()
@@ -409,6 +415,12 @@ def test_a_cycle_of_spans_closes_with_log_records() -> None:
         collected.add(item, 0.0)
     closed = collected.gatherer.close_due(inf)
     assert all(span.span_id in (format_span_id(2), format_span_id(3)) for g in closed for span in g.spans)
+
+
+def test_an_item_that_cannot_be_read_is_a_loss_of_its_kind() -> None:
+    broken: list[Any] = [CapturedLog(1, 10, None), RecordedSpan(None, 0)]  # type: ignore[arg-type]  # broken
+    gathered = Collected().gatherer.add([*broken, ended(1, 10)], 0.0)
+    assert gathered.losses == [Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")]
 
 
 def test_only_the_newest_closed_spans_are_remembered() -> None:
