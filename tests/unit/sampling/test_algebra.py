@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import sampling
+from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals.errors import ConfigError
 from otel_evals.model import OperationKind, Run, ToolCall
-from otel_evals.sampling import Sampler
+from otel_evals.sampling import Chance, Sampler
 
 TRACE_IDS = st.integers(min_value=1, max_value=(1 << 128) - 1)
 RATES = st.floats(min_value=0, max_value=1)
@@ -160,6 +161,63 @@ def test_no_weight_exceeds_one_over_the_floor(
     assert chance.probability > 0 or sampler.may_exclude
 
 
+class Fixed(Sampler):
+    """A user's sampler, whose properties may be numbers and texts of other kinds."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.given = chance
+
+    def chance(self, run: Run, earlier: object = None) -> Chance:
+        return self.given
+
+    def __str__(self) -> str:
+        return "fixed()"
+
+
+CHANCES = st.builds(Chance, st.sampled_from([0.0, 0.2, 0.7, 1.0]), why=st.sampled_from(["", "x", "y"]))
+
+
+@given(CHANCES, CHANCES)
+def test_the_reason_is_that_of_the_side_that_decides(a: Chance, b: Chance) -> None:
+    """Of `|` whichever way it is written; of `&` the first one that rules the run out."""
+    one, other = Fixed(a), Fixed(b)
+    either, both = (one | other).chance(run()), (one & other).chance(run())
+    assert either == (other | one).chance(run())
+    assert either.why == max(each.why for each in (a, b) if each.probability == either.probability)
+    assert both.why == (b if a.probability > 0 else a).why
+    assert (either.probability, both.probability) == (
+        max(a.probability, b.probability),
+        min(a.probability, b.probability),
+    )
+
+
+def test_the_properties_of_a_users_sampler_are_read_once() -> None:
+    sampler = Fixed(Chance(1.0))
+    sampler.ceiling, sampler.floor, sampler.follows, sampler.repeatable = 1, 0, ["cheap"], 1  # type: ignore[assignment]
+    assert facts_of_sampler(sampler) == (1.0, 0.0, frozenset({"cheap"}), True, None, "fixed()")
+    assert [type(fact) for fact in facts_of_sampler(sampler)[:4]] == [float, float, frozenset, bool]
+    for name, value, says in (
+        ("floor", -0.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
+        ("floor", 1.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
+        ("ceiling", 1.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
+        ("ceiling", -0.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
+        ("ceiling", "high", r"^sample: a Fixed cannot be read \(ValueError\): fix its properties$"),
+    ):
+        broken = Fixed(Chance(1.0))
+        setattr(broken, name, value)
+        with pytest.raises(ConfigError, match=says):
+            facts_of_sampler(broken)
+
+
+def test_samplers_are_not_combined_by_or() -> None:
+    with pytest.raises(ConfigError) as told:
+        sampling.ratio(0.1) or sampling.errors()
+    assert str(told.value) == (
+        "sample: ratio(0.1) is used with `or`, `and`, `not` or `if`:"
+        " samplers combine with | (either) and & (both)"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "floor"),
     [
@@ -200,12 +258,12 @@ def test_ceilings_bound_every_chance(a: float, b: float) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("ratio(2)", "between 0 and 1"),
-        ("ratio('x')", "between 0 and 1"),
-        ("ratio()", "number of arguments"),
-        ("slower_than(-1)", "positive"),
-        ("sometimes()", "known are"),
-        ("ratio(", "not a sampler"),
+        ("ratio(2)", r"^sample: ratio\(2\): the rate must be a number between 0 and 1$"),
+        ("ratio('x')", r"^sample: ratio\('x'\): the rate must be a number between 0 and 1$"),
+        ("ratio()", r"^sample: ratio\(\): wrong number of arguments or names$"),
+        ("slower_than(-1)", r"^sample: slower_than\(-1\): the duration in seconds must be a positive number"),
+        ("sometimes()", r"^sample: 'sometimes\(\)' is not a sampler; known are above\(\), always\(\), attr"),
+        ("ratio(", r"^sample: 'ratio\(' is not a sampler; write for example 'ratio\(0.05\) \| errors\(\)'$"),
         ("__import__('os')", "not a sampler"),
         ("", "not a sampler"),
     ],

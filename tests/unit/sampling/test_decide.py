@@ -71,11 +71,19 @@ def test_a_sampler_that_raises_does_not_sample() -> None:
     assert isinstance(decision.error, KeyError)
 
 
-NONE_AT_ALL = [None, "0.5", 0.5, Chance(float("nan")), Chance(float("inf")), Chance(-1), Chance("0.5")]  # type: ignore[arg-type]
+NONE_AT_ALL: list[tuple[Any, str]] = [
+    (None, "must return a Chance, not a NoneType"),
+    (0.5, "must return a Chance, not a float"),
+    (Chance(0.5, why=3), "must return a Chance"),  # type: ignore[arg-type]  # that is the point
+    (Chance(float("nan")), "must lie within 0..1, not nan"),
+    (Chance(float("inf")), "must lie within 0..1, not inf"),
+    (Chance(-1), "must lie within 0..1, not -1"),
+    (Chance("0.5"), "not supported"),  # type: ignore[arg-type]  # that is the point
+]
 
 
-@pytest.mark.parametrize("chance", NONE_AT_ALL)
-def test_a_sampler_that_gives_no_chance_does_not_sample(chance: Any) -> None:
+@pytest.mark.parametrize(("chance", "why"), NONE_AT_ALL)
+def test_a_sampler_that_gives_no_chance_does_not_sample(chance: Any, why: str) -> None:
     class Odd(Sampler):
         def chance(self, run: Run, earlier: Any = None) -> Chance:
             return chance  # type: ignore[no-any-return]
@@ -85,6 +93,7 @@ def test_a_sampler_that_gives_no_chance_does_not_sample(chance: Any) -> None:
 
     _, decisions = Decider([rule("a", Odd()), rule("b")]).decide(run(), "run")
     assert told(decisions) == {"a": ("not_sampled", "predicate_failed"), "b": ("sampled", "")}
+    assert why in str(decisions[0].error)
 
 
 @given(st.floats(0, 1), st.integers(1, 2**128 - 1), st.sampled_from(["", "ot=th:8"]))

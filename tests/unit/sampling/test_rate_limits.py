@@ -278,6 +278,37 @@ def test_a_million_strata_take_no_more_room_than_four_thousand() -> None:
     assert len(vars(sampler)["_controls"]) == 4096
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.3, 4.0, 5.0, 11.0, 59.0, 70.0]), st.integers(1, 30)), max_size=12
+    ),
+    st.sampled_from([1, 2.5, 20, 40]),
+    st.randoms(use_true_random=False),
+)
+def test_the_probability_is_that_of_the_formula(
+    bursts: list[tuple[float, int]], limit: float, rng: random.Random
+) -> None:
+    """From the runs of the last twelve slices, and of the last two if they surely foretell more."""
+    clock, seen = Clock(), list[tuple[int, bool]]()
+    sampler = sampling.per_minute(limit, clock=clock)
+    for pause, runs in bursts:
+        clock.now += pause
+        for _ in range(runs):
+            number = int(clock.now / 5)
+            window = [(slice_, sampled) for slice_, sampled in seen if slice_ >= number - 12]
+            expected = 1.0
+            if len(window) + 1 > limit:
+                recent = sum(slice_ >= number - 1 for slice_, _ in window)
+                foretold = (recent - 3 * math.sqrt(recent)) * 60 / (clock.now - (number - 1) * 5)
+                expected = limit / max(len(window) + 1, foretold)
+                if (excess := sum(sampled for _, sampled in window) - limit + 1) > 0:
+                    expected *= 2 ** (-excess / min(4, math.sqrt(limit)) - (excess / 10) ** 3)
+            trace_id = rng.getrandbits(128)
+            probability = sampler.chance(run(trace_id)).probability
+            assert probability == pytest.approx(expected)
+            seen.append((number, sampling.is_sampled(probability, trace_id)))
+
+
 NOWHERE = "redis://127.0.0.1:1/0"
 
 
@@ -385,6 +416,7 @@ def test_what_is_wrong_about_a_sampler_is_told_of_the_field(wrong: Callable[[], 
     with pytest.raises(ConfigError) as told:
         wrong()
     assert told.value.field == "sample"
+    assert "None" not in str(told.value)
 
 
 def test_unknown_and_circular_cascades_name_the_rule() -> None:
