@@ -188,6 +188,15 @@ def test_unclaimed_spans_alone_are_nothing_to_judge() -> None:
     assert traces.waiting(TRACE) == 0
 
 
+def test_a_span_that_links_connect_with_a_closed_run_is_late() -> None:
+    """The trace is open again, and the links arrived before the run they lead to was known."""
+    traces = gatherer()
+    traces.add([span(1)], 0.0)
+    traces.close_due(5.0)
+    traces.add([span(7, 8), link(3, 2), link(2, 1)], 6.0)
+    assert [record.span_id for record, _ in traces.add([span(4, 3)], 6.0).late] == [f"{4:016x}"]
+
+
 def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
     traces = gatherer()
     traces.add([span(1, 100), span(2, 1)], 0.0)

@@ -189,6 +189,31 @@ def test_what_comes_for_a_trace_that_was_given_up_is_dropped_and_counted() -> No
     assert collected.ignored == {"root_never_ended": 1, "span_late": 3}
 
 
+def test_spans_below_one_that_began_before_its_trace_was_given_up_are_lost_with_it() -> None:
+    def span(number: int, owner: int, begun: int) -> RecordedSpan:
+        ids = {"trace_id": f"{1:032x}", "span_id": f"{number:016x}", "parent_span_id": f"{owner:016x}"}
+        return RecordedSpan(SpanRecord(**ids, start_time=begun, end_time=begun + 1), owner)
+
+    collected = Collected(max_age=10)
+    collected.add(span(10, 9, 4), 0.0)
+    collected.count(collected.gatherer.evict_old(11.0))
+    for late in (span(21, 20, 6), span(22, 21, 6), span(31, 30, 6), span(20, 8, 3)):
+        collected.add(late, 12.0)
+    assert collected.ignored == {"root_never_ended": 1, "span_late": 3}
+    assert collected.gatherer.waiting(f"{1:032x}") == 1
+    collected.add(span(23, 21, 6), 12.0)
+    assert collected.ignored == {"root_never_ended": 1, "span_late": 4}
+
+
+def test_spans_of_closed_runs_are_not_counted_as_bytes_of_their_trace() -> None:
+    collected = Collected(max_bytes=10_000, grace=0)
+    for span in (ended(1, 21, owner=20), ended(1, 10, size=4_000), ended(2, 31, owner=30, size=8_000)):
+        collected.add(span, 0.0)
+        collected.close(0.0)
+    collected.add(ended(1, 22, owner=20, size=1_000), 0.0)
+    assert collected.gatherer.open_traces == {format_trace_id(1)}, "the older trace makes room"
+
+
 def test_a_trace_whose_root_never_ends_is_given_up() -> None:
     """By age, counted as one run per tree."""
     collected = Collected(max_age=10)

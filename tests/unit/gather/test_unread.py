@@ -53,6 +53,8 @@ def test_each_open_run_counts_once_however_many_of_its_spans_were_taken(trees: l
 def test_all_below_one_open_span_is_one_run_wherever_it_is() -> None:
     losses = at_the_end([ended(1, 21, 20, 20)], [ended(1, 22, 20, 20), ended(1, 23, 22, 20)])
     assert losses == [Loss("run", "root_not_ended_at_shutdown", f"{1:032x}", 1)]
+    losses = at_the_end([ended(1, 21, 20, 20)], [ended(1, 31, 30, 30), ended(2, 41, 40, 40)])
+    assert losses == [Loss("run", "root_not_ended_at_shutdown", f"{n:032x}", 3 - n) for n in (1, 2)]
 
 
 def test_what_stands_below_a_closed_run_is_late_and_no_run() -> None:
