@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from string import hexdigits
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,11 +19,11 @@ from otel_evals._internal.accounting.explanation import (
     numbers,
     trace_status,
 )
+from otel_evals._internal.cli.scored_records import RecordedEvaluation, ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import AsJson, echo, exit_on
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.sampling.algebra import Earlier
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
@@ -47,18 +47,19 @@ def explain(
             if not path.is_file():
                 raise ConfigError("--scores", f"{path} does not exist; it is written with the first score")
         rules = None if config is None else load_config(config)
-        answer = _explanation(_full_id(trace_id, scores or []), scores or [], rules, trace_state)
+        records = [*scored_records(scores or (), command="explain")]
+        answer = _explanation(_full_id(trace_id, records), records, scores or [], rules, trace_state)
     echo(json.dumps(asdict(answer)) if as_json else str(answer))
     if scores and answer.status == "unknown":
         raise typer.Exit(1)
 
 
-def _full_id(given: str, files: Sequence[Path]) -> str:
-    """Complete the first digits of an id in the files; some tools omit zeros at the front."""
+def _full_id(given: str, records: Sequence[ScoredRecord]) -> str:
+    """Complete the first digits of an id in the records; some tools omit zeros at the front."""
     digits = given.strip().lower().removeprefix("0x")
     if not 0 < len(digits) < 32 or not set(digits) <= set(hexdigits):
         return trace_id_of(given)
-    known = {trace_id for path in files for record in read_jsonl(path) for trace_id in _traces_of(record)}
+    known = {trace_id for record in records for trace_id in _traces_of(record)}
     found = known & {digits.zfill(32)} or {each for each in known if each.startswith(digits)}
     if len(found) == 1:
         return found.pop()
@@ -67,13 +68,17 @@ def _full_id(given: str, files: Sequence[Path]) -> str:
 
 
 def _explanation(
-    trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str
+    trace_id: str,
+    read: Sequence[ScoredRecord],
+    files: Sequence[Path],
+    config: Config | None,
+    trace_state: str,
 ) -> Explanation:
     """Explain a trace from recorded evaluations, and recompute other decisions if there is a config."""
-    records = [r for path in files for r in read_jsonl(path) if _concerns(r, trace_id)]
-    recorded = _newest(e for record in records for e in record.get("evaluations", ()))
-    decisions = [_recorded(evaluation) for evaluation in recorded.values()]
-    runs = [record for record in records if not record.get("turns")]
+    records = [record for record in read if trace_id in _traces_of(record)]
+    recorded = _newest(e for record in records for e in record.evaluations)
+    decisions = [_recorded(evaluation) for evaluation in recorded]
+    runs = [record for record in records if not record.turns]
     places = ", ".join(map(str, files))
     notes = [f"Found in {places}: {counted(len(recorded), 'evaluation')}."] if files else []
     if config is None:
@@ -88,65 +93,61 @@ def _explanation(
         trace_id=trace_id,
         status=trace_status(decisions, {}, 0),
         randomness=share(randomness(int(trace_id, 16), trace_state)),
-        runs=len({record.get("span_id") for record in runs}),
+        runs=len({record.span_id for record in runs}),
         decisions=tuple(decisions),
         notes=tuple(notes),
     )
 
 
-def _concerns(record: Mapping[str, Any], trace_id: str) -> bool:
-    """Return True for a run of this trace, or a conversation with such a run."""
-    return trace_id in _traces_of(record)
+def _traces_of(record: ScoredRecord) -> list[str]:
+    """Return the trace of a run, or those of a conversation's runs."""
+    return [record.trace_id, *(turn.trace_id for turn in record.turns)]
 
 
-def _traces_of(record: Mapping[str, Any]) -> list[str]:
-    return [record.get("trace_id", ""), *(turn["trace_id"] for turn in record.get("turns", ()))]
-
-
-def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the newest revision by evaluation id: a file may contain several."""
-    newest: dict[str, dict[str, Any]] = {}
+def _newest(evaluations: Iterator[RecordedEvaluation]) -> list[RecordedEvaluation]:
+    """Return the newest revision of each evaluation: a file may contain several."""
+    newest: dict[str, RecordedEvaluation] = {}
     for each in evaluations:
-        known = newest.get(each["evaluation_id"])
-        if known is None or each.get("revision", 1) >= known.get("revision", 1):
-            newest[each["evaluation_id"]] = each
-    return newest
+        known = newest.get(each.evaluation_id)
+        if known is None or each.revision >= known.revision:
+            newest[each.evaluation_id] = each
+    return [*newest.values()]
 
 
-def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
-    probability = evaluation["sampling"]["probability"]
+def _recorded(evaluation: RecordedEvaluation) -> ExplainedDecision:
+    probability = evaluation.sampling.probability
     return ExplainedDecision(
-        rule=evaluation.get("rule") or evaluation["scorer"],
-        span_id=evaluation["span_id"],
-        sampler=evaluation["sampling"]["rule"],
-        status=evaluation["status"],
-        reason=evaluation["reason"],
+        rule=evaluation.rule or evaluation.scorer,
+        span_id=evaluation.span_id,
+        sampler=evaluation.sampling.rule,
+        status=evaluation.status,
+        reason=evaluation.reason,
         probability=probability,
         threshold=None if probability is None else share(threshold(probability)),
-        value=evaluation["value"],
-        explanation=evaluation.get("explanation"),
-        attempts=evaluation["attempts"],
-        duration=evaluation["duration"] or 0.0,
-        conversation_id=evaluation.get("conversation_id"),
-        effect=evaluation.get("effect"),
-        evidence_cut=evaluation.get("evidence_cut") is True,
+        value=evaluation.value,
+        explanation=evaluation.explanation,
+        attempts=evaluation.attempts,
+        duration=evaluation.duration or 0.0,
+        conversation_id=evaluation.conversation_id,
+        effect=evaluation.effect,
+        evidence_cut=evaluation.evidence_cut,
     )
 
 
 def _recompute(
-    record: Mapping[str, Any],
+    record: ScoredRecord,
     config: Config,
-    recorded: Mapping[str, Mapping[str, Any]],
+    recorded: Sequence[RecordedEvaluation],
     trace_state: str,
     notes: list[str],
 ) -> Iterator[ExplainedDecision]:
     """Recompute the decisions of rules without a recorded evaluation of this run."""
     run = replace(_run(record), trace_state=trace_state)
-    own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
+    own = [e for e in recorded if e.span_id == run.root_span_id and not e.conversation_id]
     earlier = {}
     for e in own:
-        sampled = model.Sampled(e["sampling"]["probability"], e["sampling"]["rule"])
-        earlier[e["scorer"]] = Earlier(chance_of(sampled, run), _outcome(e))
+        sampled = model.Sampled(e.sampling.probability, e.sampling.rule)
+        earlier[e.scorer] = Earlier(chance_of(sampled, run), _outcome(e))
     for rule in config.rules:
         if rule.scope != "run" or rule.scorer_id in earlier:
             continue
@@ -172,29 +173,32 @@ def _decide(rule: Rule, run: model.Run, earlier: Mapping[str, Earlier]) -> Expla
     return replace(decision, reason=chance.why or "sampled_out", **numbers(chance, run.trace_state))
 
 
-def _run(record: Mapping[str, Any]) -> model.Run:
+def _run(record: ScoredRecord) -> model.Run:
     """Rebuild a run from its record, which has only some of the fields."""
-    same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
     return model.Run(
-        root_span_id=record["span_id"],
+        trace_id=record.trace_id,
+        root_span_id=record.span_id,
         root_kind=model.OperationKind.AGENT,
-        agent_name=record.get("agent"),
-        models=tuple(record.get("models", ())),
-        start_time=record.get("start_time") or 0,
-        end_time=record.get("end_time"),
-        tool_calls=tuple(
-            model.ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())
-        ),
-        output=record.get("output"),
-        **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
+        agent_name=record.agent,
+        agent_version=record.agent_version,
+        conversation_id=record.conversation_id,
+        user_id=record.user_id,
+        provider=record.provider,
+        models=record.models,
+        start_time=record.start_time or 0,
+        end_time=record.end_time,
+        tool_calls=tuple(model.ToolCall(name=call.name, status=call.status) for call in record.tool_calls),
+        output=record.output,
+        error=record.error,
+        error_type=record.error_type,
     )
 
 
-def _outcome(evaluation: Mapping[str, Any]) -> model.Outcome:
-    reason = evaluation["reason"] or ""
-    match evaluation["status"]:
-        case "scored":
-            return model.Score(value=evaluation["value"])
+def _outcome(evaluation: RecordedEvaluation) -> model.Outcome:
+    reason = evaluation.reason or ""
+    match evaluation.status:
+        case "scored" if evaluation.value is not None:
+            return model.Score(value=evaluation.value)
         case "not_scored":
             return model.NotScored(reason=reason)
         case "failed":

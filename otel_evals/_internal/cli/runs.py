@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from otel_evals._internal.cli.scored_records import ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text, report_skipped
 from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.dialect import load_dialects
@@ -32,11 +33,11 @@ def runs(
     try:
         with exit_on(command="runs"), _progress(files) as advance:
             if all(map(_has_scores, files)):
-                records = (record for path in files for record in read_jsonl(path))
                 if plain:
+                    records = (record for path in files for record in read_jsonl(path))
                     sys.stdout.writelines(json_text(record) + "\n" for record in records)
                 else:
-                    _print_trees(records, _scored_tree)
+                    _print_trees(scored_records(files, command="runs"), _scored_tree)
                 return
             traces = read_traces(files, progress=advance, skipped=report_skipped)
             count = show(read_runs(traces, load_dialects()))
@@ -139,17 +140,17 @@ def _tree(run: Run) -> Any:
     return tree
 
 
-def _scored_tree(record: Mapping[str, Any]) -> Any:
+def _scored_tree(record: ScoredRecord) -> Any:
     from rich.tree import Tree
 
-    tree = Tree(f"[bold]{_short(record['agent'] or 'run')}[/]  [dim]{record['trace_id']}[/]")
-    tree.add(f"[cyan]user[/] {_short(record['input'] or '(not recorded)')}")
-    tree.add(f"[green]answer[/] {_short(record['output'] or '(not recorded)')}")
-    for each in record["evaluations"]:
-        no_value = f"{each['status']}: {each['reason']}"
-        value = no_value if each["value"] is None else f"{each['value']:.3f} {each['label'] or ''}"
-        why = f"  {_short(each['explanation'])}" if each["explanation"] else ""
-        tree.add(f"[magenta]{_short(each['rule'])}[/] {_short(value)}{why}")
+    tree = Tree(f"[bold]{_short(record.agent or 'run')}[/]  [dim]{_short(record.trace_id)}[/]")
+    tree.add(f"[cyan]user[/] {_short(record.input or '(not recorded)')}")
+    tree.add(f"[green]answer[/] {_short(record.output or '(not recorded)')}")
+    for each in record.evaluations:
+        no_value = f"{each.status}: {each.reason}"
+        value = no_value if each.value is None else f"{each.value:.3f} {each.label or ''}"
+        why = f"  {_short(each.explanation)}" if each.explanation else ""
+        tree.add(f"[magenta]{_short(each.rule or each.scorer)}[/] {_short(value)}{why}")
     return tree
 
 

@@ -33,8 +33,9 @@ _MARGIN = 2_048
 """Characters beyond a cut that are searched for secrets."""
 
 # Characters that hide text from people but not from models: controls, odd line ends, bidi overrides, tags.
+# Halves of surrogate pairs cannot be encoded.
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from otel_evals._internal.cli import runs as command
+from otel_evals._internal.cli.scored_records import scored_records
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
@@ -65,7 +66,7 @@ def test_scored_runs_of_the_jsonl_destination_are_listed(
     (path := tmp_path / "scores.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
     done = run_command(str(path))
     assert [json.loads(line) for line in done.stdout.splitlines()] == records, done.stderr
-    command._print_trees(records, command._scored_tree)
+    command._print_trees(scored_records([path], command="runs"), command._scored_tree)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"support {records[0]['trace_id']}" in shown
     assert "answer It costs 3 EUR." in shown

@@ -1,0 +1,82 @@
+"""Reads the files of the jsonl destination as records with checked types."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.deliver.jsonl import read_jsonl
+from otel_evals._internal.util.counted import counted
+
+
+class RecordedSampling(msgspec.Struct):
+    rule: str
+    probability: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
+
+
+class RecordedEvaluation(msgspec.Struct):
+    evaluation_id: str
+    scorer: str
+    status: Literal["scored", "not_scored", "failed", "dropped"]
+    sampling: RecordedSampling
+    span_id: str = ""
+    rule: str | None = None
+    reason: str | None = None
+    value: float | None = None
+    label: str | None = None
+    explanation: str | None = None
+    attempts: int = 0
+    duration: float | None = None
+    conversation_id: str | None = None
+    effect: str | None = None
+    evidence_cut: bool = False
+    revision: int = 1
+
+
+class RecordedTurn(msgspec.Struct):
+    trace_id: str
+
+
+class RecordedCall(msgspec.Struct):
+    name: str
+    status: Literal["ok", "error", "unknown"] = "unknown"
+
+
+class ScoredRecord(msgspec.Struct):
+    """What the commands show of a scored run, and what rules may look at."""
+
+    trace_id: str = ""
+    span_id: str = ""
+    turns: tuple[RecordedTurn, ...] = ()
+    evaluations: tuple[RecordedEvaluation, ...] = ()
+    agent: str | None = None
+    agent_version: str | None = None
+    conversation_id: str | None = None
+    user_id: str | None = None
+    provider: str | None = None
+    models: tuple[str, ...] = ()
+    start_time: int | None = None
+    end_time: int | None = None
+    tool_calls: tuple[RecordedCall, ...] = ()
+    input: str | None = None
+    output: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+
+
+def scored_records(files: Iterable[str | Path], *, command: str) -> Iterator[ScoredRecord]:
+    """Yield the records in files, and print how many lines have another form, and where they differ."""
+    left_out: Counter[str] = Counter()
+    for file in files:
+        for line in read_jsonl(file):
+            try:
+                yield msgspec.convert(line, ScoredRecord)
+            except msgspec.ValidationError as error:
+                left_out[f"{file}: {error}"] += 1
+    for problem, count in left_out.items():
+        echo(f"otel-evals {command}: {counted(count, 'line')} left out: {problem}", err=True)
