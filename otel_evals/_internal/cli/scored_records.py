@@ -76,7 +76,7 @@ def scored_records(files: Iterable[str | Path], *, command: str) -> Iterator[Sco
         for line in read_jsonl(file):
             try:
                 yield msgspec.convert(line, ScoredRecord)
-            except msgspec.ValidationError as error:
+            except ValueError as error:  # also for texts that cannot be encoded
                 left_out[f"{file}: {error}"] += 1
     for problem, count in left_out.items():
         echo(f"otel-evals {command}: {counted(count, 'line')} left out: {problem}", err=True)
