@@ -32,6 +32,12 @@ class _Hook(BaseHTTPRequestHandler):
         if self.status == 200:
             self.got.append(json.loads(body))
         self.send_response(self.status)
+        if self.status == 302:
+            self.send_header("Location", "/moved")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
@@ -81,6 +87,32 @@ def test_a_webhook_hears_of_each_start_and_end_once(
         "ended",
         "floor alarm ended",
     ]
+
+
+def test_a_redirect_is_no_delivery_and_problems_do_not_show_the_address(
+    store: ResultsStore, hook: tuple[str, type[_Hook]]
+) -> None:
+    url, handler = hook
+    handler.status = 302
+    (problem,) = AlarmCheck(store.database, LOW, [Webhook(url + "/services/T0/SECRET?key=SECRET")]).run()
+    assert problem == f"{url.removeprefix('http://')}: HTTP Error 302: Found"
+    handler.status = 200
+    assert AlarmCheck(store.database, LOW, [Webhook(url + "/services/T0/SECRET?key=SECRET")]).run() == []
+    assert len(handler.got) == 1
+
+
+def test_a_claim_of_a_process_whose_clock_was_ahead_does_not_hold_notifications_back(
+    store: ResultsStore, hook: tuple[str, type[_Hook]]
+) -> None:
+    url, handler = hook
+    check = AlarmCheck(store.database, LOW, [Webhook(url)])
+    handler.status = 500
+    check.run()
+    with store.database.writing() as connection:
+        connection.exec_driver_sql(f"UPDATE notices SET claimed = {int(time.time()) + 86_400}")
+    handler.status = 200
+    check.run()
+    assert len(handler.got) == 1
 
 
 def test_several_processes_tell_of_an_alarm_once(store: ResultsStore, hook: tuple[str, type[_Hook]]) -> None:
@@ -137,10 +169,12 @@ def test_a_receiver_added_later_is_not_told_of_what_is_long_over(
 
 
 @pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
-def test_addresses_are_http(kind: str) -> None:
-    wrong: Any = {kind: "file:///etc/passwd"}
-    with pytest.raises(ConfigError, match=f"{kind}: must begin with http"):
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "http://", "https://me:hunter2@example.com/"])
+def test_addresses_are_http_without_passwords(kind: str, address: str) -> None:
+    wrong: Any = {kind: address}
+    with pytest.raises(ConfigError, match=f"{kind}: must begin with http") as refused:
         AlarmOptions(**wrong)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_store_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:

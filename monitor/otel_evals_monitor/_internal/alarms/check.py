@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
@@ -82,7 +83,8 @@ class AlarmCheck:
             try:
                 receiver.notify(kept)
             except Exception as error:  # receivers may raise anything
-                problems.append(f"{receiver.name}: {error}")
+                # The path or query of a webhook may be a secret.
+                problems.append(f"{urlsplit(receiver.name).netloc or receiver.name}: {error}")
                 told = mine - 1
             with self.database.writing() as connection:
                 row = _row(receiver, kept)
@@ -108,7 +110,7 @@ def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: i
     if found is None:
         key = {"alarm_id": kept.id, "receiver": receiver.name}
         connection.execute(insert(table).values(**key, told=0, claimed=now))
-    elif now - found.claimed < _CLAIM:
+    elif 0 <= now - found.claimed < _CLAIM:  # a later claim is of a clock that was ahead
         return 0
     else:
         connection.execute(update(table).where(*_row(receiver, kept)).values(claimed=now))

@@ -98,5 +98,15 @@ def _timestamp(seconds: float) -> str:
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:
     data = json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+    with _opener.open(request, timeout=_SECONDS) as response:
         response.read(1)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Makes redirects errors: urllib would follow them with a GET, which drops the notification."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)

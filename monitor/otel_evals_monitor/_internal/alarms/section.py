@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,8 +28,9 @@ _logger = logging.getLogger(__name__)
 
 
 def _http_url(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
+    if not re.match(r"https?://[^/?#@\s]+([/?#]|$)", url):
+        # Without the address, which may contain a password.
+        raise ConfigError("", "must begin with http:// or https://, and have no user or password")
     return url
 
 
