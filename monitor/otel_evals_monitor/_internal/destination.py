@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from otel_evals.destinations import run_record
+from otel_evals.destinations import Unaccepted, run_record
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.model import ScoredRun
 from otel_evals.sdk.util import extra, in_thread, redact
@@ -83,14 +83,14 @@ class ResultsDestination:
         self._late: ThreadPoolExecutor | None = None
         self._waiting = threading.Semaphore(_MOST_WAITING)
 
-    async def export(self, batch: Sequence[ScoredRun]) -> None:
-        """Write a batch.
+    async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
+        """Write a batch; returns the evaluations of runs that cannot be stored.
 
         Raises:
             DestinationError: the store failed; retryable, since servers and disks recover.
         """
         try:
-            await in_thread(self._write, batch)
+            return await in_thread(self._write, batch)
         except StoreError as error:
             self._reopen()
             raise DestinationError(str(error), retryable=True) from error
@@ -154,17 +154,22 @@ class ResultsDestination:
         finally:
             self._waiting.release()
 
-    def _write(self, batch: Sequence[ScoredRun]) -> None:
+    def _write(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
         from otel_evals_monitor._internal.store.retention import keep_within
 
         records = [
             run_record(scored, content=self._content, media_bytes=self._media_bytes) for scored in batch
         ]
         store = self._opened()
-        refused = store.write(records).unreadable
-        if refused:
-            raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
+        refused: list[Unaccepted] = []
+        if store.write(records).unreadable:
+            # Written again one by one, which changes nothing, to find the runs that were left out.
+            for scored, record in zip(batch, records, strict=True):
+                for problem in store.write([record]).unreadable:
+                    error = DestinationError(f"cannot store: {problem}", retryable=False)
+                    refused += [Unaccepted(each, error) for each in scored.evaluations]
         keep_within(store.database, *self._limits)
+        return refused
 
     def _reopen(self) -> None:
         """Open the store again with the next batch: its file may have been deleted or replaced."""

@@ -19,10 +19,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from otel_evals import Score
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.statistics import Sums, total
 from otel_evals_monitor import ResultsDestination
+from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.label_draws import draw
+from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
 from otel_evals_monitor._internal.store.retention import forget, holds, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
@@ -264,6 +269,89 @@ def test_a_user_or_trace_is_forgotten_in_rows_means_and_on_the_disk(
     said = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"secret-of-user-3" not in said
     assert b"secret-of-user-4" in said
+
+
+def test_a_repeated_record_does_not_replace_the_content_of_a_newer_one(store: ResultsStore) -> None:
+    late = record(1, 1.0, revision=2) | {"output": "with a late span"}
+    for early in (record(1, 0.5) | {"output": None}, record(1, 0.5) | {"output": "early"}):
+        store.write([late, early])
+        store.write([early])
+    with store.database.reading() as connection:
+        (run,) = find_runs(connection, late["trace_id"])
+    assert run.content["output"] == "with a late span"
+
+
+def test_queries_of_one_reading_see_the_same_moment(store: ResultsStore, tmp_path: Path) -> None:
+    store.write(records(20))
+    other = ResultsStore(tmp_path / "results.db")
+    with store.database.reading() as connection:
+        slices = stored_slices(connection)
+        before = measure(connection, slices, Window(), ())[()]
+        other.write(records(20, seed=2))
+        assert measure(connection, slices, Window(), ())[()] == before
+    assert measured(store).scored.n == 40
+    other.close()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0.01, 1.0)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.floats(2.0**-56, 0.01)), min_size=1, max_size=3),
+)
+def test_forgotten_weights_of_any_size_leave_sums_that_their_runs_allow(
+    tmp_path: Path, kept: list[tuple[float, float]], forgotten: list[tuple[float, float]]
+) -> None:
+    path = tmp_path / "some.db"
+    path.unlink(missing_ok=True)
+    store = ResultsStore(path)
+    try:
+        gone = [record(100 + i, x, probability=p) for i, (x, p) in enumerate(forgotten)]
+        store.write([*(record(i, x, probability=p) for i, (x, p) in enumerate(kept)), *gone])
+        forget(store.database, trace_ids=[each["trace_id"] for each in gone])
+        (row,) = make_report(store.database, ReportOptions()).slices
+        known = row.estimate
+        assert known.n == len(kept)
+        assert 1.0 - 1e-9 <= known.n_effective <= len(kept) + 1e-9
+        assert known.mean is not None
+        assert known.interval is not None
+        assert 0.0 <= known.interval.low <= known.mean <= known.interval.high <= 1.0
+        if min(p for _, p in forgotten) > 1e-3:
+            wanted = total(Sums.of(x, 1.0 / p) for x, p in kept)
+            assert known.mean == pytest.approx(wanted.mean, abs=1e-6)
+    finally:
+        store.close()
+
+
+def test_feedback_leaves_with_the_last_run_of_its_trace(store: ResultsStore) -> None:
+    old, new = record(1, 1.0, time=1_000_000_000.0), record(2, 1.0)
+    store.write([old, new, record(1, 1.0, scorer="other", span_id="ab" * 8)])
+    for each in (old, new):
+        add_feedback(store.database, each["trace_id"], 0.0, comment="wrong")
+    draw(store.database, 8)
+    age = time.time() - START + 3600.0
+    assert keep_within(store.database, age, None, seldom=0.0) == 1
+    assert (count(store, "feedback"), count(store, "drawn")) == (2, 2)
+    assert keep_within(store.database, 1.0, None, seldom=0.0) in (0, 2)
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE runs SET recorded = 0")
+    keep_within(store.database, age, None, seldom=0.0)
+    assert (count(store, "feedback"), count(store, "drawn"), count(store, "runs")) == (0, 0, 0)
+
+
+def test_only_the_runs_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
+    async def deliver() -> list[str]:
+        destination = ResultsDestination(tmp_path / "results.db")
+        fine, huge = scored_run(1), scored_run(2, {"unscaled": Score(value=1e60)})
+        refused = await destination.export([fine, huge])
+        await destination.shutdown()
+        assert {each.error.retryable for each in refused} == {False}
+        assert "value: must be a finite number" in str(refused[0].error)
+        return [each.evaluation.scorer_id for each in refused]
+
+    assert anyio.run(deliver) == ["unscaled"]
+    store = ResultsStore(tmp_path / "results.db")
+    assert (count(store, "runs"), count(store, "evaluations")) == (1, len(scored_run(1).evaluations))
+    store.close()
 
 
 def test_old_runs_leave_and_their_rollups_stay(store: ResultsStore) -> None:

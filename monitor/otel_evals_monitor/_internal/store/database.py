@@ -73,9 +73,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
+        """Yield a connection whose queries all see the same moment: sums of different tables must agree."""
         with self.lock.inside():
             self._check_file()
             with self._store_errors(), self.engine.connect() as connection:
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN")
+                else:
+                    connection.execution_options(isolation_level="REPEATABLE READ")
                 yield connection
 
     @contextmanager
@@ -90,6 +95,12 @@ class Database:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITE_LOCK})
                 yield connection
             self._check_file()  # the rows went into a file that somebody has deleted meanwhile
+
+    def compact(self) -> None:
+        """Remove deleted data from a SQLite file and its log."""
+        with self.lock.inside(), self._store_errors(), self.engine.connect() as connection:
+            connection.exec_driver_sql("VACUUM")
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         self.engine.dispose()
@@ -124,7 +135,8 @@ class Database:
     def _store_errors(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError) as error:
+        # PostgreSQL's driver refuses a value itself, SQLite's leaves Python's error.
+        except (SQLAlchemyError, OSError, OverflowError, UnicodeEncodeError) as error:
             problem = str(getattr(error, "orig", None) or error).strip().splitlines() or ["unusable"]
             raise StoreError(f"{self.name}: {problem[0]}") from error
 
@@ -166,8 +178,6 @@ def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
         make_private(path)  # it may contain conversations
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": wait})
     event.listen(engine, "connect", _set_up_sqlite)
-    # pysqlite's own BEGIN comes late and upgrades its lock; `writing` begins explicitly.
-    event.listen(engine, "begin", lambda connection: None)
     return engine
 
 
@@ -187,7 +197,7 @@ def _server(url: str) -> Engine:
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None
+    connection.isolation_level = None  # `reading` and `writing` begin, each with its lock
     connection.execute("PRAGMA journal_mode = WAL")
     # With NORMAL, a power failure may lose the last commits, never the file.
     connection.execute("PRAGMA synchronous = NORMAL")

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Table, select, update
 
 from otel_evals.model import Feedback
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.labels import cut
-from otel_evals_monitor._internal.store.rows import hash_of
+from otel_evals_monitor._internal.store.rows import hash_of, storable
 
 _IDS = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
 
@@ -51,7 +52,7 @@ def keep_feedback(database: Database, found: Iterable[Feedback], rules: PullRule
     done: Counter[str] = Counter()
     with database.writing() as connection:
         for each in sorted(found, key=lambda one: one.time):
-            done[_keep(connection, each, rules)] += 1
+            done[_keep(connection, replace(each, name=storable(each.name)), rules)] += 1
     return done
 
 
@@ -122,7 +123,7 @@ def _keep_labels(connection: Connection, ids: Sequence[str], said: Feedback, num
 
 def _keep_feedback(connection: Connection, trace_id: str, said: Feedback, number: float, backend: str) -> str:
     source = f"{backend}:{said.author}" if said.author else backend
-    key = {"trace_id": trace_id, "name": said.name[:200], "source": source[:200]}
+    key = {"trace_id": trace_id, "name": said.name[:200], "source": storable(source[:200])}
     values = {"value": number, "comment": cut(said.comment)}
     return "feedback" if _newest(connection, schema.feedback, key, values, said.time) else "known"
 

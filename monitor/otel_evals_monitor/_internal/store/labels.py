@@ -11,6 +11,7 @@ from sqlalchemy import delete, func, select
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.rows import storable
 
 _LONGEST = 20_000
 VERDICTS = ("pass", "fail")
@@ -82,7 +83,7 @@ def add_feedback(
     if len(trace_id) != 32 or not set(trace_id.lower()) <= set("0123456789abcdef"):
         raise ConfigError("trace_id", f"must be 32 hex digits, not {trace_id!r}")
     table = schema.feedback
-    key = {"trace_id": trace_id.lower(), "name": name[:200], "source": source[:200]}
+    key = {"trace_id": trace_id.lower(), "name": storable(name[:200]), "source": storable(source[:200])}
     with database.writing() as connection:
         same = (table.c[column] == text for column, text in key.items())
         connection.execute(delete(table).where(*same))
@@ -91,8 +92,8 @@ def add_feedback(
 
 
 def cut(text: str | None) -> str | None:
-    """Return a text without NUL characters and of limited length; None if empty."""
-    return (text or "").replace("\x00", "")[:_LONGEST] or None
+    """Return a storable text of limited length; None if empty."""
+    return storable((text or "")[:_LONGEST]) or None
 
 
 def feedback_on(database: Database, trace_id: str) -> list[dict[str, Any]]:

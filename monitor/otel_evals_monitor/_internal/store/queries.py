@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _MANY = 500
+_AHEAD = 86_400
 SEARCHED = 20_000
 """Number of runs that a filter of single runs considers, the newest ones."""
 
@@ -151,11 +153,11 @@ class Measured:
         return effect if math.isfinite(effect) else 1.0
 
     def add(self, row: Any) -> None:
-        tally = Tally(n=row.n, w=row.w, ww=row.ww, w_max=row.w_max, unknown=row.unknown)
+        tally = _tally(row)
         self.sampled += tally
         self.counts[row.status] += row.n + row.unknown
         if row.status == "scored":
-            self.scored += _sums(row)
+            self.scored += _sums(row, tally)
         else:
             self.reasons[row.status, row.reason] += row.n + row.unknown
             if row.missing:
@@ -179,10 +181,14 @@ def matching(slices: Mapping[int, StoredSlice], columns: Mapping[str, Any]) -> d
 
 
 def time_range(connection: Connection) -> tuple[int, int] | None:
-    """Return start and end of the recorded time in seconds; None for an empty store."""
+    """Return start and end of the recorded time in seconds; None for an empty store.
+
+    Records of clocks that are more than a day ahead count only if there are no others.
+    """
     bucket = schema.rollups.c.bucket
-    query = select(func.min(bucket), func.max(bucket)).where(schema.rollups.c.width == MINUTE)
-    first, last = connection.execute(query).one()
+    usual = func.max(case((bucket < int(time.time()) + _AHEAD, bucket)))
+    query = select(func.min(bucket), func.coalesce(usual, func.max(bucket)))
+    first, last = connection.execute(query.where(schema.rollups.c.width == MINUTE)).one()
     return None if first is None else (first, last + MINUTE)
 
 
@@ -201,7 +207,8 @@ def measure(
             _add(found, groups[row.slice_id], slices[row.slice_id], row)
     if window.hours or runs:
         for group, clusters in _clusters(connection, groups, slices, window, runs).items():
-            if group in found:
+            # They differ after the removal of a weight beside which the others are rounding errors.
+            if group in found and math.isclose(sum(clusters.w), found[group].scored.w, rel_tol=1e-6):
                 found[group].clusters = clusters
     return found
 
@@ -295,11 +302,24 @@ def _clusters(
     return {group: Clusters(tuple(wx), tuple(w)) for group, (wx, w) in sums.items()}
 
 
-def _sums(row: Any) -> Sums:
-    """Return the sums of a row, without the rounding errors of scores that revisions have removed."""
-    if not row.n:
-        return Sums(unknown=row.unknown)
-    signed = ("n", "wx", "wwx", "w_max", "x_min", "x_max", "unknown")
-    positive = {name: max(0.0, getattr(row, name)) for name in ("w", "wxx", "ww", "wwxx")}
-    positive["ww"] *= row.w > 0.0
-    return Sums(**{name: getattr(row, name) for name in signed}, **positive)
+def _tally(row: Any) -> Tally:
+    """Return the weights of a row, within the range that its runs allow.
+
+    Scores that were removed, by revisions or because they were forgotten, leave rounding errors. They are as
+    large as the other sums if the removed weight was more than a hundred million times theirs.
+    """
+    n = row.n
+    w = max(row.w, float(n)) if n else 0.0  # no weight is below 1
+    ww = min(max(row.ww, w * w / n), w * w) if n else 0.0
+    return Tally(n=n, w=w, ww=ww, w_max=row.w_max, unknown=row.unknown)
+
+
+def _sums(row: Any, tally: Tally) -> Sums:
+    """Return the sums of a row with these weights, within the range of its values."""
+    if not tally.n:
+        return Sums(unknown=tally.unknown)
+    w, ww, low, high = tally.w, tally.ww, row.x_min, row.x_max
+    wx, wwx = (min(max(each, low * of), high * of) for each, of in ((row.wx, w), (row.wwx, ww)))
+    products = {"wx": wx, "wxx": max(row.wxx, wx * wx / w), "wwx": wwx, "wwxx": max(row.wwxx, wwx * wwx / ww)}
+    ends = {"w_max": row.w_max, "x_min": low, "x_max": high}
+    return Sums(n=tally.n, w=w, ww=ww, **products, **ends, unknown=tally.unknown)

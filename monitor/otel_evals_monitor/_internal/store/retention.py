@@ -34,7 +34,7 @@ _checked: dict[int, float] = {}
 def keep_within(
     database: Database, max_age: float | None, max_bytes: int | None, *, seldom: float = _SELDOM
 ) -> int:
-    """Delete the oldest runs beyond these limits, with their evaluations, and return their number.
+    """Delete the oldest runs beyond these limits, with all about them, and return their number.
 
     `max_age` is in seconds, `max_bytes` the size of a SQLite file, None no limit. Rollups stay. Checks a
     store at most every `seldom` seconds.
@@ -67,26 +67,27 @@ def forget(
         for start in range(0, len(keys), _AT_ONCE):
             some = [key for key, _ in keys[start : start + _AT_ONCE]]
             evaluations += _remove(connection, some, rollups=True)
+        # Feedback may be on a trace without a run, or with runs of other users.
         for each in {trace for _, trace in keys} | set(trace_ids):
             connection.execute(delete(schema.feedback).where(schema.feedback.c.trace_id == each))
     if database.sqlite:
-        # Remove the deleted data from the file and its log.
-        with database.reading() as connection:
-            connection.exec_driver_sql("VACUUM")
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.compact()
     return len(keys), evaluations
 
 
 def _remove(connection: Connection, keys: Sequence[int], *, rollups: bool) -> int:
-    """Delete runs by key, with their evaluations and labels; return the number of evaluations."""
-    table = schema.evaluations
+    """Delete runs by key, with all about them; return the number of evaluations."""
+    table, runs, feedback = schema.evaluations, schema.runs, schema.feedback
     rows = rows_of_query(connection, select(table).where(table.c.run_key.in_(keys)))
     if rollups:
         change_rollups(connection, [], rows)
     ids = [row["evaluation_id"] for row in rows]
-    connection.execute(delete(schema.labels).where(schema.labels.c.evaluation_id.in_(ids)))
-    connection.execute(delete(table).where(table.c.run_key.in_(keys)))
-    connection.execute(delete(schema.runs).where(schema.runs.c.key.in_(keys)))
+    for each in (schema.labels, schema.drawn, table):
+        connection.execute(delete(each).where(each.c.evaluation_id.in_(ids)))
+    traces = list(connection.execute(select(runs.c.trace_id).where(runs.c.key.in_(keys))).scalars())
+    connection.execute(delete(runs).where(runs.c.key.in_(keys)))
+    gone = feedback.c.trace_id.in_(traces) & feedback.c.trace_id.not_in(select(runs.c.trace_id))
+    connection.execute(delete(feedback).where(gone))
     return len(rows)
 
 

@@ -225,17 +225,18 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if type(value) is str and len(value) <= _LONGEST_TEXT and value.isascii() and "\x00" not in value:
         return value
     text = value if isinstance(value, str) else str(value)
-    return _storable(text[:_LONGEST_TEXT])
+    return storable(text[:_LONGEST_TEXT])
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """Return a text that every database takes, without NUL characters and lone surrogates."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
 def _json(value: Any) -> str:
-    return _storable(_encode(value).replace("\\u0000", ""))
+    return storable(_encode(value).replace("\\u0000", ""))
 
 
 def _number(value: Any) -> float | None:

@@ -71,8 +71,13 @@ class ResultsStore:
             fresh = [row for id, row in newest.items() if id not in old or _is_newer(row, old[id])]
             replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
             runs = {each.run["key"]: each.run for each in batch}
-            _upsert(connection, schema.slices, unknown, ("id",), _keep_slice)
-            _upsert(connection, schema.runs, list(runs.values()), ("key",), _overwrite_run)
+            rows = {id(row) for row in fresh}
+            newer = {r.run["key"]: r.run for r in batch if any(id(row) in rows for row in r.evaluations)}
+            # A repeated record must not replace the content of a newer one.
+            known = [run for key, run in runs.items() if key not in newer]
+            _upsert(connection, schema.slices, unknown, ("id",), _keep)
+            _upsert(connection, schema.runs, known, ("key",), _keep)
+            _upsert(connection, schema.runs, list(newer.values()), ("key",), _overwrite_run)
             _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
             change_rollups(connection, fresh, replaced)
         self._known_slices.update(slices)
@@ -198,11 +203,14 @@ def _changes(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
     return lambda new: {name: new[name] for name in names}
 
 
+def _keep(new: Any) -> dict[str, Any]:
+    return {}
+
+
 def _added_cluster(new: Any) -> dict[str, Any]:
     return {name: schema.clusters.c[name] + new[name] for name in ("w", "wx")}
 
 
-_keep_slice = _changes(schema.slices, *schema.slices.columns.keys())
 _overwrite_run = _changes(schema.runs, "id", "key", "trace_id", "span_id")
 _overwrite_evaluation = _changes(schema.evaluations, "id", "evaluation_id")
 
