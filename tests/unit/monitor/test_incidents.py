@@ -11,7 +11,12 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, lasting_alarms
+from otel_evals_monitor._internal.alarms.alarm_record import (
+    KeptAlarm,
+    alarms_of,
+    keep_alarms,
+    lasting_alarms,
+)
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import incidents_of
 from otel_evals_monitor._internal.alarms.judgements import Mute, mute
@@ -33,6 +38,17 @@ def kept(
         f"{kind} {scorer} {agent}", kind, scorer, agent, since, since, 500.0, 400.0, "", (), None, version
     )
     return KeptAlarm(since, alarm, None)
+
+
+def test_every_lasting_alarm_is_listed_and_the_newest_end_comes_first(store: ResultsStore) -> None:
+    lasting = [kept("missing", 1, agent=f"agent {i}").alarm for i in range(210)]
+    short = [kept("floor", 10, agent=f"agent {i}").alarm for i in range(210)]
+    long = kept("fall", 0).alarm
+    for now, found in enumerate(([*lasting, *short, long], [*lasting, long], lasting)):
+        keep_alarms(store.database, found, now=100.0 + now)
+    listed = alarms_of(store.database)
+    assert (len(lasting_alarms(store.database)), len(listed)) == (210, 410)
+    assert (listed[210].alarm.kind, listed[210].ended) == ("fall", 102)
 
 
 def kinds(*alarms: KeptAlarm) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import unescape
@@ -356,3 +357,31 @@ def test_pages_opened_at_once_are_kept_up_to_date_up_to_the_bound(store: Results
     first = anyio.run(open_pages)
     assert sum(each.startswith("data:") for each in first) == 64
     assert first.count("retry: 60000\n\n") == 36
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/runs?scorer=grounded", SCORER])
+@pytest.mark.parametrize("asked", ["since=250000000000", "until=9300000000", "since=2400-01-01T00:00"])
+def test_times_beyond_a_databases_numbers_are_refused(
+    store: ResultsStore, client: TestClient, path: str, asked: str
+) -> None:
+    store.write(records(20))
+    answer = client.get(f"{path}{'&' if '?' in path else '?'}{asked}")
+    assert (answer.status_code, "must be a time between" in answer.text) == (404, True)
+
+
+def test_a_record_of_a_clock_that_is_years_ahead_is_not_the_end_of_the_window(
+    store: ResultsStore, client: TestClient
+) -> None:
+    now = time.time()
+    store.write(records(300, end=now - 60, mean=lambda hour: 1.0))
+    before = words(client.get(SCORER).text)
+    store.write([record(9_999, 0.0, time=now + 10 * 365 * 86_400)])
+    assert (
+        words(client.get(SCORER).text).partition("The plot as a table")[0]
+        == (before.partition("The plot as a table")[0])
+    )
+    assert re.search(r'class="value">1.000<', client.get("/").text)
+    (found,) = reported(store, "--window", "24h")
+    assert found["mean"] == 1.0
+    (every,) = reported(store)
+    assert every["n"] == 301

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from otel_evals_monitor._internal.alarms.judgements import NOTE
 from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,21 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> None:
 
 
 def lasting_alarms(database: Database) -> list[KeptAlarm]:
-    return [each for each in alarms_of(database) if each.ended is None]
+    """Return the alarms that have not ended, the newest first."""
+    table = schema.alarms
+    return _alarms(database, select(table).where(table.c.ended.is_(None)).order_by(table.c.since.desc()))
 
 
 def alarms_of(database: Database) -> list[KeptAlarm]:
-    """Return up to 200 recorded alarms: lasting alarms first, then by start, newest first."""
+    """Return lasting alarms, and up to 200 that have ended, by their end, the newest first."""
     table = schema.alarms
-    order = (table.c.ended.is_not(None), table.c.since.desc())
+    ended = select(table).where(table.c.ended.is_not(None)).order_by(table.c.ended.desc(), table.c.id.desc())
+    return lasting_alarms(database) + _alarms(database, ended.limit(200))
+
+
+def _alarms(database: Database, query: Any) -> list[KeptAlarm]:
     with database.reading() as connection:
-        rows = connection.execute(select(table).order_by(*order).limit(200)).mappings().all()
+        rows = rows_of_query(connection, query)
     return [_kept(row["id"], json.loads(row["details"]), row["ended"]) for row in rows]
 
 

@@ -15,6 +15,7 @@ from otel_evals_monitor._internal.report.windows import window_of
 from otel_evals_monitor._internal.report.zones import Zone
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import RunFilter, Window
+from otel_evals_monitor._internal.store.schema import NANO
 
 ZONE_COOKIE = "otel_evals_zone"
 WINDOWS = ("6h", "24h", "2d", "7d", "4w", "all")
@@ -23,7 +24,7 @@ PAGE_SIZE = 50
 _LAST_PAGE = 200
 _FILTERS = ("version", "tenant", "label", "text", "status")
 _OTHERS = ("scorer", "agent", "window", "since", "until", "by", "order", "page", "score", "saved")
-_YEAR_10000 = 253_402_300_800
+_YEAR_2262 = 2**63 // NANO
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ class Asked:
                 raise ConfigError(name, f"{text!r:.100} is not a time") from None
         else:
             seconds = number_of(text, name)
-        if not 0 <= seconds < _YEAR_10000:
-            raise ConfigError(name, "must be a time after 1970")
+        if not 0 <= seconds < _YEAR_2262:
+            raise ConfigError(name, "must be a time between 1970 and 2262")
         return int(seconds) // 60 * 60
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
-from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs
+from otel_evals_monitor._internal.report.runs import RecordedRun, content_of, find_runs
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.labels import VERDICTS
@@ -55,7 +55,7 @@ def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
     )
     for row in connection.execute(query):
         if row.content:
-            example = {"id": row.evaluation_id, "label": row.label, **_example(json.loads(row.content))}
+            example = {"id": row.evaluation_id, "label": row.label, **_example(content_of(row.content))}
             texts = {name: getattr(row, name) for name in ("verdict", "failure_type", "expected")}
             yield example | {name: text for name, text in texts.items() if text}
 
@@ -65,7 +65,9 @@ def test_file(items: Sequence[Mapping[str, Any]], data_set: str, limits: Mapping
     checks = "\n".join(
         f"    scored({name!r}, runs=run).at_least({limit:g})" for name, limit in sorted(limits.items())
     )
-    return _TEST.format(runs=len(items), data_set=data_set, checks=checks or "    assert run.output")
+    return _TEST.format(
+        runs=len(items), data_set=json.dumps(data_set), checks=checks or "    assert run.output"
+    )
 
 
 _TEST = '''"""{runs} runs from production that must not fail again."""
@@ -76,7 +78,7 @@ import pytest
 
 from otel_evals.testing import read_items, run_of
 
-ITEMS = read_items(Path(__file__).with_name("{data_set}"))
+ITEMS = read_items(Path(__file__).with_name({data_set}))
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.metadata["trace_id"][:8])

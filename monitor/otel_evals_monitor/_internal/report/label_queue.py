@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, select
+from sqlalchemy import ColumnElement, Connection, Table, case, select
 
 from otel_evals.statistics import Labelled, corrected
 from otel_evals_monitor._internal.report.runs import RunOfSlice, run_rows, runs_of_slices
@@ -27,8 +27,10 @@ def label_queue(connection: Connection, slices: Mapping[int, Any]) -> list[tuple
     sent = sent.order_by(evaluations.c.time.desc()).limit(_MOST)
     complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
     theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
-    praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
-    against = select(evaluations).where(scored, unlabelled, praised).limit(_MOST)
+    high, low = evaluations.c.x >= 0.5, evaluations.c.x <= 0.5
+    praised = case((schema.slices.c.direction == "lower_is_better", low), else_=high)
+    against = select(evaluations).select_from(schema.sliced).where(scored, unlabelled, praised)
+    against = against.where(evaluations.c.run_key.in_(theirs)).limit(_MOST)
     worst: list[RunOfSlice] = []
     for direction in ("higher_is_better", "lower_is_better"):
         some = {i: each for i, each in slices.items() if each["direction"] == direction}
@@ -61,18 +63,21 @@ def agreement_of(connection: Connection, slices: Mapping[int, Any], window: Wind
     if not found:
         return None
     measured = measure(connection, slices, window, ())[()]
-    unit = measured.scale or 1.0
-    same = sum((each.label / unit >= 0.5) == (each.x >= 0.5) for each in found)
+    if measured.scale is None:
+        return f"People labelled {len(found)} runs; without a scale, no label agrees or disagrees."
+    given = {each.evaluation_id: each.label / slices[each.slice_id]["scale"] for each in found}
+    same = sum((given[each.evaluation_id] >= 0.5) == (each.x >= 0.5) for each in found)
     text = f"People labelled {len(found)} runs; {same} labels agree with the score."
     chances = chances_of(connection)
     other = sum(each.evaluation_id not in chances for each in found)
     chosen = [
-        Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id], each.cluster)
+        Labelled(given[id], each.x, max(each.weight, 1.0), chances[id], each.cluster)
         for each in found
-        if each.evaluation_id in chances and each.weight and measured.scale
+        if (id := each.evaluation_id) in chances and each.weight
     ]
     better = corrected(measured.scored, chosen, clusters=measured.clusters) if len(chosen) >= 10 else None
     if better:
+        unit = measured.scale
         mean = number(better.mean * unit)
         low, high = number(better.interval.low * unit), number(better.interval.high * unit)
         text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."
