@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
+_SELDOM = 60.0
 _MOST_MEDIA_BYTES = 1_000_000
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.]+:/", re.IGNORECASE)
 
@@ -78,6 +80,7 @@ class ResultsDestination:
             raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
         self._content, self._media_bytes = content, media_bytes
         self._limits = (max_age, max_bytes)
+        self._trim_at = 0.0
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
         self._late: ThreadPoolExecutor | None = None
@@ -168,7 +171,9 @@ class ResultsDestination:
                 for problem in store.write([record]).unreadable:
                     error = DestinationError(f"cannot store: {problem}", retryable=False)
                     refused += [Unaccepted(each, error) for each in scored.evaluations]
-        keep_within(store.database, *self._limits)
+        if time.monotonic() >= self._trim_at:
+            self._trim_at = time.monotonic() + _SELDOM
+            keep_within(store.database, *self._limits)
         return refused
 
     def _reopen(self) -> None:

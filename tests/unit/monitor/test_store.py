@@ -329,12 +329,12 @@ def test_feedback_leaves_with_the_last_run_of_its_trace(store: ResultsStore) -> 
         add_feedback(store.database, each["trace_id"], 0.0, comment="wrong")
     draw(store.database, 8)
     age = time.time() - START + 3600.0
-    assert keep_within(store.database, age, None, seldom=0.0) == 1
+    assert keep_within(store.database, age, None) == 1
     assert (count(store, "feedback"), count(store, "drawn")) == (2, 2)
-    assert keep_within(store.database, 1.0, None, seldom=0.0) in (0, 2)
+    assert keep_within(store.database, 1.0, None) in (0, 2)
     with store.database.writing() as connection:
         connection.exec_driver_sql("UPDATE runs SET recorded = 0")
-    keep_within(store.database, age, None, seldom=0.0)
+    keep_within(store.database, age, None)
     assert (count(store, "feedback"), count(store, "drawn"), count(store, "runs")) == (0, 0, 0)
 
 
@@ -357,15 +357,15 @@ def test_only_the_runs_that_cannot_be_stored_are_refused(tmp_path: Path) -> None
 def test_old_runs_leave_and_their_rollups_stay(store: ResultsStore) -> None:
     store.write(records(50))
     age = time.time() - START + 3600.0
-    assert keep_within(store.database, age, None, seldom=0.0) == 0
+    assert keep_within(store.database, age, None) == 0
     store.write([record(99, 1.0, time=1_000_000_000.0)])
-    assert keep_within(store.database, age, None, seldom=0.0) == 1
+    assert keep_within(store.database, age, None) == 1
     assert (count(store, "runs"), measured(store).scored.n) == (50, 51)
 
 
 def test_a_file_that_is_too_large_loses_its_oldest_runs(store: ResultsStore) -> None:
     store.write(record(i, 1.0, time=START + i) | {"output": "x" * 3_000} for i in range(3_000))
-    assert keep_within(store.database, None, 6_000_000, seldom=0.0) >= 1_000
+    assert keep_within(store.database, None, 6_000_000) >= 1_000
     assert 0 < count(store, "runs") <= 2_000
     with store.database.reading() as connection:
         assert connection.exec_driver_sql("SELECT min(recorded) FROM runs").scalar_one() > START * 10**9

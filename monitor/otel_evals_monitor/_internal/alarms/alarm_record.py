@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from otel_evals_monitor._internal.alarms.judgements import NOTE
 from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
@@ -58,15 +57,9 @@ def alarms_of(database: Database) -> list[KeptAlarm]:
 def _alarms(database: Database, query: Any) -> list[KeptAlarm]:
     with database.reading() as connection:
         rows = rows_of_query(connection, query)
-    return [_kept(row["id"], json.loads(row["details"]), row["ended"]) for row in rows]
+    return [_kept(row["id"], row["ended"], **json.loads(row["details"])) for row in rows]
 
 
-def _kept(id: int, details: dict[str, Any], ended: int | None) -> KeptAlarm:
-    note = details.pop(NOTE, "")
-    return KeptAlarm(id, _alarm(details), ended, note)
-
-
-def _alarm(details: dict[str, Any]) -> Alarm:
-    window = details.get("reference")
-    reference = (window[0], window[1]) if window else None
-    return Alarm(**{**details, "trace_ids": tuple(details["trace_ids"]), "reference": reference})
+def _kept(id: int, ended: int | None, *, note: str = "", **details: Any) -> KeptAlarm:
+    lists = {name: tuple(value) for name, value in details.items() if isinstance(value, list)}
+    return KeptAlarm(id, Alarm(**(details | lists)), ended, note)

@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.store.database import Database
 
 _ACKNOWLEDGED, _REFERENCE, _MUTED = "acknowledged ", "reference ", "muted "
 _LONGEST = 2_000
-NOTE = "note"
-"""Name of the note among the details of a recorded alarm."""
 _Key = tuple[str, str]
 
 
@@ -90,7 +88,7 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
     with database.writing() as connection:
         id, alarm = _current(connection, monitor)
         if note.strip():
-            noted = json.dumps(alarm | {NOTE: note.strip()[:_LONGEST]})
+            noted = json.dumps(alarm | {"note": note.strip()[:_LONGEST]})
             connection.execute(update(schema.alarms).where(schema.alarms.c.id == id).values(details=noted))
         _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):

@@ -142,8 +142,12 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
             return Found()
         # Counts all monitors of a slice even if some do not apply: the level must not depend on the data.
         needed = shared_threshold(limits.level, _OF_SLICE * len(watched) + len(picked))
-        found = [alarm for each in watched for alarm in _alarms_of(each, needed, limits)]
-        found = [_with_traces(connection, slices, alarm) for alarm in found]
+        found = [
+            _with_traces(connection, slices, _alarm(each, needed, some.scorer_id, some.agent_name))
+            for some in watched
+            for each in _findings(some, needed, limits)
+            if each.since is not None
+        ]
         for rule, steps in picked.items():
             if (wrong := wrong_sampler(steps, needed)).since is not None:
                 found.append(_alarm(wrong, needed, rule))
@@ -184,12 +188,6 @@ def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[
         yield worse_version(watched, needed)
         yield disagreement(watched.labels, limits.agreement, needed)
     yield missing_share(watched, limits.missing, needed)
-
-
-def _alarms_of(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Alarm]:
-    for found in _findings(watched, needed, limits):
-        if found.since is not None:
-            yield _alarm(found, needed, watched.scorer_id, watched.agent_name)
 
 
 def _alarm(found: Findings, needed: float | None, scorer_id: str, agent_name: str = "") -> Alarm:

@@ -147,11 +147,9 @@ class AlarmWatch:
         from otel_evals_monitor._internal.alarms.check import AlarmCheck
         from otel_evals_monitor._internal.store.database import Database
 
-        return AlarmCheck(Database(self._place, create=False), self._options, self._receivers())
-
-    def _receivers(self) -> list[Receiver]:
-        told = receivers_of(self._options, max(600.0, 4.0 * self._options.every))
-        return [AlarmEvents(self._logger()), *told] if self._options.events else told
+        receivers = receivers_of(self._options, max(600.0, 4.0 * self._options.every))
+        receivers += [AlarmEvents(self._logger())] if self._options.events else []
+        return AlarmCheck(Database(self._place, create=False), self._options, receivers)
 
     def _log(self, problem: str) -> None:
         """Log a problem once, until it changes or ends."""

@@ -101,11 +101,12 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     steps = [(start, step.scored) for start, step in watched.steps]
     detector = floor_detector(watched, limit)
-    found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
     side = "above the limit" if watched.lower_is_better else "below the floor"
-    return _with_text(
-        found, lambda since: f"{_mean_since(watched, steps, since)}, {side} of {limit * watched.scale:g}"
-    )
+
+    def text(since: int) -> str:
+        return f"{_mean_since(watched, steps, since)}, {side} of {limit * watched.scale:g}"
+
+    return followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed, text)
 
 
 def floor_detector(watched: Watched, limit: float) -> Detector:
@@ -118,17 +119,15 @@ def fall(watched: Watched, needed: float) -> Findings:
     """Detect a mean that is worse than in the reference period."""
     start, until = watched.reference_window
     steps = [(at, step.scored) for at, step in watched.steps if at >= until]
-    found = _against(watched, "fall", watched.reference, steps, needed, PERIOD)
     before = f"in the reference from {_clock(start)} to {_clock(until)}"
-    found = replace(found, reference=(start, until))
-    return _explained(watched, found, steps, watched.reference, before)
+    found = _against(watched, "fall", watched.reference, steps, needed, PERIOD, before)
+    return replace(found, reference=(start, until))
 
 
 def drift(watched: Watched, needed: float, period: int) -> Findings:
     """Detect a mean that has become slightly worse over weeks."""
-    found = _against(watched, "drift", watched.pinned, watched.periods, needed, period)
     before = "in the pinned reference, the first week by default"
-    return _explained(watched, found, watched.periods, watched.pinned, before)
+    return _against(watched, "drift", watched.pinned, watched.periods, needed, period, before)
 
 
 def reference_detector(watched: Watched, reference: Sums, period: int) -> ReferenceDetector | None:
@@ -146,25 +145,22 @@ def _against(
     steps: Sequence[tuple[int, Sums]],
     needed: float,
     period: int,
+    before: str,
 ) -> Findings:
     detector = reference_detector(watched, reference, period) if steps else None
     if detector is None:
         return Findings(kind)
-    return followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed)
 
+    def text(since: int) -> str:
+        mean = (reference.mean or 0.0) * watched.scale
+        said = f"{_mean_since(watched, steps, since)}; it was {mean:.3f} {before}"
+        if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
+            version, began = watched.scorer_began
+            said += f". Version {version[:20]} of the scorer is in use since {_clock(began)}"
+            said += " and may be the cause"
+        return said
 
-def _explained(
-    watched: Watched, found: Findings, steps: Sequence[tuple[int, Sums]], reference: Sums, before: str
-) -> Findings:
-    """Add the means, and a new scorer version that may be the cause."""
-    if found.since is None:
-        return found
-    mean = (reference.mean or 0.0) * watched.scale
-    text = f"{_mean_since(watched, steps, found.since)}; it was {mean:.3f} {before}"
-    if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
-        version, began = watched.scorer_began
-        text += f". Version {version[:20]} of the scorer is in use since {_clock(began)} and may be the cause"
-    return replace(found, text=text)
+    return followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed, text)
 
 
 def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
@@ -174,7 +170,6 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
         for start, step in watched.steps
     )
-    found = followed("missing", detector, buckets, needed)
 
     def text(since: int) -> str:
         steps = [step for start, step in watched.steps if start >= since]
@@ -182,7 +177,7 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         share = lost / (lost + scored) if lost + scored else 0.0
         return f"{share:.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
 
-    return _with_text(found, text)
+    return followed("missing", detector, buckets, needed, text)
 
 
 def worse_version(watched: Watched, needed: float) -> Findings:
@@ -260,8 +255,12 @@ def followed(
     detector: _Detects[_Bucket],
     buckets: Iterable[tuple[int, _Bucket]],
     needed: float,
+    text: Callable[[int], str],
 ) -> Findings:
-    """Run a detector over time; an alarm starts with enough evidence and ends without any."""
+    """Run a detector over time; an alarm starts with enough evidence and ends without any.
+
+    `text` describes an alarm, given its start.
+    """
     since: int | None = None
     raised: int | None = None
     for start, bucket in buckets:
@@ -272,16 +271,14 @@ def followed(
         else:
             since = start if since is None else since
             raised = start if raised is None and evidence >= needed else raised
-    return Findings(kind, since if raised is not None else None, raised, detector.e_value)
+    if since is None or raised is None:
+        return Findings(kind, evidence=detector.e_value)
+    return Findings(kind, since, raised, detector.e_value, text(since))
 
 
 def per_bucket(sums: Sums, buckets: float) -> Sums:
     parts = {name: getattr(sums, name) / buckets for name in ("w", "wx", "wxx", "ww", "wwx", "wwxx")}
     return replace(sums, **parts)
-
-
-def _with_text(found: Findings, text: Callable[[int], str]) -> Findings:
-    return found if found.since is None else replace(found, text=text(found.since))
 
 
 def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
@@ -297,28 +294,26 @@ def _in_units(watched: Watched, good: Sums) -> float:
 
 def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
     """Detect a rule that picks another share of runs than its probabilities state."""
-    found = followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed)
 
     def text(since: int) -> str:
         picks = sum((each for start, each in steps.items() if start >= since), Picks())
         sampled = f"{picks.picked} of {picks.runs} runs were sampled since {_clock(since)}"
         return f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
 
-    return _with_text(found, text)
+    return followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed, text)
 
 
 def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float) -> Findings:
     """Detect that people agree with less than this share of scores; labels in order of time."""
     detector = Detector(limit, PERIOD, 1.0)
     buckets = ((label.time, Sums.of(float(label.agrees), 1.0)) for label in labels)
-    found = followed("agreement", detector, buckets, needed)
 
     def text(since: int) -> str:
         later = [label.agrees for label in labels if label.time >= since]
         agreed = f"people agree with {sum(later)} of {len(later)} scores labelled since {_clock(since)}"
         return f"{agreed}, less than {limit:.0%}"
 
-    return _with_text(found, text)
+    return followed("agreement", detector, buckets, needed, text)
 
 
 def agreements(connection: Connection) -> Mapping[int, Sequence[LabelledScore]]:

@@ -116,7 +116,7 @@ def trim(
     with _changing("trim", store) as database:
         from otel_evals_monitor._internal.store.retention import keep_within
 
-        runs = keep_within(database, seconds_of(older_than, "--older-than"), None, seldom=0.0)
+        runs = keep_within(database, seconds_of(older_than, "--older-than"), None)
         done(f"{runs} runs deleted", as_json, runs=runs)
 
 

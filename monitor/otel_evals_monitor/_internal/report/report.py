@@ -172,19 +172,15 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
             row = of_measured(columns, found[key], effect, lacking)
             change = _change(row, others.get(key), options.against)
-            failures = _failures(connection, inside, options, row)
-            rows.append(replace(row, change=change, worst=worst, failures=failures))
+            if options.patterns:
+                most, trusted = options.patterns, row.representative
+                found_failures = failures_of(
+                    connection, inside, options.window, most=most, representative=trusted
+                )
+                row = replace(row, failures=found_failures)
+            rows.append(replace(row, change=change, worst=worst))
         picks = picked_by_rules(connection, slices, options.window)
     return ScoreReport(database.name, options.window, recorded, rows, picks)
-
-
-def _failures(
-    connection: Connection, slices: Mapping[int, Any], options: ReportOptions, row: SliceReport
-) -> Failures:
-    if not options.patterns:
-        return Failures()
-    window, trusted = options.window, row.representative
-    return failures_of(connection, slices, window, most=options.patterns, representative=trusted)
 
 
 def of_measured(

@@ -13,7 +13,6 @@ from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.writer import change_rollups
 
 _AT_ONCE = 1_000
-_SELDOM = 60.0
 
 
 def holds(database: Database, evaluation_ids: Collection[str], revision: int) -> bool:
@@ -28,23 +27,11 @@ def holds(database: Database, evaluation_ids: Collection[str], revision: int) ->
     return found == len(set(wanted))
 
 
-_checked: dict[int, float] = {}
-
-
-def keep_within(
-    database: Database, max_age: float | None, max_bytes: int | None, *, seldom: float = _SELDOM
-) -> int:
+def keep_within(database: Database, max_age: float | None, max_bytes: int | None) -> int:
     """Delete the oldest runs beyond these limits, with all about them, and return their number.
 
-    `max_age` is in seconds, `max_bytes` the size of a SQLite file, None no limit. Rollups stay. Checks a
-    store at most every `seldom` seconds.
+    `max_age` is in seconds, `max_bytes` the size of a SQLite file, None no limit. Rollups stay.
     """
-    if max_age is None and max_bytes is None:
-        return 0
-    now = time.monotonic()
-    if now - _checked.get(id(database), float("-inf")) < seldom:
-        return 0
-    _checked[id(database)] = now
     deleted = 0
     if max_age is not None:
         deleted += _delete(database, schema.runs.c.recorded < int((time.time() - max_age) * schema.NANO))

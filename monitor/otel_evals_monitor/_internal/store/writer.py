@@ -93,42 +93,22 @@ def change_rollups(
     groups: _Rows = {}
     for rows, sign in ((added, 1), (removed, -1)):
         for row in rows:
-            _count(sums, row, sign)
+            for width in (MINUTE, HOUR):
+                _count(sums, width, row, sign)
             _count_cluster(groups, row, sign)
-    sums |= _by_hour(sums.values())
     _upsert(connection, schema.rollups, [sums[key] for key in sorted(sums)], _KEYS, _added)
     grouped = [groups[key] for key in sorted(groups)]
     _upsert(connection, schema.clusters, grouped, _CLUSTER_KEYS, _added_cluster)
 
 
-def _new(key: tuple[Any, ...], missing: bool) -> dict[str, Any]:
-    row: dict[str, Any] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
-    return row | {"missing": missing, "w_max": 0.0, "x_min": None, "x_max": None}
-
-
-def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
-    hours: _Rows = {}
-    for row in minutes:
-        key = (HOUR, row["bucket"] // HOUR * HOUR, row["slice_id"], row["status"], row["reason"])
-        into = hours.get(key)
-        if into is None:
-            into = hours[key] = _new(key, row["missing"])
-        for name in COUNTED:
-            into[name] += row[name]
-        into["w_max"] = max(into["w_max"], row["w_max"])
-        for name, pick in (("x_min", min), ("x_max", max)):
-            known = [each for each in (into[name], row[name]) if each is not None]
-            into[name] = pick(known, default=None)
-    return hours
-
-
-def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
-    """Add a row to its minute, or remove it."""
-    bucket = row["time"] // schema.NANO // MINUTE * MINUTE
-    key = (MINUTE, bucket, row["slice_id"], row["status"], row["reason"])
+def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
+    """Add a row to its minute or hour, or remove it."""
+    bucket = row["time"] // schema.NANO // width * width
+    key = (width, bucket, row["slice_id"], row["status"], row["reason"])
     into = sums.get(key)
     if into is None:
-        into = sums[key] = _new(key, row["missing"])
+        into = sums[key] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
+        into |= {"missing": row["missing"], "w_max": 0.0, "x_min": None, "x_max": None}
     into["cost"] += sign * (row["cost"] or 0.0)
     into["input_tokens"] += sign * row["input_tokens"]
     into["output_tokens"] += sign * row["output_tokens"]
