@@ -56,7 +56,6 @@ class ArizeDestination(ApiDestination):
         self._project = needed(project_id, "project_id", "ARIZE_PROJECT_ID")
 
     def together(self, item: ScoreItem) -> str:
-        """Return the kind of record: a request annotates spans or sessions."""
         return "SESSION" if item.session else "SPAN"
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:

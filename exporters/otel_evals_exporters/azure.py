@@ -35,7 +35,6 @@ class AzurePreset(EventPreset):
         self._url = url and base_url(url, "url")
 
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
-        """Return the event's name for Azure, the judged agent and the scorer."""
         judged_by = {
             "gen_ai.evaluator.name": evaluation.scorer_id,
             "gen_ai.evaluator.version": evaluation.scorer_version,

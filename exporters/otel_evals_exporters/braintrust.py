@@ -61,7 +61,6 @@ class BraintrustDestination(OtlpDestination):
         self._org = org or os.environ.get("BRAINTRUST_ORG_NAME")
 
     def refuses(self, item: ScoreItem) -> str | None:
-        """Refuse scores outside 0 to 1."""
         reason = super().refuses(item)
         return reason or (None if item.value is None or 0.0 <= item.value <= 1.0 else "out_of_range")
 

@@ -75,12 +75,10 @@ class DatadogDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return a search for the trace."""
         host = "app." + self._site if self._site.count(".") == 1 else self._site
         return f"https://{host}/llm/traces?query=%40trace_id%3A{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Datadog's OTLP address for LLM Observability."""
         headers = {**self._http.headers, "dd-otlp-source": "llmobs"}
         return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
 

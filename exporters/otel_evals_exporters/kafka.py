@@ -156,7 +156,6 @@ class KafkaDestination:
 
 
 def _failure(error: Any) -> DestinationError:
-    """Return the error of a message that the client or a broker refused."""
     name = error.name()
     reason = name.strip("_").lower()
     return DestinationError(error.str(), retryable=name not in _PERMANENT.split(), reason=reason)

@@ -84,7 +84,6 @@ class LangsmithDestination(ApiDestination):
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
 
     async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Yield the feedback on the project's runs."""
         asked: dict[str, Any] = {"session": await self._session_id(), "min_created_at": query.since_text}
         asked |= {"limit": _PAGE} | ({"key": list(query.names)} if query.names else {})
 
@@ -98,7 +97,6 @@ class LangsmithDestination(ApiDestination):
             yield readable(item, _feedback_of)
 
     async def _session_id(self) -> str:
-        """Return the project's id, looked up once."""
         if self._session is None:
             answer = await self._http.send("GET", "/api/v1/sessions", params={"name": self._project})
             found = answer.json()

@@ -34,7 +34,6 @@ class LogfirePreset(EventPreset):
         self._url = server_url(url, "LOGFIRE_BASE_URL", default="https://logfire-us.pydantic.dev")
 
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
-        """Return the judged agent and the scorer's version."""
         return {
             "gen_ai.evaluation.target": run.agent_name or run.root_kind.value,
             "gen_ai.evaluation.evaluator_version": evaluation.scorer_version,

@@ -73,7 +73,6 @@ class MlflowDestination(ApiDestination):
         self._params = {"sql_warehouse_id": warehouse_id} if warehouse_id else None
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send a score, then its label."""
         for item in items:
             error = item.error and dict(zip(("error_code", "error_message"), item.error, strict=True))
             await self._put(item, _assessment(item, "", {"error": error} if error else {"value": item.value}))
@@ -82,7 +81,6 @@ class MlflowDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the trace's page in its experiment."""
         return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId=tr-{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
@@ -97,7 +95,6 @@ class MlflowDestination(ApiDestination):
         return None if self._schema else mlflow_feedback(self._http, self._experiment, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
-        """Return the traces of the experiment; None for Unity Catalog."""
         return None if self._schema else mlflow_traces(self._http, self._experiment, query)
 
     async def _put(self, item: ScoreItem, assessment: Mapping[str, Any]) -> None:

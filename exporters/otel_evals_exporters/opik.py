@@ -80,7 +80,6 @@ class OpikDestination(ApiDestination):
         return _THREADS if item.session else "traces" if item.whole_run else "spans"
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send the scores of known traces."""
         kind = self.together(items[0])
         times, missing = await self._look_up([] if kind == _THREADS else items)
         errors = [(i, missing[i.evaluation.trace_id]) for i in items if i.evaluation.trace_id in missing]
@@ -102,7 +101,6 @@ class OpikDestination(ApiDestination):
         return f"{self._http.url}/v1/private/otel/v1/traces", headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """Return the trace's score stored by Opik."""
         times, _ = await self._look_up([item])
         if not (times and item.whole_run):
             return None
@@ -111,7 +109,6 @@ class OpikDestination(ApiDestination):
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Return the feedback scores of the project's traces and spans."""
         return opik_feedback(self._http, self._project, query)
 
     def _score(self, item: ScoreItem, times: Mapping[str, int]) -> dict[str, Any]:

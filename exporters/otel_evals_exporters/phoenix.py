@@ -68,7 +68,6 @@ class PhoenixDestination(ApiDestination):
         self._traces = traces
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send annotations of spans, then of traces, then of sessions."""
         await self._http.send("POST", "/v1/span_annotations", {"data": [_of_span(item) for item in items]})
         whole = [item for item in items if item.evaluation.span_id == item.run.root_span_id]
         if self._traces and (data := [_of_trace(item) for item in whole]):
@@ -87,7 +86,6 @@ class PhoenixDestination(ApiDestination):
         return phoenix_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """Return the traces of a project, or all traces."""
         return phoenix_traces(self._http, query)
 
 

@@ -76,5 +76,4 @@ class PosthogDestination(OtlpDestination):
         return f"{self._http.url.replace('.i.posthog.com', '.posthog.com')}/llm-analytics/traces/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return PostHog's OTLP address for AI spans."""
         return f"{self._http.url}{_PATH}", self._http.headers

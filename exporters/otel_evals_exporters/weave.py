@@ -75,7 +75,6 @@ class WeaveDestination(ApiDestination):
         return self._page and f"{self._page}/{quote(self._project)}/r/call/{span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Weave's OTLP address, which turns spans into calls."""
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:

@@ -51,7 +51,6 @@ class JaegerTraces:
         self._http = client(where, headers, key, http=http)
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """Yield the traces that began in the query's time range, service by service."""
         words = query.words()
         services = await self._services()
         if (service := words.pop("service", None)) is not None:

@@ -76,8 +76,6 @@ async def _spans(http: HttpClient, path: str, ids: Sequence[str]) -> list[list[S
 
 
 def _items(http: HttpClient, path: str, asked: Mapping[str, Any], **bound: int) -> AsyncIterator[Any]:
-    """Return the items of a list, page by page."""
-
     async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
         params = {**asked, **({"cursor": cursor} if cursor else {})}
         try:

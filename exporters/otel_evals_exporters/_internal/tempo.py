@@ -57,7 +57,6 @@ class TempoTraces:
         self._newest = True
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """Yield the traces that match the filter in the query's time range."""
         seen: set[str] = set()
         find = partial(self._find, query.filter or "{}")
         async for trace_id in in_parts(query.since, query.until, _SECOND, find):

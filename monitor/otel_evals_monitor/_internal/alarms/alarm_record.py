@@ -42,7 +42,6 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> None:
 
 
 def lasting_alarms(database: Database) -> list[KeptAlarm]:
-    """Return the alarms that have not ended, the newest first."""
     table = schema.alarms
     return _alarms(database, select(table).where(table.c.ended.is_(None)).order_by(table.c.since.desc()))
 

@@ -24,7 +24,6 @@ class Incident:
 
     @property
     def first(self) -> KeptAlarm:
-        """The most telling alarm."""
         return self.alarms[0]
 
     @property
@@ -58,7 +57,6 @@ class Incident:
 
     @property
     def title(self) -> str:
-        """What happened, in a few words."""
         alarm, agent = self.first.alarm, self.first.alarm.agent_name
         if self.quality:
             cause = f" with version {self.version}" if self.version else ""

@@ -108,7 +108,6 @@ def mute(database: Database, monitor: str, until: float, note: str = "") -> None
 
 
 def _current(connection: Connection, monitor: str) -> tuple[int, dict[str, Any]]:
-    """Return the id and details of the lasting alarm of a monitor."""
     alarms = schema.alarms.c
     query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
     found = connection.execute(query).first()

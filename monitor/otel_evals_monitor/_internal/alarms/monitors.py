@@ -110,7 +110,6 @@ class Alarm:
 
     @property
     def next_step(self) -> str:
-        """What to do about it."""
         return NEXT_STEPS.get(self.kind, "")
 
 

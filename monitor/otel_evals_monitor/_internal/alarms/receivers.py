@@ -31,8 +31,6 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that receives each alarm's start and end."""
-
     url: str
     slack: bool = False
     """Send Slack's format instead of all fields as JSON."""

@@ -71,8 +71,6 @@ def receivers_of(options: AlarmOptions, lasts: float) -> list[Receiver]:
 
 
 class AlarmEvents:
-    """Notifies of alarms by log events of OpenTelemetry."""
-
     name = "opentelemetry"
     repeats = False
 

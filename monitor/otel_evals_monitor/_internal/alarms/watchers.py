@@ -50,8 +50,6 @@ class LabelledScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """Data of a scorer and agent for the monitors."""
-
     scorer_id: str
     agent_name: str
     scale: float
@@ -164,7 +162,6 @@ def _against(
 
 
 def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
-    """Detect too many missing scores."""
     detector = Detector(limit, PERIOD, watched.largest, "above", watched.inflation)
     buckets = (
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
@@ -181,7 +178,6 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
 
 
 def worse_version(watched: Watched, needed: float) -> Findings:
-    """Detect that the agent's newest version is worse than the version before."""
     firsts = sorted((min(steps), version) for version, steps in watched.versions.items() if version and steps)
     if len(firsts) < 2:
         return Findings("version")

@@ -167,7 +167,6 @@ def pin(
 
 @contextmanager
 def _changing(command: str, store: str) -> Iterator[Database]:
-    """Open results for a command, and report its errors."""
     with exit_on(OSError, command=f"results {command}", extra="results"):
         from otel_evals_monitor._internal.store.database import Database
 

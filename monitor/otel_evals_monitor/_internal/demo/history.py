@@ -59,7 +59,6 @@ class History:
         self._number = first
 
     def runs(self, now: float) -> Iterator[dict[str, Any]]:
-        """Yield two days of runs of both agents."""
         for number in range(_RUNS):
             share = number / _RUNS
             # Days are busy, nights are not.
@@ -89,7 +88,6 @@ class History:
     def _again(
         self, record: Mapping[str, Any], agent: str, version: str, hour: float, now: float
     ) -> dict[str, Any]:
-        """Return the run, moved to another time."""
         number, self._number = self._number, self._number + 1
         again = copy.deepcopy(dict(record))
         trace = hashlib.sha256(f"history {number}".encode()).hexdigest()[:32]

@@ -50,7 +50,6 @@ _SHOWN, _WORST = 8, 3
 
 
 def alarms(evaluation: Evaluation) -> bool:
-    """Return True if a score counts as an alarm."""
     if not isinstance(evaluation.outcome, Score):
         return False
     value = evaluation.outcome.value

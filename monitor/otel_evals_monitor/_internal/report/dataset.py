@@ -91,7 +91,6 @@ def test_answer(item, scored):
 
 
 def labelled_traces(connection: Connection, verdict: str) -> list[str]:
-    """Return the traces of runs with a label of this verdict, the newest label first."""
     if verdict not in VERDICTS:
         raise ConfigError("--verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
     labels, runs = schema.labels.c, schema.runs.c
@@ -110,7 +109,6 @@ def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any
 
 
 def _example(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run in the format of labelled examples."""
     calls = [each for each in content.get("tool_calls") or () if isinstance(each, dict) and each.get("name")]
     documents = [each for each in content.get("documents") or () if isinstance(each, dict)]
     described = {

@@ -93,7 +93,6 @@ def _without_repeats(clause: str) -> str:
 
 
 def _first(call: Mapping[str, Any]) -> str:
-    """Return the first line of a tool's error."""
     said = call.get("error") if isinstance(call.get("error"), str) else call.get("result")
     return next((line for line in str(said or "").splitlines() if line.strip()), "")[:_NAME]
 
@@ -155,7 +154,6 @@ def _by_words(
 
 
 def _spelled(stem: str, texts: Iterable[FailureText]) -> str:
-    """Return the most frequent word of a stem."""
     words: list[str] = [word for text in texts for word in _WORD.findall(text.template.lower())]
     return Counter(word for word in words if _ENDING.sub("", word) == stem).most_common(1)[0][0]
 

@@ -39,7 +39,6 @@ def _check(rule: str, picks: Picks) -> dict[str, Any]:
 
 
 def when(seconds: int | None) -> str | None:
-    """Return a time as ISO 8601 in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

@@ -26,8 +26,6 @@ _SQLITE = b"SQLite format 3\x00"
 
 @dataclass
 class Loaded:
-    """A store to report on, and its unreadable lines."""
-
     database: Database
     sources: str
     written: Written = field(default_factory=Written)

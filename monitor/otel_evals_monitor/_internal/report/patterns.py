@@ -138,7 +138,6 @@ def failures_of(
 
 
 def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:
-    """Return the value of x up to which runs fail."""
     best = 0.0 if whole.lower_is_better else 1.0
     enough = math.ceil(_SELDOM * whole.counts["scored"])
     perfect = _of(select(schema.evaluations.c.id), slices, window).where(schema.evaluations.c.x == best)

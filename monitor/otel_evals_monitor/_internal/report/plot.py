@@ -82,7 +82,6 @@ class Plot:
 
 
 def step_for(first: int, last: int, most: int = 100) -> int:
-    """Return the seconds of a step, for at most `most` steps."""
     return next((step for step in STEPS if (last - first) / step <= most), STEPS[-1])
 
 
@@ -119,8 +118,6 @@ _NARROW = _Layout("narrow", 400, 38, 8, 5, 7.0)
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Coordinates of times, scores and counts."""
-
     layout: _Layout
     zone: Zone
     first: int
@@ -265,7 +262,6 @@ def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
 
 
 def _whole(frame: _Frame, plot: Plot) -> Iterator[str]:
-    """Yield the interval of the mean of single runs, over the whole axis."""
     if plot.dots and plot.whole is not None:
         top, bottom = frame.y(plot.whole.high), frame.y(plot.whole.low)
         yield _rect("band", frame.layout.left, top, frame.right - frame.layout.left, max(bottom - top, 1.0))

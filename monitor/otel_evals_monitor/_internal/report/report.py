@@ -78,8 +78,6 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Difference to another window or version, in units of the score."""
-
     against: str
     mean: float
     low: float
@@ -246,7 +244,6 @@ def _others(
     by: Sequence[str],
     found: Mapping[tuple[Any, ...], Measured],
 ) -> dict[tuple[Any, ...], SliceReport]:
-    """Return the slices to compare with."""
     if options.against is None:
         return {}
     if options.against != "previous":

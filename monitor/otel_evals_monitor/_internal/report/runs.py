@@ -188,7 +188,6 @@ def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str
 
 
 def find_runs(connection: Connection, trace_id: str) -> list[RecordedRun]:
-    """Return all runs of a trace in full, oldest first."""
     runs = schema.runs.c
     query = select(schema.runs).where(runs.trace_id == trace_id).order_by(runs.start_time)
     return [

@@ -23,7 +23,6 @@ class Zone:
             return cls()
 
     def at(self, seconds: float) -> datetime:
-        """Return a time, given in seconds since the Unix epoch."""
         return datetime.fromtimestamp(seconds, UTC).astimezone(self.info)
 
     def offset(self, seconds: float) -> int:

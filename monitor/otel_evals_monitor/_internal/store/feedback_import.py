@@ -82,7 +82,6 @@ def _keep(connection: Connection, said: Feedback, rules: PullRules) -> str:
 
 
 def _runs(connection: Connection, said: Feedback) -> Sequence[Mapping[str, Any]]:
-    """Return the run of the span, or all runs of the trace; its conversations if there are none."""
     runs = schema.runs.c
 
     def found(*conditions: ColumnElement[bool]) -> list[dict[str, Any]]:

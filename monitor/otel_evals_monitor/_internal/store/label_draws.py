@@ -23,7 +23,6 @@ _FEW = 5_000
 
 
 def waiting_for_draw(connection: Connection) -> int:
-    """Return the number of scored runs since the last draw."""
     return _size(connection, *_pool(connection))
 
 

@@ -79,7 +79,6 @@ def _remove(connection: Connection, keys: Sequence[int], *, rollups: bool) -> in
 
 
 def _delete(database: Database, condition: Any = None, most: int | None = None) -> int:
-    """Delete runs, oldest first, in short transactions."""
     deleted, runs = 0, schema.runs.c
     while most is None or deleted < most:
         query = select(runs.key).order_by(runs.recorded).limit(_AT_ONCE)

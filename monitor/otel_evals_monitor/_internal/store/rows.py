@@ -107,7 +107,6 @@ def _media(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value, with a text that is too long cut."""
     text = value if isinstance(value, str) else _json(value)
     return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
 
@@ -198,7 +197,6 @@ def _evaluation(
 
 @lru_cache(maxsize=20_000)
 def _cluster(kin: str) -> int:
-    """Return the group of a user, conversation or trace."""
     return hash_of(kin) % CLUSTER_GROUPS
 
 

@@ -151,7 +151,6 @@ def _added(new: Any) -> dict[str, Any]:
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the newest revision of each evaluation."""
     newest: dict[str, dict[str, Any]] = {}
     for row in rows:
         if (id := row["evaluation_id"]) not in newest or _is_newer(row, newest[id]):
