@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from importlib.metadata import entry_points
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ from otel_evals import semconv
 from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import attribute, plain_text, type_name
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.version import __version__
 
@@ -39,7 +40,7 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name in _OWN:
             return _loaded(EntryPoint(cmd_name, f"{__package__}.{_OWN[cmd_name]}", ENTRY_POINT_GROUP))
-        for point in entry_points(group=ENTRY_POINT_GROUP, name=cmd_name):
+        for point in entry_points(group=ENTRY_POINT_GROUP).select(name=cmd_name):
             return _loaded(point)
         return None
 

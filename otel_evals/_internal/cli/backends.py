@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
 from otel_evals._internal.statistics.moments import moment_of
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError, DestinationError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from otel_evals._internal.config.imports import PREFIX, destination_mistake, imp
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
 from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from opentelemetry._logs import Logger
 
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
@@ -23,8 +23,7 @@ def section_names() -> set[str]:
 
 
 def section_model(name: str) -> type:
-    (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
-    model: type = point.load()
+    model: type = entry_points(group=ENTRY_POINT_GROUP)[name].load()
     return model
 
 
@@ -45,7 +44,7 @@ def check_sections(config: Any) -> None:
         ConfigError: a file that a section names cannot be used, or options do not work together.
     """
     for name in config.sections:
-        for point in entry_points(group=CHECK_GROUP, name=name):
+        for point in entry_points(group=CHECK_GROUP).select(name=name):
             point.load()(config)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-from importlib.metadata import entry_points
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_evals._internal.live.adoption import AdoptedExporter
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +99,19 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_command_that_cannot_be_imported_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_cannot_be_imported_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A room whose extra is missing, or that is broken, fails with its own command only."""
-    broken = [
-        EntryPoint("lacking", "a_module_that_is_not_there.commands:run", ENTRY_POINT_GROUP),
-        EntryPoint("wrong", "json:nothing_of_this_name", ENTRY_POINT_GROUP),
-    ]
-
-    def found(group: str, name: str | None = None) -> list[EntryPoint]:
-        return [point for point in broken if name in (None, point.name)]
-
-    monkeypatch.setattr("otel_evals._internal.cli.app.entry_points", found)
+    assert "lacking" not in CliRunner().invoke(app, ["--help"]).output
+    installed = tmp_path / "broken-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        f"[{ENTRY_POINT_GROUP}]\n"
+        "lacking = a_module_that_is_not_there.commands:run\nwrong = json:nothing_of_this_name\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
     shown = CliRunner().invoke(app, ["--help"]).output
     assert all(name in shown for name in ("lacking", "wrong", "runs"))
     assert CliRunner().invoke(app, ["scorers", "list"]).exit_code == 0
