@@ -64,8 +64,7 @@ async def _read(response: httpx.Response) -> bytes:
 
 def server_client(api_base: str) -> httpx.AsyncClient:
     """Return a client for an OpenAI-compatible server, one per event loop, without redirects."""
-    make = lambda: _bounded(httpx.AsyncClient(base_url=f"{api_base.rstrip('/')}/", follow_redirects=False))  # noqa: E731
-    client: httpx.AsyncClient = _of_this_loop(("http", api_base), make)
+    client: httpx.AsyncClient = _of_this_loop(("http", api_base), lambda: _client_of(api_base))
     return client
 
 
@@ -76,7 +75,7 @@ def openai_client(api_base: str, api_key: str) -> Any:
     """
 
     def make() -> Any:
-        return _sdk_client(api_base, api_key, _bounded(httpx.AsyncClient(follow_redirects=False)))
+        return _sdk_client(api_base, api_key, _client_of(api_base))
 
     return _of_this_loop(("server", api_base, api_key), make)
 
@@ -176,6 +175,13 @@ def _http_handler(sdk: Any = None) -> Any:
             return getattr(sdk, name)
 
     return BoundedHandler(follow_redirects=False)
+
+
+def _client_of(api_base: str) -> httpx.AsyncClient:
+    # Loading the usual authorities takes long, and plain HTTP needs none.
+    verify = not api_base.startswith("http:")
+    base = f"{api_base.rstrip('/')}/"
+    return _bounded(httpx.AsyncClient(base_url=base, follow_redirects=False, verify=verify))
 
 
 def _bounded(client: httpx.AsyncClient) -> httpx.AsyncClient:
