@@ -29,6 +29,7 @@ def pytest_configure() -> None:
     A shell has its background jobs ignore SIGINT, and what starts another program passes that on. A handler
     that does nothing leaves these tests as they were, and is not passed on.
     """
+    gc.disable()  # until all is collected: next to none of it is garbage
     for name in ("SIGINT", "SIGTERM", "SIGQUIT"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
@@ -47,6 +48,8 @@ def pytest_collection_finish() -> None:
     """Exempt what the imports left from garbage collection: each full one would walk a million objects."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # seldom: the defaults are for small heaps
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
-from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from otel_evals import Run
 from otel_evals._internal.capture.items import CapturedSpan
@@ -117,6 +115,9 @@ def test_content_in_events_is_scored_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_it_nests_under_and_over_another_instrumentation() -> None:
     """A workflow of ours holds a pydantic-ai agent, whose tool is decorated and calls an agent of ours."""
+    from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
     recorder = Recorder()
 
     @agent("clerk", **recorder.capturing)
@@ -127,7 +128,7 @@ def test_it_nests_under_and_over_another_instrumentation() -> None:
     async def find_order(order_id: str) -> dict[str, Any]:
         return clerk(order_id)
 
-    def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
+    def model(messages: list[Any], info: Any) -> ModelResponse:
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart("find_order", {"order_id": "A-7"}, tool_call_id="c1")])
         return ModelResponse(parts=[TextPart("It costs $12.50.")])

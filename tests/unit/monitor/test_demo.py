@@ -12,8 +12,6 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pydantic_ai import Agent
-from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from otel_evals.model import Message, OperationKind, Part, Run
 from otel_evals_monitor._internal.demo.main import handbook
@@ -38,6 +36,9 @@ def conversations(shop: Shop) -> list[PlannedConversation]:
 @pytest.fixture(scope="module")
 def held(shop: Shop) -> Iterator[tuple[list[Truth], Spans]]:
     """A hundred turns, really held, with the agent's spans."""
+    from pydantic_ai import Agent
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
     spans = Spans()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
