@@ -150,7 +150,7 @@ def test_of_many_failing_runs_a_sample_is_read(store: ResultsStore) -> None:
     scorers = ("grounded", "tone", "length", "safety")
     runs = [
         failed(number, f"{number} is wrong" if number % 4 else "it is empty", time=START + number)
-        for number in range(6_000)
+        for number in range(3_000)
     ]
     for number, each in enumerate(runs):
         each["evaluations"] = [
@@ -160,7 +160,7 @@ def test_of_many_failing_runs_a_sample_is_read(store: ResultsStore) -> None:
     store.write(runs)
     with store.database.reading() as connection:
         found = failures_of(connection, stored_slices(connection, scorer_id="tone"), Window())
-    assert found.runs == 6_000
+    assert found.runs == 3_000
     assert 1_700 < found.read < 2_300
     shares = {each.name: each.share for each in found.patterns}
     for name, share in {"… is wrong": 0.75, "it is empty": 0.25}.items():

@@ -186,12 +186,12 @@ FEW = ["token:", "中1", "\u0301\u0316", '{"a":', "...a", "<a"]
 
 @pytest.mark.parametrize("name", sorted(CODE_SCORERS))
 def test_code_scorers_let_other_threads_go_on(name: str) -> None:
-    check(lambda text: CODE_SCORERS[name](), FEW[:1], (1_000_000,))
+    check(lambda text: CODE_SCORERS[name](), FEW[:1], (200_000,))
 
 
 @pytest.mark.parametrize("name", judge_scorers())
 def test_judge_scorers_let_other_threads_go_on(name: str) -> None:
-    check(lambda text: judge_scorer(name, text), FEW[:1], (200_000,))
+    check(lambda text: judge_scorer(name, text), FEW[:1], (50_000,))
 
 
 READ = 40_000
@@ -240,10 +240,11 @@ def _params(text: str) -> Any:
 
 @pytest.mark.parametrize("name", sorted(ROUTINES))
 @pytest.mark.parametrize(
-    "piece", [FEW[0], *(pytest.param(each, marks=pytest.mark.slow) for each in FEW[1:3])]
+    ("piece", "size"),
+    [(FEW[0], 200_000), *(pytest.param(each, SIZES[0], marks=pytest.mark.slow) for each in FEW[:3])],
 )
-def test_routines_let_other_threads_go_on(name: str, piece: str) -> None:
-    text = text_of(piece, 1_000_000)
+def test_routines_let_other_threads_go_on(name: str, piece: str, size: int) -> None:
+    text = text_of(piece, size)
     assert_gives_way(lambda: ROUTINES[name](text), f"{name} of {piece!r}")
 
 
