@@ -50,16 +50,15 @@ def monitor_name(kind: str, scorer_id: str, agent_name: str) -> str:
 def judgements(connection: Connection) -> Judgements:
     table, alarms = schema.settings.c, schema.alarms.c
     stored = {row.name: row.value for row in connection.execute(select(table.name, table.value))}
-    acknowledged = {
-        name.removeprefix(_ACKNOWLEDGED): int(value)
-        for name, value in stored.items()
-        if name.startswith(_ACKNOWLEDGED)
+
+    def named(kind: str) -> dict[str, str]:
+        return {name.removeprefix(kind): value for name, value in stored.items() if name.startswith(kind)}
+
+    acknowledged = {monitor: int(value) for monitor, value in named(_ACKNOWLEDGED).items()}
+    references: dict[_Key, tuple[int, int | None]] = {
+        tuple(json.loads(key)): tuple(json.loads(value)) for key, value in named(_REFERENCE).items()
     }
-    references: dict[_Key, tuple[int, int | None]] = {}
-    for name, value in stored.items():
-        if name.startswith(_REFERENCE):
-            scorer, agent = json.loads(name.removeprefix(_REFERENCE))
-            references[scorer, agent] = tuple(json.loads(value))
+    muted = {monitor: Mute(*json.loads(value)) for monitor, value in named(_MUTED).items()}
     newest = select(func.max(alarms.id)).where(alarms.monitor.like("fall %")).group_by(alarms.monitor)
     fixed: dict[_Key, tuple[int, int]] = {}
     for row in connection.execute(select(alarms.details, alarms.monitor).where(alarms.id.in_(newest))):
@@ -68,11 +67,6 @@ def judgements(connection: Connection) -> Judgements:
         restarted = references[key][0] if key in references else -1
         if window and details["raised"] > max(restarted, acknowledged.get(row.monitor, -1)):
             fixed[key] = window[0], window[1]
-    muted = {
-        name.removeprefix(_MUTED): Mute(*json.loads(value))
-        for name, value in stored.items()
-        if name.startswith(_MUTED)
-    }
     return Judgements(acknowledged, references, fixed, muted)
 
 

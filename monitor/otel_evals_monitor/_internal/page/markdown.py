@@ -27,10 +27,7 @@ def as_html(text: str, marked: Sequence[str] = ()) -> Markup:
 
 
 def _render_text(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return _highlighted(tokens[index].content, env.get("marked", ()))
-
-
-def _highlighted(text: str, marked: Sequence[str]) -> str:
+    text, marked = tokens[index].content, env["marked"]
     if not marked:
         return str(escape(text))
     parts = re.split("(" + "|".join(map(re.escape, marked)) + ")", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
@@ -114,7 +115,7 @@ def failures_of(
     grouped = _grouped(rows, usual)
     names = names_of(grouped)
     shares = _Shares(connection, slices, window, whole, recorded, runs / max(len(rows), 1), representative)
-    level = 0.05 / max(len(grouped), 1)
+    level, worst = 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
     first = _first_seen(connection, slices, window, fails, grouped)
     patterns = [
         FailurePattern(
@@ -126,7 +127,7 @@ def failures_of(
             share=shares.of(found),
             trend=shares.trend(found, first[group], 1.0 - level),
             first_seen=first[group] // schema.NANO,
-            example=_example(connection, slices, found, whole.lower_is_better),
+            example=run_rows(connection, slices, [worst(found, key=itemgetter("x"))])[0],
             evaluation_ids=tuple(row["evaluation_id"] for row in found),
             times=tuple(row["time"] // schema.NANO for row in found),
         )
@@ -252,10 +253,3 @@ class _Shares:
 
 def _weight(rows: Sequence[_Row]) -> float:
     return sum(row["weight"] or 0.0 for row in rows)
-
-
-def _example(
-    connection: Connection, slices: Mapping[int, Any], rows: Sequence[_Row], lower_is_better: bool
-) -> RunOfSlice:
-    worst = max(rows, key=lambda row: row["x"] if lower_is_better else -row["x"])
-    return run_rows(connection, slices, [worst])[0]
