@@ -13,7 +13,7 @@ from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayThread
 from tests.support.waits import eventually
-from tests.unit.gateway.test_source import brokers, produce, section
+from tests.unit.gateway.test_source import TOPIC, brokers, produce, section
 
 __all__ = ["brokers"]
 kafka = pytest.importorskip("confluent_kafka")
@@ -34,7 +34,8 @@ def turn(conversation: str, text: str) -> tuple[str, bytes]:
 
 
 def member(brokers: str, idle: float = 0.5, properties: dict[str, str] | None = None, **rule: Any) -> Any:
-    kafka.Producer({"bootstrap.servers": brokers}).list_topics(CONVERSATIONS, 20)  # creates it
+    for topic in (TOPIC, CONVERSATIONS):  # creates it; consumers look for new topics every few minutes
+        kafka.Producer({"bootstrap.servers": brokers}).list_topics(topic, 20)
     gateway = section(brokers)
     gateway["kafka"]["topics"] = {"conversations": CONVERSATIONS}
     gateway["kafka"]["properties"] |= properties or {}
@@ -53,7 +54,7 @@ def judged(*members: Any) -> list[tuple[str, int, str]]:
     )
 
 
-def all_committed(brokers: str, topics: Iterable[str] = ("otlp_spans", CONVERSATIONS)) -> bool:
+def all_committed(brokers: str, topics: Iterable[str] = (TOPIC, CONVERSATIONS)) -> bool:
     consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "otel-evals"})
     places = [kafka.TopicPartition(topic, n) for topic in topics for n in range(4)]
     ends = [consumer.get_watermark_offsets(place, timeout=20)[1] for place in places]
@@ -89,7 +90,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
     with member(brokers, idle=600.0) as waiting:
         produce(brokers, [turn("waits", "one")])
         eventually(lambda: waiting.service.scoring.engine.steps.conversations.waiting == 1)
-        eventually(lambda: all_committed(brokers, ["otlp_spans"]))
+        eventually(lambda: all_committed(brokers, [TOPIC]))
     assert judged(waiting) == []
     assert not waiting.service.scoring.engine.steps.losses()
     with member(brokers, idle=1.5) as last:
