@@ -56,6 +56,16 @@ def test_a_bad_run_becomes_a_failing_test_in_one_command(store: ResultsStore, tm
     assert "grounded_in_tools should be at least 1" in done.stdout
 
 
+@pytest.mark.parametrize("odd", [1.5, "calls", {"name": "a"}, [1, None, {}]])
+def test_odd_tool_calls_and_documents_are_left_out(tmp_path: Path, odd: Any) -> None:
+    run = GROUNDLESS | {"tool_calls": odd, "documents": odd}
+    (scores := tmp_path / "scores.jsonl").write_text(json.dumps(run))
+    command("export", scores, "--trace", run["trace_id"], "--out", tmp_path / "set.jsonl")
+    (item,) = read_items(tmp_path / "set.jsonl")
+    assert item.metadata["run"]["output"] == run["output"]
+    assert not item.metadata["run"].keys() & {"tools", "context"}
+
+
 def test_the_data_set_is_read_by_run_evals_and_holds_the_whole_run(
     store: ResultsStore, tmp_path: Path
 ) -> None:

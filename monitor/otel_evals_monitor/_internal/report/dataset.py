@@ -109,18 +109,21 @@ def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any
 
 
 def _example(content: Mapping[str, Any]) -> dict[str, Any]:
-    calls = [each for each in content.get("tool_calls") or () if isinstance(each, dict) and each.get("name")]
-    documents = [each for each in content.get("documents") or () if isinstance(each, dict)]
+    calls, documents = (_objects(content.get(name)) for name in ("tool_calls", "documents"))
     described = {
         "input": content.get("input") or ("" if content.get("media") else None),
         "output": content.get("output"),
         "system": content.get("system"),
         "history": content.get("history"),
-        "tools": [_tool(call) for call in calls],
+        "tools": [_tool(call) for call in calls if call.get("name")],
         "context": [each.get("content") for each in documents if each.get("content")],
         "media": content.get("media"),
     }
     return {name: value for name, value in described.items() if value or value == ""}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _tool(call: Mapping[str, Any]) -> dict[str, Any]:
