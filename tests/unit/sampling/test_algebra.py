@@ -99,6 +99,7 @@ def test_what_a_predicate_picks_has_no_known_probability_but_its_part() -> None:
     assert sampling.recorded_probability(sampler.chance(run(agent_name="vip"))) is None
     assert sampler.chance(run(agent_name="vip")) == sampling.Chance(1.0, known=False, part=0.2)
     assert sampling.recorded_probability(sampler.chance(run())) == pytest.approx(0.2)
+    assert (sampler & sampling.ratio(0.1)).chance(run(agent_name="vip")) == sampling.Chance(0.1, part=0.1)
     alone = sampling.when(lambda r: True)
     for sampler in (alone, alone & sampling.ratio(0.5)):
         assert sampler.chance(run()).estimable is None

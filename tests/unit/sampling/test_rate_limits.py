@@ -428,7 +428,7 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
     always = facts_of_sampler(sampling.always())
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'$"):
         cascade_order([("a", "run", always), ("b", "run", below("nope", 1)), ("c", "agent", always)])
-    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run'"):
+    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run' scores; add a rule for it$"):
         cascade_order([("a", "run", below("b", 1)), ("b", "agent", always)])
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample: 'b' and 'c' depend on each other"):
         cascade_order([("a", "run", always), ("b", "run", below("c", 1)), ("c", "run", below("b", 1))])
@@ -461,9 +461,10 @@ def test_every_sampler_that_can_be_written_says_the_words_that_make_it(words: st
     assert str(sampling.parse(words)) == words
 
 
-def test_strata_by_a_function_say_its_name_or_type() -> None:
+def test_strata_and_conditions_by_a_function_say_its_name_or_type() -> None:
     assert str(sampling.stratified(steady, 5)) == "stratified(steady, 5)"  # type: ignore[arg-type]
     assert str(sampling.stratified(partial(getattr, "x"), 5)) == "stratified(partial, 5)"
+    assert (str(sampling.when(bool)), str(sampling.when(partial(bool)))) == ("when(bool)", "when(partial)")
 
 
 def test_arguments_may_be_named() -> None:

@@ -62,6 +62,9 @@ def test_a_worse_version_is_told_and_an_equal_or_better_one_is_not() -> None:
     good, bad = passing(900, 100), passing(750, 250)
     largest = (5.0, 5.0)
     assert log_e_value_worse(good, bad, largest=largest) > math.log(20)
+    for inflation in ((4.0, 1.0), (1.0, 4.0)):
+        inflated = log_e_value_worse(good, bad, largest=largest, inflation=inflation)
+        assert inflated < 0.7 * log_e_value_worse(good, bad, largest=largest)
     assert log_e_value_worse(good, good, largest=largest) <= 0
     assert log_e_value_worse(bad, good, largest=largest) <= 0
     assert log_e_value_worse(good, Sums(), largest=largest) <= 0
@@ -73,14 +76,15 @@ PATTERNS = st.lists(
 
 
 @settings(deadline=None)
-@given(PATTERNS, PATTERNS, st.integers(1, 100))
+@given(PATTERNS, PATTERNS, st.integers(1, 100), st.sampled_from([(1.0, 1.0), (4.0, 1.0), (1.0, 4.0)]))
 def test_no_mean_has_less_evidence_than_was_found(
-    a: list[tuple[float, float]], b: list[tuple[float, float]], times: int
+    a: list[tuple[float, float]], b: list[tuple[float, float]], times: int, inflation: tuple[float, float]
 ) -> None:
     """None of another grid, up to a hundredth."""
     first, second = sums_of(a * times), sums_of(b * times)
-    found = log_e_value_worse(first, second, largest=(20.0, 20.0))
+    found = log_e_value_worse(first, second, largest=(20.0, 30.0), inflation=inflation)
+    before, after = inflation
     for i in range(0, 101, 4):
-        above = log_e_value(first, i / 100, "above", largest=20.0, bets=FINE_BETS)
-        below = log_e_value(second, i / 100, "below", largest=20.0, bets=FINE_BETS)
+        above = log_e_value(first, i / 100, "above", largest=20.0, inflation=before, bets=FINE_BETS)
+        below = log_e_value(second, i / 100, "below", largest=30.0, inflation=after, bets=FINE_BETS)
         assert found <= above + below + 0.01 * max(1.0, found)
