@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, convert
 
 from otel_evals._internal.model import Document, Media, Message, OperationKind, Part, Run, ToolCall
 from otel_evals._internal.util.json_text import read_json
@@ -53,45 +53,70 @@ def _example(line: str, number: int) -> Example:
         raise ConfigError(f"line {number}.{unknown[0]}", f"is unknown; known: {', '.join(sorted(_KEYS))}")
     try:
         return Example(str(record.get("id", number)), run_of(record), float(label))
-    except (TypeError, KeyError, AttributeError, ValidationError) as error:
-        raise ConfigError(f"line {number}", f"has a wrong form: {error!r}") from None
+    except ConfigError as error:
+        raise ConfigError(f"line {number}", error.problem) from None
+
+
+class _Said(Struct):
+    role: str
+    content: Any
+
+
+class _Called(Struct):
+    name: str
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class _Recorded(Struct):
+    input: Any = None
+    output: Any = None
+    system: str | None = None
+    history: list[_Said] | None = None
+    tools: list[_Called] | None = None
+    context: list[Any] | None = None
+    media: list[dict[str, Any]] | None = None
+    expected: Any = None
 
 
 def run_of(record: Mapping[str, Any]) -> Run:
-    """Build the run of an example."""
-    output, given = record.get("output"), record.get("input")
+    """Build the run of an example.
+
+    Raises:
+        ConfigError: a part has a wrong type.
+    """
+    try:
+        given = convert(record, _Recorded)
+        media = [(each.pop("side", None), convert(each, Media)) for each in given.media or ()]
+    except ValueError as error:  # a ValidationError, or a text that cannot be encoded
+        raise ConfigError("", f"has a wrong form: {error}") from None
+
+    def message(role: str, content: Any, side: str = "") -> Message:
+        shown = [Part(kind="media", media=each) for of, each in media if of == side]
+        return Message(role=role, parts=(Part(kind="text", text=as_text(content)), *shown))
+
+    asked, said = given.input, given.output
     return Run(
         trace_id="0" * 32,
         root_span_id="0" * 16,
         root_kind=OperationKind.AGENT,
-        input_messages=() if given is None else (_message("user", given, _media(record, "input")),),
-        history=tuple(_message(m["role"], m["content"]) for m in record.get("history") or ()),
-        system_instructions=record.get("system"),
-        output=None if output is None else as_text(output),
-        output_messages=() if output is None else (_message("assistant", output, _media(record, "output")),),
-        tool_calls=tuple(_tool_call(call) for call in record.get("tools") or ()),
-        documents=tuple(Document(content=as_text(piece)) for piece in record.get("context") or ()),
-        ground_truth=record.get("expected"),
+        input_messages=() if asked is None else (message("user", asked, "input"),),
+        history=tuple(message(each.role, each.content) for each in given.history or ()),
+        system_instructions=given.system,
+        output=None if said is None else as_text(said),
+        output_messages=() if said is None else (message("assistant", said, "output"),),
+        tool_calls=tuple(map(_tool_call, given.tools or ())),
+        documents=tuple(Document(content=as_text(piece)) for piece in given.context or ()),
+        ground_truth=given.expected,
     )
 
 
-def _message(role: str, content: Any, media: Iterable[Part] = ()) -> Message:
-    return Message(role=role, parts=(Part(kind="text", text=as_text(content)), *media))
-
-
-def _media(record: Mapping[str, Any], side: str) -> Iterator[Part]:
-    """Return the media of a side: objects with `side` and the fields of a Media."""
-    for given in record.get("media") or ():
-        if given["side"] == side:
-            yield Part(kind="media", media=convert({n: v for n, v in given.items() if n != "side"}, Media))
-
-
-def _tool_call(call: Mapping[str, Any]) -> ToolCall:
-    error = call.get("error")
+def _tool_call(call: _Called) -> ToolCall:
     return ToolCall(
-        name=call["name"],
-        arguments=call.get("arguments"),
-        result=call.get("result"),
-        error=None if error is None else as_text(error),
-        status="ok" if error is None else "error",
+        name=call.name,
+        arguments=call.arguments,
+        result=call.result,
+        error=None if call.error is None else as_text(call.error),
+        status="ok" if call.error is None else "error",
     )

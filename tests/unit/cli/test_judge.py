@@ -207,6 +207,10 @@ def test_wrong_input_is_named(tmp_path: Path) -> None:
             for label in ('"good"', "NaN", "-Infinity", "1e400", "9" * 400)
         ),
         ('{"label": 1, "outputs": 2}', "outputs"),
+        ('{"label": 1, "context": "not a list"}', "line 1.*context"),
+        ('{"label": 1, "tools": [{"name": {}}]}', r"line 1.*tools\[0\].name"),
+        ('{"label": 1, "media": [{"side": "input", "kind": 7}]}', "line 1.*kind"),
+        ('{"label": 1, "history": ["\\ud800"]}', "line 1"),
     ],
 )
 def test_labels_that_cannot_be_read_name_the_line(line: str, field: str) -> None:
