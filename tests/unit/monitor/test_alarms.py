@@ -99,7 +99,7 @@ def test_missing_scores_are_found(store: ResultsStore) -> None:
 
 def test_silence_is_found_after_three_usual_gaps(store: ResultsStore) -> None:
     store.write(records(1_000, mean=lambda hour: 0.9))
-    assert kinds(store, END + 500) == []
+    assert kinds(store, END + 600) == []
     assert kinds(store, END + 3 * 3600) == ["silence"]
 
 
@@ -186,7 +186,7 @@ def test_a_retired_agent_or_scorer_version_is_no_silence(store: ResultsStore, co
         if number % 2 and number < 750:
             (each if column == "agent" else each["evaluations"][0])[column] = "old"
     store.write(rows)
-    assert kinds(store, END + 500) == []
+    assert kinds(store, END + 600) == []
 
 
 def test_a_nightly_pause_is_no_silence_and_a_missing_morning_is() -> None:
