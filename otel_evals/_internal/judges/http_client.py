@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -178,8 +179,8 @@ def _http_handler(sdk: Any = None) -> Any:
 
 
 def _client_of(api_base: str) -> httpx.AsyncClient:
-    # Loading the usual authorities takes long, and plain HTTP needs none.
-    verify = not api_base.startswith("http:")
+    # Loading the usual authorities takes long. Plain HTTP needs none; without any, no certificate is valid.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if api_base.startswith("http:") else True
     base = f"{api_base.rstrip('/')}/"
     return _bounded(httpx.AsyncClient(base_url=base, follow_redirects=False, verify=verify))
 
