@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_evals import sampling
@@ -107,6 +107,7 @@ def test_memory_is_bounded_by_bytes_too() -> None:
     st.sampled_from([2_000, 8_000]),
     st.lists(st.tuples(st.sampled_from([0, 100, 400]), st.integers(0, 3)), min_size=1, max_size=60),
 )
+@example(2_000, [(0, 0)] * 8)
 def test_as_many_of_the_newest_traces_are_remembered_as_fit(most: int, traces: list[tuple[int, int]]) -> None:
     """Traces with two runs, the trace state of the last one, and decisions of some rules."""
     log, kept = TraceLog(max_bytes=most), dict[int, int]()
