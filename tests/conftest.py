@@ -48,7 +48,6 @@ def pytest_collection_finish() -> None:
     """Exempt what the imports left from garbage collection: each full one would walk a million objects."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)  # seldom: the defaults are for small heaps
     gc.enable()
 
 
