@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,4 +61,8 @@ def no_live_worker() -> Iterator[None]:
     left = [t for t in threading.enumerate() if t.name == "otel-evals"]
     for thread in left:
         thread.join(2.0)
-    assert not [t for t in left if t.is_alive()], "a pipeline was not shut down"
+    frames = sys._current_frames()
+    at = [frames[t.ident] for t in left if t.is_alive() and t.ident in frames]
+    assert not at, "a pipeline was not shut down:\n" + "\n".join(
+        map("".join, map(traceback.format_stack, at))
+    )
