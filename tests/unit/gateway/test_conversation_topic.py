@@ -100,6 +100,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
     assert judged(last) == [("continues", 2, "one two"), ("waits", 1, "one")]
 
 
+@pytest.mark.slow
 def test_conversations_that_no_rule_can_sample_are_counted_once_and_passed_on_as_ids(brokers: str) -> None:
     with member(brokers, sample=sampling.ratio(0.3)) as gateway:
         produce(brokers, [turn(f"c{n}", text) for text in ("one", "two") for n in range(20)])
@@ -137,6 +138,7 @@ def test_a_run_that_is_too_large_for_a_message_is_counted_and_holds_nothing_back
     assert losses == {"runs (too_large_to_pass_on)": 1}
 
 
+@pytest.mark.slow
 def test_runs_received_over_http_join_and_what_is_no_run_goes_to_the_dead_letters(brokers: str) -> None:
     with member(brokers) as gateway:
         produce(brokers, [turn("c", "one")])

@@ -114,6 +114,7 @@ def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_r
     assert all(dict(m.headers())["otel_evals.reason"] for m in found)
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_open_when_a_member_ends_is_judged_whole_by_the_next(brokers: str) -> None:
     """Its root has arrived, a child has not: judging it at the end would leave the child out."""
     spans = recorded()
@@ -146,6 +147,7 @@ def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
         assert gateway.service._kafka.stats()["dead_letters"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "checkout-service"])
 def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key: str | None) -> None:
     """Without their trace id as the key, each member would judge the part of a trace that it got."""
@@ -167,6 +169,7 @@ def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key:
     assert committed(brokers) == 1, "another configuration can read them"
 
 
+@pytest.mark.slow
 def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(brokers: str) -> None:
     spans = recorded()
     key = f"{spans[0].context.trace_id:032x}"
@@ -185,6 +188,7 @@ def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(bro
     assert losses == {"spans or log records (span_repeated)": 2}
 
 
+@pytest.mark.slow
 def test_a_member_that_gets_its_partitions_back_still_knows_what_it_judged(
     brokers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +260,7 @@ def test_other_partitions_do_not_hide_spans_of_a_trace_that_is_the_key(brokers: 
     assert (evaluation.trace_id, evaluation.status) == (key, "scored")
 
 
+@pytest.mark.slow
 def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(brokers: str) -> None:
     """The run is longer than the minute that is read again."""
     request = encode_spans(recorded())
@@ -291,6 +296,7 @@ def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(bro
     assert evaluation.revision > before.revision
 
 
+@pytest.mark.slow
 def test_nothing_is_read_before_the_commits_of_other_members_are_known(
     brokers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
