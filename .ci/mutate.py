@@ -103,7 +103,7 @@ def prepare(part: str, folder: Path) -> None:
 
 
 def run_mutmut(folder: Path, *command: str) -> str:
-    """Run a command of mutmut; return what it prints."""
+    """Run a mutmut command and return its output."""
     with (folder / "log").open("a") as log:
         done = subprocess.run(
             [MUTMUT, *command], cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, check=False

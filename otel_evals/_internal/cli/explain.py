@@ -100,7 +100,7 @@ def _explanation(
 
 
 def _traces_of(record: ScoredRecord) -> list[str]:
-    """Return the trace of a run, or those of a conversation's runs."""
+    """Return the trace ids of a run or a conversation."""
     return [record.trace_id, *(turn.trace_id for turn in record.turns)]
 
 

@@ -48,7 +48,7 @@ class RecordedCall(msgspec.Struct):
 
 
 class ScoredRecord(msgspec.Struct):
-    """What the commands show of a scored run, and what rules may look at."""
+    """The parts of a scored run that commands show and rules read."""
 
     trace_id: str = ""
     span_id: str = ""

@@ -13,7 +13,7 @@ _Folders = tuple[tuple[str, int], ...]
 
 
 def entry_points(group: str) -> metadata.EntryPoints:
-    """Return the entry points of a group, including those of packages installed since the last call."""
+    """Return the entry points of a group, also of packages installed since the last call."""
     return _of_group(group, tuple((folder, _changed(folder)) for folder in sys.path))
 
 

@@ -16,7 +16,7 @@ from otel_evals_monitor._internal.store.schema import HOUR, NANO, runs
 def window_of(database: Database, since: str | None, until: str | None, window: str | None) -> Window:
     """Return a window from options.
 
-    By default a window ends with the newest record, except those of clocks that are ahead. A window of an
+    By default a window ends with the newest record of a clock that is not ahead. A window of an
     hour or more starts on the hour, since clusters are stored by the hour.
     """
     if window is None:

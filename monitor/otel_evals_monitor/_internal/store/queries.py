@@ -207,7 +207,7 @@ def measure(
             _add(found, groups[row.slice_id], slices[row.slice_id], row)
     if window.hours or runs:
         for group, clusters in _clusters(connection, groups, slices, window, runs).items():
-            # They differ after the removal of a weight beside which the others are rounding errors.
+            # They differ after a weight was removed that was so large that the others were lost in rounding.
             if group in found and math.isclose(sum(clusters.w), found[group].scored.w, rel_tol=1e-6):
                 found[group].clusters = clusters
     return found
@@ -315,7 +315,7 @@ def _tally(row: Any) -> Tally:
 
 
 def _sums(row: Any, tally: Tally) -> Sums:
-    """Return the sums of a row with these weights, within the range of its values."""
+    """Return a row's sums for these weights, limited to the range of its values."""
     if not tally.n:
         return Sums(unknown=tally.unknown)
     w, ww, low, high = tally.w, tally.ww, row.x_min, row.x_max
