@@ -171,7 +171,7 @@ def digest(file: Path) -> str:
 def resolve(suite: Suite, wanted: Path) -> None:
     """Write the versions of a suite's environment.
 
-    Everything is resolved together, because the tests' frameworks limit what the wheel may depend on.
+    The wheel and its tests get one resolution: the tests' frameworks constrain its dependencies.
     """
     extras = [word for extra in suite.extras for word in ("--extra", extra)]
     versions = ("--python-version", suite.python, "--resolution", suite.resolution)

@@ -47,20 +47,31 @@ def explain(
             if not path.is_file():
                 raise ConfigError("--scores", f"{path} does not exist; it is written with the first score")
         rules = None if config is None else load_config(config)
-        records = [*scored_records(scores or (), command="explain")]
+        begin = _beginnings(trace_id)
+        read = scored_records(scores or (), command="explain")
+        records = [record for record in read if any(each.startswith(begin) for each in _traces_of(record))]
         answer = _explanation(_full_id(trace_id, records), records, scores or [], rules, trace_state)
     echo(json.dumps(asdict(answer)) if as_json else str(answer))
     if scores and answer.status == "unknown":
         raise typer.Exit(1)
 
 
-def _full_id(given: str, records: Sequence[ScoredRecord]) -> str:
-    """Complete the first digits of an id in the records; some tools omit zeros at the front."""
+def _beginnings(given: str) -> tuple[str, ...]:
+    """Return what the id may begin with: the whole id, or first digits, of which some tools omit zeros."""
     digits = given.strip().lower().removeprefix("0x")
     if not 0 < len(digits) < 32 or not set(digits) <= set(hexdigits):
-        return trace_id_of(given)
+        return (trace_id_of(given),)
+    return digits.zfill(32), digits
+
+
+def _full_id(given: str, records: Sequence[ScoredRecord]) -> str:
+    """Complete the first digits of an id in the records."""
+    whole, *parts = _beginnings(given)
+    if not parts:
+        return whole
+    (digits,) = parts
     known = {trace_id for record in records for trace_id in _traces_of(record)}
-    found = known & {digits.zfill(32)} or {each for each in known if each.startswith(digits)}
+    found = known & {whole} or {each for each in known if each.startswith(digits)}
     if len(found) == 1:
         return found.pop()
     other = f"{len(found) or 'no'} ids in --scores begin with it"

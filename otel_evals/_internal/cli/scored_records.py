@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -70,13 +69,13 @@ class ScoredRecord(msgspec.Struct):
 
 
 def scored_records(files: Iterable[str | Path], *, command: str) -> Iterator[ScoredRecord]:
-    """Yield the records in files, and print how many lines have another form, and where they differ."""
-    left_out: Counter[str] = Counter()
+    """Yield the records in files; print for each file how many lines have another form."""
     for file in files:
+        problems, first = 0, ""
         for line in read_jsonl(file):
             try:
                 yield msgspec.convert(line, ScoredRecord)
             except ValueError as error:  # also for texts that cannot be encoded
-                left_out[f"{file}: {error}"] += 1
-    for problem, count in left_out.items():
-        echo(f"otel-evals {command}: {counted(count, 'line')} left out: {problem}", err=True)
+                problems, first = problems + 1, first or str(error)
+        if problems:
+            echo(f"otel-evals {command}: {file}: {counted(problems, 'line')} left out: {first}", err=True)

@@ -40,8 +40,8 @@ def judged_spans(judged: Judged | None) -> Set[str]:
 def repetitions(runs: Sequence[Run], judged: Judged, rules: Mapping[str, Rule]) -> Iterator[Resumption]:
     """Yield the evaluations of the runs that have changed.
 
-    If a judged span no longer has a run of its own, `run_truncated` replaces its scores: it belongs to
-    another run now, or memory no longer has its spans.
+    Scores of a judged span that no longer roots a run become `run_truncated`: another run contains the span
+    now, or its spans have left memory.
     """
     whole = {run.root_span_id: run for run in runs}
     agents = {part.root_span_id: part for run in runs for part in subruns(run)}

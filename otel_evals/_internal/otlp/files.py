@@ -7,7 +7,6 @@ temporary files by their id, and read back one file at a time.
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import sys
 import zlib
@@ -24,7 +23,7 @@ from otel_evals._internal.model.otlp_json import Record, records_of
 from otel_evals._internal.otlp.damage import DamagedFileError
 from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.otlp.spill import Spill
-from otel_evals._internal.util.json_text import check_nesting, read_json
+from otel_evals._internal.util.json_text import read_json, read_json_at
 from otel_evals.errors import ConfigError
 
 _MEMORY = 256 * 1024 * 1024
@@ -236,14 +235,12 @@ def _json_text(
 ) -> Iterator[tuple[int, Any, int]]:
     """Read requests that span lines, one after the other; a broken one ends where a line begins the next."""
     text = raw.decode("utf-8-sig", "replace")
-    decode, end, found = json.JSONDecoder().raw_decode, 0, 0
+    end = found = 0
     broken: list[int] = []
     while (blank := _BLANKS.match(text, end)) and (at := blank.end()) < len(text):
         try:
-            request, after = decode(text, at)
-            check_nesting(request, text.count("[", at, after) + text.count("{", at, after))
-            end = after
-        except (ValueError, RecursionError) as error:
+            request, end = read_json_at(text, at)
+        except ValueError as error:
             following = _DOCUMENT.search(text, at + 1)
             if skipped is None or (following is None and not found):
                 raise ConfigError(path, f"is not valid JSON: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, convert
 
@@ -47,7 +47,7 @@ def _example(line: str, number: int) -> Example:
     except ValueError as error:
         raise ConfigError(f"line {number}", f"is not JSON: {error}") from None
     label = record.get("label") if isinstance(record, dict) else None
-    if not isinstance(label, int | float) or not abs(label) <= sys.float_info.max:  # NaN is no answer to <=
+    if not isinstance(label, int | float) or not abs(label) <= sys.float_info.max:  # False for NaN
         raise ConfigError(f"line {number}.label", "is required: true, false or a finite number")
     if unknown := sorted(record.keys() - _KEYS):
         raise ConfigError(f"line {number}.{unknown[0]}", f"is unknown; known: {', '.join(sorted(_KEYS))}")
@@ -60,6 +60,10 @@ def _example(line: str, number: int) -> Example:
 class _Said(Struct):
     role: str
     content: Any
+
+
+class _Side(Struct):
+    side: Literal["input", "output"]
 
 
 class _Called(Struct):
@@ -88,9 +92,9 @@ def run_of(record: Mapping[str, Any]) -> Run:
     """
     try:
         given = convert(record, _Recorded)
-        media = [(each.pop("side", None), convert(each, Media)) for each in given.media or ()]
+        media = [(convert(each, _Side).side, convert(each, Media)) for each in given.media or ()]
     except ValueError as error:  # a ValidationError, or a text that cannot be encoded
-        raise ConfigError("", f"has a wrong form: {error}") from None
+        raise ConfigError("run", f"has a wrong form: {error}") from None
 
     def message(role: str, content: Any, side: str = "") -> Message:
         shown = [Part(kind="media", media=each) for of, each in media if of == side]

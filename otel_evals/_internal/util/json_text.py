@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _DEEPEST = 500
 """Levels of nesting: code that descends into a value a thousand levels deep would raise RecursionError."""
+_decode = json.JSONDecoder().raw_decode
 _TOO_DEEP = f"it is nested in more than {_DEEPEST} levels"
 
 
@@ -17,17 +19,34 @@ def read_json(text: str | bytes, *, parse_constant: Callable[[str], Any] | None 
     Raises:
         ValueError: it is not JSON, or nested in more than 500 levels.
     """
-    try:
+    with _shallow():
         value = json.loads(text, parse_constant=parse_constant)
-    except RecursionError as error:
-        raise ValueError(_TOO_DEEP) from error
-    brackets = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    check_nesting(value, sum(map(text.count, brackets)))  # type: ignore[arg-type]
+    _check(value, sum(map(text.count, ("[", "{") if isinstance(text, str) else (b"[", b"{"))))  # type: ignore[arg-type]
     return value
 
 
-def check_nesting(value: Any, brackets: int) -> None:
-    """Raise ValueError if a JSON value is nested in more than 500 levels, given the brackets in its text."""
+def read_json_at(text: str, start: int) -> tuple[Any, int]:
+    """Decode the JSON that starts at an index of a text; also returns the index of its end.
+
+    Raises:
+        ValueError: there is no JSON, or it is nested in more than 500 levels.
+    """
+    with _shallow():
+        value, end = _decode(text, start)
+    _check(value, text.count("[", start, end) + text.count("{", start, end))
+    return value, end
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
+
+
+def _check(value: Any, brackets: int) -> None:
+    """Refuse a value that is nested too deeply; with so few opening brackets in its text, it cannot be."""
     if brackets <= _DEEPEST:
         return
     level = [value]

@@ -210,6 +210,7 @@ def test_wrong_input_is_named(tmp_path: Path) -> None:
         ('{"label": 1, "context": "not a list"}', "line 1.*context"),
         ('{"label": 1, "tools": [{"name": {}}]}', r"line 1.*tools\[0\].name"),
         ('{"label": 1, "media": [{"side": "input", "kind": 7}]}', "line 1.*kind"),
+        ('{"label": 1, "media": [{"kind": "image"}]}', "line 1.*side"),
         ('{"label": 1, "history": ["\\ud800"]}', "line 1"),
     ],
 )

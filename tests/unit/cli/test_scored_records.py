@@ -69,6 +69,5 @@ def test_a_record_of_another_form_is_named(file: Path) -> None:
     file.write_text("".join(f"{json.dumps(each)}\n" for each in (changed, 5, OTHER, changed)))
     told = CliRunner().invoke(app, ["explain", OTHER["trace_id"], "--scores", str(file)])
     assert told.exit_code == 0
-    place = "at `$.evaluations[0].value`"
-    assert f"2 lines left out: {file}: Expected `float | null`, got `str` - {place}" in told.stderr
-    assert f"1 line left out: {file}: Expected `object`, got `int`" in told.stderr
+    problem = "Expected `float | null`, got `str` - at `$.evaluations[0].value`"
+    assert f"otel-evals explain: {file}: 3 lines left out: {problem}" in told.stderr

@@ -61,7 +61,7 @@ _LEAST_BYTES_PER_OBJECT = 12
 _FEW = 1_000
 """Number of elements that may have any size."""
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A text in JSON; one without an end is matched, too, so that the search takes linear time."""
+"""A JSON string. An unterminated one extends to the end, which keeps the search linear."""
 _ITEM_BYTES = 1_000
 """Bytes of a selected span or log record, besides its content."""
 
@@ -178,7 +178,7 @@ def _counts(request: ExportRequest) -> Iterator[int]:
 
 
 def _objects_in(data: bytes) -> int:
-    """Return the number of objects in JSON. Braces in texts are told apart only if there are many of any."""
+    """Count the objects in JSON. Braces inside strings are excluded only if there are many braces."""
     count = data.count(b"{")
     is_dense = count > _FEW and count * _LEAST_BYTES_PER_OBJECT > len(data)
     return _TEXT.sub(b"", data).count(b"{") if is_dense else count

@@ -121,7 +121,7 @@ def _messages(value: Any, role: str) -> Iterator[Message]:
 
 
 def _message(name: str, content: Any) -> Message:
-    """Read the message of one role, which may be text, parts, tool calls or a tool result."""
+    """Read one role's message: text, parts, tool calls or a tool result."""
     role = "assistant" if name == _CALLS else role_of(name)
     if role == "tool":
         return Message(role=role, parts=(tool_result({"content": content}),))

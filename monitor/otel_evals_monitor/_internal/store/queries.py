@@ -315,7 +315,7 @@ def _tally(row: Any) -> Tally:
 
 
 def _sums(row: Any, tally: Tally) -> Sums:
-    """Return a row's sums for these weights, limited to the range of its values."""
+    """Return the sums of a row, clamped to what its weights and values allow."""
     if not tally.n:
         return Sums(unknown=tally.unknown)
     w, ww, low, high = tally.w, tally.ww, row.x_min, row.x_max
