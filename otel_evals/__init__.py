@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         stats,
     )
     from otel_evals._internal.live.guard import guard
+    from otel_evals._internal.live.pipeline import Pipeline
     from otel_evals._internal.live.verdicts import check, check_sync
     from otel_evals._internal.model import (
         Direction,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
         Verdict,
     )
     from otel_evals._internal.offline.run_evals import run_evals
-    from otel_evals._internal.pipeline.pipeline import Pipeline
     from otel_evals._internal.scoring.scorer import Scorer, scorer
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
 
@@ -69,7 +69,7 @@ _NAMES = {
     "_internal.live.verdicts": "check check_sync",
     "_internal.model": ("Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall Verdict"),
     "_internal.offline.run_evals": "run_evals",
-    "_internal.pipeline.pipeline": "Pipeline",
+    "_internal.live.pipeline": "Pipeline",
     "_internal.scoring.scorer": "Scorer scorer",
     "errors": "ConfigError DestinationError JudgeError OtelEvalsError",
 }

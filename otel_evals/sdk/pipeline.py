@@ -11,10 +11,9 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     UnclaimedSpan,
 )
-from otel_evals._internal.durable_queue.outcome_tracker import OutcomeTracker
-from otel_evals._internal.durable_queue.passed_runs import decode_run
-from otel_evals._internal.evaluate.queue_interface import DurableQueue, PassedRun
-from otel_evals._internal.evaluate.repetition import evaluations_of
+from otel_evals._internal.engine.assembly import assembly_limits
+from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.gatherer import (
     CLOSED_AT_ONCE,
     AssemblyLimits,
@@ -27,8 +26,6 @@ from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
 from otel_evals._internal.live.providers import Providers, make_missing
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
-from otel_evals._internal.pipeline.engine import Engine
-from otel_evals._internal.pipeline.steps import assembly_limits
 from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
 from otel_evals._internal.trust import is_proof
@@ -39,7 +36,6 @@ __all__ = [
     "Attacher",
     "CapturedLog",
     "CapturedSpan",
-    "DurableQueue",
     "Engine",
     "Evaluated",
     "EvaluationSpans",
@@ -51,16 +47,13 @@ __all__ = [
     "Metrics",
     "OpenTrace",
     "Opened",
-    "OutcomeTracker",
-    "PassedRun",
     "Providers",
     "RecordedSpan",
+    "Source",
     "SpanGroup",
     "UnclaimedSpan",
     "assembly_limits",
     "credible_state",
-    "decode_run",
-    "evaluations_of",
     "is_proof",
     "is_sampled",
     "keyed_state",

@@ -113,7 +113,7 @@ def _same(value: Any, rule: Rule, known: list[tuple[Any, Rule]]) -> Rule:
 
 
 def _conversation_rules(config: Config) -> set[tuple[str, str]]:
-    return {(rule.name, rule.asked_with) for rule in config.rules if rule.scope == "conversation"}
+    return {(rule.name, rule.group) for rule in config.rules if rule.scope == "conversation"}
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -6,9 +6,7 @@ They balance at every moment, which `Stats.check` verifies:
     eligible, for a rule  = sampled + not sampled (by reason)
     sampled, for a rule   = scored + not scored (by reason) + failed (by type) + dropped (by reason) + pending
 
-With a store, evaluations are also put back into it (`stored`) and taken from it (`resumed`):
-
-    sampled + resumed     = scored + not scored + failed + dropped + stored + pending
+Further checks of a run are counted as `resumed`, on the left of the last line.
 """
 
 from __future__ import annotations
@@ -41,27 +39,10 @@ class RuleStats:
     """By error type."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By reason, such as `queue_full` or `shutdown`."""
-    stored: int = 0
-    """Put back into the store without an outcome, for this process or another to resume."""
     resumed: int = 0
-    """Taken from the store, or scored again because of a late span or a further check."""
+    """Scored again for a further check of the same run."""
     pending: int = 0
     """Queued or being scored."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStats:
-    """Runs that went into the store and came from it."""
-
-    written: int = 0
-    taken_over: int = 0
-    """From processes that had ended."""
-    lease_lost: int = 0
-    """Taken over by another process while this one still scored them."""
-    not_written: Mapping[str, int] = field(default_factory=dict)
-    """Scored, but not kept over a crash; by reason."""
-    evicted: Mapping[str, int] = field(default_factory=dict)
-    """Lost with what they were kept for; by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +68,6 @@ class Stats:
     """By scorer id."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """Spans and log records that did not reach a run, by reason."""
-    store: StoreStats = StoreStats()
-    """What the store did."""
     conversations: ConversationStats = ConversationStats()
     """Conversations that wait, for rules of scope `conversation`."""
     remote: Mapping[str, int] = field(default_factory=dict)
@@ -96,15 +75,20 @@ class Stats:
     `mark_not_signed`: scored, although they say that. `threshold_not_trusted`: their sampling threshold was
     ignored. `not_sampled_by_caller`: left out by your own sampler, as their `traceparent` asked."""
 
-    def check(self) -> list[str]:
-        """Return the sums that do not balance, in words; empty if all do."""
-        wrong = []
+    def check(self, *, ended: bool = False) -> list[str]:
+        """Return the sums that do not balance, in words; empty if all do.
+
+        With `ended`, also the rules with pending evaluations: after a shutdown there are none.
+        """
+        wrong = [
+            f"{name}: {rule.pending} pending" for name, rule in self.rules.items() if ended and rule.pending
+        ]
         if self.seen != self.eligible + sum(self.ignored.values()):
             wrong.append(f"{self.seen} runs seen, {self.eligible} eligible, {dict(self.ignored)} ignored")
         for name, rule in self.rules.items():
             if rule.eligible != rule.sampled + sum(rule.not_sampled.values()):
                 wrong.append(f"{name}: {rule.eligible} eligible, {rule.sampled} sampled, {rule.not_sampled}")
             ends = sum(sum(by.values()) for by in (rule.not_scored, rule.failed, rule.dropped))
-            if rule.sampled + rule.resumed != rule.scored + ends + rule.stored + rule.pending:
+            if rule.sampled + rule.resumed != rule.scored + ends + rule.pending:
                 wrong.append(f"{name}: {rule}")
         return wrong

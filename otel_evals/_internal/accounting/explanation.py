@@ -48,7 +48,7 @@ class ExplainedDecision:
     """The rule's sampler, as it is written in configuration."""
     status: str
     """`not_sampled`, `waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `queued`,
-    `running`, `stored`; an outcome: `scored`, `not_scored`, `failed`, `dropped`; or `missing`: the rule
+    `running`; an outcome: `scored`, `not_scored`, `failed`, `dropped`; or `missing`: the rule
     samples the run, but no evaluation was found."""
     reason: str | None = None
     probability: float | None = None
@@ -140,7 +140,7 @@ def trace_status(
     decisions: Sequence[ExplainedDecision], ignored: Mapping[str, int], waiting_spans: int
 ) -> TraceStatus:
     statuses = {decision.status for decision in decisions}
-    if statuses & {"waiting", "awaiting_idle", "queued", "running", "stored"}:
+    if statuses & {"waiting", "awaiting_idle", "queued", "running"}:
         return "pending"
     for end in _ENDS:
         if end in statuses:
@@ -259,8 +259,6 @@ def _sentence(decision: ExplainedDecision, random_share: float) -> str:
             return f"sampled {by}; queued."
         case "running":
             return f"sampled {by}; being scored."
-        case "stored":
-            return f"sampled {by}; in the store for a later attempt: {decision.reason}."
     tries = "" if decision.attempts <= 1 else f", {decision.attempts} attempts"
     end = f"{decision.value:.6g}" if decision.value is not None else meaning(decision.reason)
     took = f" (took {decision.duration:.3f} s{tries})" if decision.duration else ""

@@ -1,12 +1,12 @@
 """The ledger: the one place where the pipeline reports what happens to runs.
 
 It counts runs for `stats()`, and logs the most recent traces for `explain`. Written on the engine's thread,
-at a few microseconds per run; read from any thread. It holds no content of runs.
+at a few microseconds per run; read from any thread, without a lock: a signal handler may read in the middle of
+anything. It holds no content of runs.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -43,6 +43,7 @@ _FORGOTTEN_AT_ONCE = 16
 _DIALECT = attrgetter("dialect")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
+_MOST_READS = 1_000
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations whose runs are counted: scopes can be made up."""
 
@@ -54,7 +55,7 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     span_id: str
     status: str
     """`waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `not_sampled`, `queued` (or
-    already running), `stored`, or the outcome: `scored`, `not_scored`, `failed`, `dropped`."""
+    already running), or the outcome: `scored`, `not_scored`, `failed`, `dropped`."""
     reason: str | None = None
     chance: Chance | None = None
     value: float | None = None
@@ -96,7 +97,6 @@ class _Rule:
     eligible: int = 0
     sampled: int = 0
     scored: int = 0
-    stored: int = 0
     resumed: int = 0
     pending: int = 0
     not_sampled: Counter[str] = field(default_factory=Counter)
@@ -130,7 +130,8 @@ class Ledger:
         self.moved = time.monotonic()
         """`time.monotonic` of the last end of an evaluation, or when the first pending one was queued."""
         self.last_end: float | None = None
-        self._lock = threading.Lock()
+        self._changes = 0
+        """Odd while counters that belong together change."""
         self._seen = self._eligible = 0
         self._ignored: Counter[str] = Counter()
         self._losses: Counter[str] = Counter()
@@ -138,41 +139,42 @@ class Ledger:
         self._instrumentations: dict[str, int] = {}
 
     def add_rules(self, names: Iterable[str]) -> None:
-        with self._lock:
-            for name in names:
-                self._rules.setdefault(name, _Rule())
+        self._rules = {**{name: _Rule() for name in names}, **self._rules}
 
     def stats(self, refused: int = 0) -> Stats:
         """Return all counters; `refused` counts items that the engine's full intake refused."""
-        with self._lock:
-            return Stats(
+        for _ in range(_MOST_READS):
+            before = self._changes
+            stats = Stats(
                 seen=self._seen,
                 eligible=self._eligible,
                 ignored=dict(self._ignored),
                 losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
                 rules={name: rule.snapshot() for name, rule in self._rules.items()},
             )
+            if before == self._changes and before % 2 == 0:
+                break
+            time.sleep(0)  # the engine's thread finishes its change
+        return stats
 
     def lost(self, loss: Loss) -> None:
         """Count runs, spans or log records that were lost before the rules were evaluated."""
-        with self._lock:
-            if loss.what == "run":
-                self._seen += loss.count
-                self._ignored[loss.reason] += loss.count
-            else:
-                self._losses[loss.reason] += loss.count
+        self._changes += 1
+        if loss.what == "run":
+            self._seen += loss.count
+            self._ignored[loss.reason] += loss.count
+        else:
+            self._losses[loss.reason] += loss.count
+        self._changes += 1
         if loss.trace_id:
             self.trace_log.ignored(loss.trace_id, loss.reason, loss.count)
 
-    def lost_late(self, trace_id: str, count: int = 1) -> None:
-        """Count late spans whose run is not kept."""
-        self.lost(Loss("span", "span_late", trace_id, count))
-
     def accepted(self, run: Run, decisions: Iterable[tuple[Run, Iterable[Decision]]] = ()) -> None:
         """Count a run for which rules were evaluated, with their decisions about it or the agents in it."""
-        with self._lock:
-            self._seen += 1
-            self._eligible += 1
+        self._changes += 1
+        self._seen += 1
+        self._eligible += 1
+        self._changes += 1
         for judged, decided in decisions:
             self.decided(judged, decided)
         who = run.scope_name or run.dialect
@@ -196,11 +198,12 @@ class Ledger:
                 self._count_pending(name, "sampled")
                 self.trace_log.decided(run, name, "queued", None, chance)
             elif status == "not_sampled":
-                with self._lock:
-                    rule = self._rules[name]
-                    rule.eligible += 1
-                    by = rule.not_sampled
-                    by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+                rule = self._rules[name]
+                by = rule.not_sampled
+                self._changes += 1
+                rule.eligible += 1
+                by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+                self._changes += 1
                 if "predicate_failed" in rule.not_sampled:
                     outcome = (
                         NotScored(reason=reason) if each.error is None else _predicate_failed(each.error)
@@ -217,57 +220,53 @@ class Ledger:
             pass
 
     def resumed(self, run: Run, rule: str, chance: Chance) -> None:
-        """Count an evaluation that was taken from the store, or a further check of a run."""
+        """Count a further check of a run."""
         self._count_pending(rule, "resumed")
         self.trace_log.decided(run, rule, "queued", None, chance)
 
     def refused(self, name: str, reason: str) -> None:
-        """Count a check of an answer that found no run to evaluate. May be called on any thread."""
-        with self._lock:
-            rule = self._rules.setdefault(name, _Rule())
-            rule.eligible += 1
-            rule.sampled += 1
-            rule.dropped[reason] += 1
+        """Count a check of an answer that found no run to evaluate."""
+        self.add_rules([name])
+        rule = self._rules[name]
+        self._changes += 1
+        rule.eligible += 1
+        rule.sampled += 1
+        rule.dropped[reason] += 1
+        self._changes += 1
 
     def _count_pending(self, name: str, origin: str) -> None:
-        with self._lock:
-            if not self.pending:
-                self.moved = time.monotonic()
-            rule = self._rules[name]
-            if origin == "sampled":
-                rule.eligible += 1
-                rule.sampled += 1
-            else:
-                rule.resumed += 1
-            rule.pending += 1
-            self.pending += 1
+        rule = self._rules[name]
+        if not self.pending:
+            self.moved = time.monotonic()
+        self._changes += 1
+        if origin == "sampled":
+            rule.eligible += 1
+            rule.sampled += 1
+        else:
+            rule.resumed += 1
+        rule.pending += 1
+        self.pending += 1
+        self._changes += 1
 
     def ended(self, name: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
         """Record the outcome of a pending evaluation, and its scorer's exception."""
         status = evaluation.outcome.status
         reason = None if status == "scored" else evaluation.reason
-        with self._lock:
-            self.moved = self.last_end = time.monotonic()
-            rule = self._rules[name]
-            rule.pending -= 1
-            self.pending -= 1
-            if status == "scored":
-                rule.scored += 1
-            else:
-                by: Counter[str] = getattr(rule, status)
-                kind = reason or "unknown"
-                by[kind if kind in by or len(by) < MOST_NAMES else OTHER] += 1
+        rule = self._rules[name]
+        self._changes += 1
+        self.moved = self.last_end = time.monotonic()
+        rule.pending -= 1
+        self.pending -= 1
+        if status == "scored":
+            rule.scored += 1
+        else:
+            by: Counter[str] = getattr(rule, status)
+            kind = reason or "unknown"
+            by[kind if kind in by or len(by) < MOST_NAMES else OTHER] += 1
+        self._changes += 1
         if rule.failed or "predicate_failed" in rule.not_sampled:
             self._note_failure(name, rule, evaluation.outcome, error)
         self.trace_log.ended(name, evaluation, status, reason)
-
-    def stored(self, run: Run, rule: str, reason: str) -> None:
-        """Count an evaluation that was put back into the store without an outcome."""
-        with self._lock:
-            self.pending -= 1
-            self._rules[rule].pending -= 1
-            self._rules[rule].stored += 1
-        self.trace_log.stored(run, rule, reason)
 
     def _note_failure(self, name: str, rule: _Rule, outcome: Outcome, error: BaseException | None) -> None:
         try:  # noqa: SIM105
@@ -333,11 +332,6 @@ class TraceLog:
             trace = self._trace(run.trace_id)
             if evaluation not in trace.evaluations:
                 self._add(trace, evaluation)
-
-    def stored(self, run: Run, rule: str, reason: str) -> None:
-        known = self._trace(run.trace_id).evaluation(rule, run.root_span_id)
-        if known is not None:
-            known.status, known.reason = "stored", reason
 
     def ended(self, rule: str, evaluation: Evaluation, status: str, reason: str | None) -> None:
         trace = self._traces.get(evaluation.trace_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -73,7 +72,6 @@ class FailureLog:
     def __init__(self, *, content: bool = True) -> None:
         self._content = content
         self._rules: dict[str, _Rule] = {}
-        self._lock = threading.Lock()
 
     def note(
         self, rule: str, outcome: Outcome, error: BaseException | None = None, good_before: int = 0
@@ -84,20 +82,20 @@ class FailureLog:
         """
         if outcome.status == "dropped":
             return
-        with self._lock:
-            known = self._rules.get(rule)
-            if known is None:
-                known = self._rules[rule] = _Rule()
-                known.last.extend([False] * min(good_before, _WINDOW))
-            known.last.append(isinstance(outcome, ScorerFailure))
+        known = self._rules.get(rule)
+        if known is None:
+            known = _Rule()
+            known.last.extend([False] * min(good_before, _WINDOW))
+            self._rules[rule] = known
+        known.last.append(isinstance(outcome, ScorerFailure))
         if isinstance(outcome, ScorerFailure):
             self._failed(rule, known, outcome, error)
         if known.kinds:
             self._end_others(rule, known, outcome)
 
     def failing(self) -> dict[str, str]:
-        with self._lock:
-            problems = {name: rule.problem() for name, rule in self._rules.items()}
+        # Copied in one step: another thread or the interrupted frame may be adding to it.
+        problems = {name: rule.problem() for name, rule in self._rules.copy().items()}
         return {name: problem for name, problem in problems.items() if problem is not None}
 
     def close(self) -> None:
@@ -109,8 +107,7 @@ class FailureLog:
     def _failed(self, name: str, rule: _Rule, outcome: ScorerFailure, error: BaseException | None) -> None:
         kind = outcome.error_type
         said = f"{kind}: {outcome.message}" if self._content and outcome.message != kind else kind
-        with self._lock:
-            rule.message = said
+        rule.message = said
         if kind not in rule.kinds:
             if kind not in rule.logged and len(rule.logged) >= _MOST_KINDS:
                 return

@@ -43,10 +43,10 @@ REASONS: Mapping[str, str] = {
     "no_run": "a check found no agent or model call under way at its place; check inside the run, or within `grace` of its end",
     "not_captured": "a check's current span was not captured: its trace began before the first check, or its provider is not the configured one",
     "other_version": "a check's scorer has the id of a rule and another version; use the rule's scorer, or give it another `id`",
-    "queue_full": "`queue_size` evaluations, or runs of `max_bytes`, were already waiting; raise them, or sample fewer runs",
+    "queue_full": "`queue_size` evaluations of the rule were already waiting; raise it, or sample fewer runs",
     "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
     "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",
-    "shutdown": "`shutdown_timeout` expired before it was scored; raise it, or use a store",
+    "shutdown": "`shutdown_timeout` expired before it was scored; raise it, or configure a `journal`",
     # Failures that the engine and the judges report.
     "timeout": "the scorer took longer than the rule's `timeout`; raise it",
     "stuck": "too many earlier attempts were still running, long after their timeout; have the scorer end them",
@@ -57,10 +57,6 @@ REASONS: Mapping[str, str] = {
     "JudgeUnavailableError": "the judge did not answer in any attempt; check its server, or raise `attempts`",
     "ScorerFailure": "the scorer returned a failure without an error type",
     "JudgeReplyError": "the judge's reply did not fit the schema, even after a repair; use a stronger model",
-    # Runs that the store evicted.
-    "evicted_age": "they were not scored within `store_max_age`",
-    "evicted_size": "the store had reached `store_max_bytes`, and they were the oldest that were not scored",
-    "set_aside": "their rows could not be read, and are kept as dead letters",
     # Deliveries of scored runs.
     "exported": "the destination accepted them",
     "refused": "the destination refused them permanently; the log has its answer",

@@ -374,8 +374,6 @@ class Metrics:
         for name, rule in self._stats().rules.items():
             scorer = {semconv.GEN_AI_EVALUATION_NAME: name}
             yield Observation(rule.scored, {**scorer, semconv.OUTCOME: "scored"})
-            if rule.stored:
-                yield Observation(rule.stored, {**scorer, semconv.OUTCOME: "stored"})
             for outcome in ("not_sampled", "not_scored", "dropped"):
                 yield from _by_reason(outcome, getattr(rule, outcome), scorer)
             for error_type, count in rule.failed.items():

@@ -18,14 +18,14 @@ from otel_evals._internal.version import __version__
 ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
 _OWN = {
-    **{name: f"{name}:{name}" for name in ("store", "runs", "explain", "score", "doctor", "init")},
+    **{name: f"{name}:{name}" for name in ("runs", "explain", "score", "doctor", "init")},
     **{name: f"{name}:app" for name in ("scorers", "judge", "config", "destinations")},
 }
 _PANELS = {
     "Start": ("init", "demo", "doctor"),
     "Look": ("runs", "explain", "report", "monitor", "top"),
     "Run": ("score", "gateway", "replay", "judge"),
-    "Manage": ("config", "scorers", "destinations", "results", "labels", "export", "store"),
+    "Manage": ("config", "scorers", "destinations", "results", "labels", "export"),
 }
 _ORDER = [name for names in _PANELS.values() for name in names]
 

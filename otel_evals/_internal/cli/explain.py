@@ -24,7 +24,7 @@ from otel_evals._internal.cli.terminal import AsJson, echo, exit_on
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.pipeline.engine import trace_id_of
+from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.sampling.algebra import Earlier
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
 from otel_evals._internal.sampling.decide import chance_of

@@ -30,11 +30,10 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.dialect import load_dialects
-from otel_evals._internal.durable_queue.progress import FileProgress
-from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Dropped, Evaluation, Score, ScorerFailure, SpanRecord
 from otel_evals._internal.offline.batch import BatchScorer
+from otel_evals._internal.offline.earlier_scores import EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
@@ -63,7 +62,7 @@ def score(
     option: Options = None,
     jsonl: Annotated[Path | None, typer.Option(help="Write scored runs to this file, one per line.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Score without sampling.")] = False,
-    resume: Annotated[Path | None, typer.Option(help="Progress file, to continue.", dir_okay=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip what the jsonl file already has.")] = False,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Runs to score at the same time.")] = None,
     fail_under: Annotated[
         float | None,
@@ -80,16 +79,16 @@ def score(
     with exit_on(command="score"):
         chosen = _config(config, scorer, option, jsonl, everything, concurrency)
         traces, place = _traces(files or [], source, since, until, wanted)
-        progress = FileProgress(resume) if resume else Progress()
-        report, evaluations = score_traces(traces, chosen, progress, concurrency)
-    wrong = [*unfinished(report, progress), *problems(place, report, evaluations, fail_under)]
+        earlier = _earlier(chosen) if resume else None
+        report, evaluations, stopped = score_traces(traces, chosen, earlier, concurrency)
+    wrong = [*unfinished(report, stopped), *problems(place, report, evaluations, fail_under)]
+    known = 0 if earlier is None else len(earlier.used)
     if as_json:
-        done = {"resumed": progress.known_before, "left": progress.left, "problems": wrong}
-        echo(json_text({**plain_summary(report), **done}, indent=2))
+        echo(json_text({**plain_summary(report), "resumed": known, "problems": wrong}, indent=2))
     else:
         show(report)
         if resume:
-            echo(f"{progress.known_before} evaluations were done before")
+            echo(f"{known} evaluations were done before")
         for line in worst_runs(report[0], evaluations, worst):
             echo(line)
     for problem in wrong:
@@ -99,11 +98,11 @@ def score(
 
 
 def score_traces(
-    traces: Iterator[Sequence[SpanRecord]], config: Config, progress: Progress, at_once: int | None
-) -> tuple[Report, list[Evaluation]]:
+    traces: Iterator[Sequence[SpanRecord]], config: Config, earlier: EarlierScores | None, at_once: int | None
+) -> tuple[Report, list[Evaluation], str | None]:
     found: list[Evaluation] = []
     kin: dict[str, Kin] = {}
-    batch = BatchScorer(config, progress)
+    batch = BatchScorer(config, earlier)
     try:
         with bar("scoring runs", None) as advance:
             runs = (((run.trace_id, kin_of(run)), run) for run in read_runs(traces, load_dialects()))
@@ -113,7 +112,15 @@ def score_traces(
         found += map(_without_prompts, batch.end_conversations())
     finally:
         batch.close()
-    return (tally(config.rules, found, kin), batch.stats(), batch.destination_stats()), found
+    return (tally(config.rules, found, kin), batch.stats(), batch.destination_stats()), found, batch.stopped
+
+
+def _earlier(config: Config) -> EarlierScores:
+    """Return the scores in the files of the configured jsonl destinations."""
+    files = [each.path for each in config.destinations if isinstance(each, JsonlDestination)]
+    if not files:
+        raise ConfigError("--resume", "continues the file of a jsonl destination; fix: add --jsonl FILE")
+    return EarlierScores(files)
 
 
 def _without_prompts(evaluation: Evaluation) -> Evaluation:
@@ -169,17 +176,15 @@ def _config(
 # --- the summary: the table, problems, and the worst runs ---
 
 
-def unfinished(report: Report, progress: Progress) -> Iterator[str]:
+def unfinished(report: Report, stopped: str | None) -> Iterator[str]:
     """Explain why runs were left unscored, and how to continue."""
     refused = {each.scorer_id: each.failed.get(_BUDGET, 0) for each in report[0]}
     for scorer_id, count in refused.items():
         if count:
-            hint = "fix: run the same command again with --resume FILE"
+            hint = "fix: run the same command again with --resume"
             yield f"{scorer_id}: the budget is used up; {count} runs were not scored ({_BUDGET}); {hint}"
-    if progress.stopped:
-        yield f"stopped early: {progress.stopped}; run the same command again to continue"
-    elif progress.left:
-        yield f"{progress.left} evaluations are left; run the same command again to continue"
+    if stopped:
+        yield f"stopped early: {stopped}; run the same command again to continue"
 
 
 def problems(

@@ -96,8 +96,7 @@ class Config:
     grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
-    A run is read at once when no span of its trace is open and its instrumentation scopes sent nothing after
-    a root's end in 32 runs, and never a log record.
+    A run without open spans in its trace is read 20 ms after its root's end instead.
     """
     max_age: PositiveSeconds = 600.0
     """Seconds without a new span after which a trace with an open root is evicted and counted as lost, even
@@ -108,8 +107,7 @@ class Config:
     """Maximum number of spans per trace; a run with more is not scored (`run_truncated`)."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to
-    items waiting to be read, to runs waiting for scorers, for each destination or for the store, and to held
-    spans."""
+    items waiting to be read, to runs being scored, to each destination's queue, and to held spans."""
     max_conversations: PositiveInt = 10_000
     """Maximum number of conversations in memory, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
@@ -117,7 +115,7 @@ class Config:
     conversation_keep: Seconds = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
-    """Maximum number of queued evaluations; beyond it, the rule with the slowest queue loses one."""
+    """Maximum number of queued evaluations of each rule; further ones are dropped and counted."""
     trust_remote: bool = False
     """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
     their trace's sampling threshold and randomness (`ot=` in tracestate). By default only signed marks count
@@ -138,19 +136,9 @@ class Config:
     """Maximum seconds that shutdown takes."""
     handle_sigterm: bool = False
     """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
-    store: Path | None = None
-    """File that keeps sampled runs until they are scored and delivered, even if the process crashes; none by
-    default."""
-    store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024
-    """Maximum size of that file in bytes; beyond it, the oldest runs are evicted and counted."""
-    store_max_age: PositiveSeconds = 86_400.0
-    """Seconds after which a run that could not be scored is evicted."""
-    store_keep: Seconds = 600.0
-    """Seconds that a scored run is kept; late spans within this time cause a new revision of its scores."""
-    store_lease: PositiveSeconds = 15.0
-    """Seconds without a heartbeat after which another process takes over a process's runs."""
-    store_attempts: PositiveInt = 3
-    """Failures, not counting unavailable judges, after which a run becomes a dead letter."""
+    journal: Path | None = None
+    """Folder that keeps sampled runs until all destinations have accepted their scores: the next process
+    scores what a crash left. Created if it is missing; none by default."""
     sections: dict[str, Any] = Field(default_factory=dict)
     """Sections that other packages define, by name; a file and `configure` have them at the top level."""
 
@@ -163,13 +151,13 @@ class Config:
                     f"{rule.scorer_id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
-        if self.store is not None:
-            _check_store(self.store)
+        if self.journal is not None:
+            _check_journal(self.journal)
         for index, destination in enumerate(self.destinations):
             if isinstance(destination, EventPreset) and not self.evaluation_events:
                 problem = f"{destination.name} reads evaluation events: leave evaluation_events on"
                 raise ConfigError(f"destinations[{index}]", problem)
-        cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in self.rules])
+        cascade_order([(rule.scorer_id, rule.group, rule.sampling) for rule in self.rules])
 
     @property
     def holds(self) -> bool:
@@ -187,14 +175,14 @@ class Config:
         return 1.0 if any_trace else max(ceilings, default=0.0)
 
 
-def _check_store(path: Path) -> None:
-    if path.is_dir():
-        raise ConfigError("store", f"{str(path)!r} is a folder: name a file in it")
+def _check_journal(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise ConfigError("journal", f"{str(path)!r} is a file: name a folder")
     if not path.parent.is_dir():
-        raise ConfigError("store", f"the folder {str(path.parent)!r} does not exist: create it first")
+        raise ConfigError("journal", f"the folder {str(path.parent)!r} does not exist: create it first")
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
-        raise ConfigError("store", f"{str(place)!r} cannot be written by this user: change its permissions")
+        raise ConfigError("journal", f"{str(place)!r} cannot be written by this user: change its permissions")
 
 
 class ConfigOptions(TypedDict, total=False):
@@ -225,11 +213,6 @@ class ConfigOptions(TypedDict, total=False):
     no_traffic_after: float | str
     shutdown_timeout: float | str
     handle_sigterm: bool
-    store: str | Path | None
-    store_max_bytes: int
-    store_max_age: float | str
-    store_keep: float | str
-    store_lease: float | str
-    store_attempts: int
+    journal: str | Path | None
     alarms: object
     gateway: object

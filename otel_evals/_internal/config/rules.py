@@ -113,7 +113,7 @@ class Rule:
         return self.facts.id
 
     @cached_property
-    def evaluates_as(self) -> str:
+    def evaluation_key(self) -> str:
         """Base of evaluation ids: the scorer's id, and the scope `agent`.
 
         The root of a run may be an agent that is judged separately too.
@@ -121,6 +121,6 @@ class Rule:
         return self.name if self.scope == "agent" else self.scorer_id
 
     @cached_property
-    def asked_with(self) -> str:
+    def group(self) -> str:
         """Group of rules that are evaluated together: same scope and same idle time."""
         return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio.lowlevel
@@ -33,14 +32,8 @@ from otel_evals._internal.util.plain import plain_text, type_name
 _log = logging.getLogger(__name__)
 _PARKED = 4  # times the size of the queue
 
-Delivered = tuple[str, Sequence[ScoredRun], str]
-"""A destination's name, scored runs, and `exported` or the reason why they were not."""
-
-
-def taken_from(results: asyncio.Queue[Delivered]) -> Iterator[Delivered]:
-    """Take everything that is in a queue of results now."""
-    while not results.empty():
-        yield results.get_nowait()
+Ended = Callable[[str, Sequence[ScoredRun], str], object]
+"""Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
 
 
 class DeliveryQueue:
@@ -58,7 +51,7 @@ class DeliveryQueue:
         retry: Retry,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        results: asyncio.Queue[Delivered] | None = None,
+        ended: Ended | None = None,
     ) -> None:
         self.name = name
         self._unaccepted = 0
@@ -70,7 +63,7 @@ class DeliveryQueue:
         """True if the last attempt failed."""
         self._began = math.inf
         """When the current attempt began; infinity without one."""
-        self._results, self._destination = results, destination
+        self._ended, self._destination = ended, destination
         self._batch_size = batch_size
         self._delay = delay
         self._retry = retry
@@ -280,8 +273,8 @@ class DeliveryQueue:
         self.finished.set()
 
     def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
-        if self._results is not None:
-            self._results.put_nowait((self.name, batch, end))
+        if self._ended is not None:
+            self._ended(self.name, batch, end)
 
     def _notify(self) -> None:
         self._moved.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import random
@@ -16,7 +15,7 @@ import anyio
 from msgspec.structs import replace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
-from otel_evals._internal.deliver.delivery_queue import Delivered, DeliveryQueue
+from otel_evals._internal.deliver.delivery_queue import DeliveryQueue, Ended
 from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset
 from otel_evals._internal.deliver.retry import Retry
 from otel_evals._internal.model import ScoredRun
@@ -49,12 +48,12 @@ class FanOut:
         retry: Retry | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        results: asyncio.Queue[Delivered] | None = None,
+        ended: Ended | None = None,
     ) -> None:
         """Create a queue per destination; a second one of the same name is called `<name>-2`.
 
         Event presets are ignored. Sizes apply per destination; `max_bytes` is approximate. A batch waits
-        `delay` seconds to fill. `results` receives how each delivery ended.
+        `delay` seconds to fill. `ended` is called with the end of each delivery.
 
         Raises:
             ConfigError: a size is not positive.
@@ -76,7 +75,7 @@ class FanOut:
                 retry=retry or Retry(),
                 clock=clock,
                 draw=draw,
-                results=results,
+                ended=ended,
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
@@ -89,7 +88,7 @@ class FanOut:
         """Queue a scored run for the destinations named, or for all; returns their names.
 
         Never waits or raises. A run that is `kept` to be put again later is not counted as lost, unless a
-        destination refuses it for good; the results report every end. Only the run is redacted: the
+        destination refuses it for good; `ended` is told every end. Only the run is redacted: the
         evaluations were.
         """
         if not self._queues:

@@ -42,7 +42,8 @@ class JsonlDestination:
         Raises:
             ConfigError: the folder does not exist or may not be written to, or the path is a folder.
         """
-        self._path = Path(path)
+        self.path = self._path = Path(path)
+        """The file."""
         self._content = content
         self._file: BinaryIO | None = None
         self._torn = False

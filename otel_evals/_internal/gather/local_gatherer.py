@@ -7,12 +7,12 @@ complete; a span that arrives after that is late. Evictions are returned with th
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import count, islice
 from math import inf
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from otel_evals._internal.capture.items import (
     UnclaimedSpan,
 )
 from otel_evals._internal.capture.open_spans import OpenSpansNow
-from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
+from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, SpanGroup
 from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.tops import tops_of
@@ -35,11 +35,8 @@ from otel_evals._internal.model.sizes import size_of_span
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
-_RUNS_TO_LEARN: Final = 32
-"""Runs of a scope that wait for the whole grace period before the scope counts as complete."""
-_MOST_SCOPES: Final = 1_000
-_INCOMPLETE: Final = -1
-_SCOPE = attrgetter("record.scope_name")
+_ALL_ENDED_SECONDS = 0.02
+"""Seconds until a run closes when no span of its trace is open: for log records of other threads."""
 _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
 _UNREADABLE_LOG = Loss("log", "log_unreadable", "")
 
@@ -48,9 +45,6 @@ class _Trace(msgspec.Struct, gc=False):
     last_seen: float
     spans: dict[str, _Span] = {}  # a struct copies it
     size: int = 0
-    scopes: set[str] = set()
-    root_ended: bool = False
-    came_late: bool = False
 
 
 class _Span(msgspec.Struct, gc=False):
@@ -60,92 +54,19 @@ class _Span(msgspec.Struct, gc=False):
     size: int
 
 
-class CompleteRuns:
-    """Decides which runs close when their root ends, instead of waiting for late spans and logs.
-
-    A run is complete when no span of its trace is open. Some instrumentations write log records, or whole
-    spans, from another thread after that. So the first runs of each instrumentation scope wait for the whole
-    grace period while late arrivals are counted. A scope that had any, or that writes log records, keeps
-    waiting.
-    """
-
-    def __init__(self, open_spans: Callable[[], OpenSpansNow] | None) -> None:
-        self._look = open_spans
-        self._now: OpenSpansNow | None = None
-        self._added = 0
-        self.roots: deque[tuple[int, str, str]] = deque()
-        """Roots of complete runs: the number of items to add first, trace id and span id."""
-        self._runs: dict[str, int] = {}
-        """By scope: the number of its runs that waited and were complete when their root ended."""
-
-    def adding(self, count: int) -> bool:
-        """Count a batch of items that is about to be added; returns True if a root waits for them."""
-        self._added += count
-        self._now = None
-        return bool(self.roots)
-
-    def root_ended(self, root: SpanRecord, scopes: Collection[str]) -> bool:
-        """Return True if the run of a root that has ended in a trace with these scopes is complete."""
-        if self._look is None:
-            return False
-        for scope in scopes:
-            if self._runs.get(scope, 0) < _RUNS_TO_LEARN:
-                return False
-        now = self._now = self._now or self._look()
-        trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
-        if not now.only_above(trace_id, int(root.span_id, 16), parent_id):
-            return False
-        if now.may_be_checked(trace_id, parent_id):
-            return False
-        # The items handed over before that moment are added first.
-        self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))
-        return True
-
-    def take(self) -> list[tuple[str, str]]:
-        taken = []
-        while self.roots and self.roots[0][0] <= self._added:
-            _, trace_id, span_id = self.roots.popleft()
-            taken.append((trace_id, span_id))
-        return taken
-
-    def learn(self, scopes: Collection[str], *, complete: bool) -> None:
-        """Record if a run was complete after its grace period, or that something arrived late."""
-        runs = self._runs
-        for scope in scopes:
-            known = runs.get(scope, 0)
-            if scope not in runs and len(runs) >= _MOST_SCOPES:
-                continue  # an unknown scope is never complete
-            if not complete:
-                runs[scope] = _INCOMPLETE
-            elif known != _INCOMPLETE:
-                runs[scope] = min(known + 1, _RUNS_TO_LEARN)
-
-
 class LocalGatherer:
-    """Collects spans and log records by trace, and closes runs.
+    """Collects spans and log records by trace, and closes runs; all times are the caller's clock."""
 
-    Args:
-        limits: the bounds.
-        report_ended: return roots from `add` before their grace period.
-        open_spans: returns the spans that have not ended; without it, every run waits for its grace period.
-    """
-
-    def __init__(
-        self,
-        limits: AssemblyLimits,
-        *,
-        report_ended: bool = False,
-        open_spans: Callable[[], OpenSpansNow] | None = None,
-    ) -> None:
+    def __init__(self, limits: AssemblyLimits, open_spans: Callable[[], OpenSpansNow] | None = None) -> None:
+        self._look = open_spans
+        self._open: OpenSpansNow | None = None
         self._limits = limits
-        self._report_ended = report_ended
-        self._complete = CompleteRuns(open_spans)
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        self._due: deque[tuple[float, str, str]] = deque()
-        self._closed: dict[str, Collection[str]] = {}
-        """By span id: the instrumentation scopes of its run. The collector would walk an OrderedDict."""
-        self._scopes: tuple[str, ...] = ()
-        """The scopes of the last closed run, shared with the runs before it if they are the same."""
+        self._due: list[tuple[float, int, str, str]] = []
+        """A heap of the times at which runs close, each with its number, trace and root; of one time, first in is first out."""
+        self._numbers = count()
+        self._closed: dict[str, None] = {}
+        """Ids of spans of closed runs. The collector would walk an OrderedDict."""
         self._logs = HeldLogs(limits.max_spans_per_trace, limits.max_bytes)
         self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
@@ -160,28 +81,31 @@ class LocalGatherer:
     def open_traces(self) -> set[str]:
         return set(self._traces)
 
-    def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
-        gathered = Gathered()
-        if self._complete.adding(len(items)):
-            self.next_close = -inf
+    def add(self, items: Collection[IntakeItem], now: float) -> list[Loss]:
+        """Add items. Never raises; an item that cannot be decoded is a loss."""
+        losses: list[Loss] = []
+        self._open = None
         for item in items:
             try:
                 if isinstance(item, CapturedLog):
-                    self._add_log(item, gathered)
+                    self._add_log(item, losses)
                 elif not isinstance(item, UnclaimedSpan):  # in process, the owner is known without them
-                    self._add_span(item, now, gathered)
+                    self._add_span(item, now, losses)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
-                gathered.losses.append(_UNREADABLE_LOG if isinstance(item, CapturedLog) else _UNREADABLE_SPAN)
-        return gathered
+                losses.append(_UNREADABLE_LOG if isinstance(item, CapturedLog) else _UNREADABLE_SPAN)
+        return losses
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
+        """Close complete runs, some hundred at a time; with infinity, all."""
+        closed: list[SpanGroup] = []
         while self._due and self._due[0][0] <= now and (len(closed) < CLOSED_AT_ONCE or now == inf):
-            due, trace_id, root = self._due.popleft()
-            closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
+            _, _, trace_id, root = heappop(self._due)
+            group = self._close_root(trace_id, root)
+            if group is not None:
+                closed.append(group)
         self.next_close = self._due[0][0] if self._due else inf
-        return [group for group in closed if group is not None]
+        return closed
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended, and that had no new span for `max_age`."""
@@ -196,20 +120,21 @@ class LocalGatherer:
         return lost
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
-        ended = {root for _, _, root in self._due}
+        ended = {root for *_, root in self._due}
         places = dict(_places_of(items))
         for trace_id, trace in self._traces.items():
             places |= {s: _Place(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
         self._traces.clear()
-        return _count_unread(places, self._closed, ended if self._report_ended else ())
+        return _count_unread(places, self._closed)
 
-    def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
+    def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, losses: list[Loss]) -> None:
         record = item.record()
         span_id, trace_id = record.span_id, record.trace_id
         owner = f"{item.owner:016x}" if item.owner else None
         above = owner or record.parent_span_id
         if above in self._closed or span_id in self._closed:
-            self._take_late(record, above, gathered)
+            losses.append(Loss("span", "span_late", trace_id))
+            self._remember(span_id)
             return
         trace = self._traces.get(trace_id)
         if trace is None:
@@ -219,30 +144,29 @@ class LocalGatherer:
             trace.last_seen = now
             self._traces.move_to_end(trace_id)
         if self._lost.evicted and self._lost.was_evicted(record):
-            self._drop_with_evicted(trace, record, gathered)
+            self._drop_with_evicted(trace, record, losses)
             return
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
-            self._drop(record, owner, gathered)
+            self._drop(record, owner, losses)
             return
-        trace.scopes.add(record.scope_name)
-        trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
         size, before = size_of_span(record), trace.spans.get(span_id)
         trace.spans[span_id] = _Span(record, above, owner is None, size)
         grown = size if before is None else size - before.size  # an id generator may repeat itself
         trace.size += grown
         self._bytes += grown
         if owner is None and above not in trace.spans:
-            self._end_root(trace, record, now, gathered)
+            heappush(self._due, (now + self._grace(record), next(self._numbers), trace_id, span_id))
+            self.next_close = min(self.next_close, self._due[0][0])
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            gathered.losses += self._evict_excess(trace_id)
+            losses += self._evict_excess(trace_id)
 
-    def _drop(self, span: SpanRecord, owner: str, gathered: Gathered) -> None:
+    def _drop(self, span: SpanRecord, owner: str, losses: list[Loss]) -> None:
         """Drop a span beyond the limit; its run is marked as truncated when it closes."""
         self._remember(span.span_id)  # its children then count as late and start no run
         self._lost.drop(span.span_id, owner)
-        gathered.losses.append(Loss("span", "span_limit_per_trace", span.trace_id))
+        losses.append(Loss("span", "span_limit_per_trace", span.trace_id))
 
-    def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, gathered: Gathered) -> None:
+    def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, losses: list[Loss]) -> None:
         """Drop a span that began before its trace was evicted, and all spans below it: their run is lost."""
         tops = tops_of(trace.spans, lambda span_id: trace.spans[span_id].above)
         below = [span_id for span_id, top in tops.items() if trace.spans[top].above == span.span_id]
@@ -254,33 +178,27 @@ class LocalGatherer:
         self._remember(span.span_id)
         if not trace.spans:
             self._traces.pop(span.trace_id, None)
-        gathered.losses.append(Loss("span", "span_late", span.trace_id, 1 + len(below)))
+        losses.append(Loss("span", "span_late", span.trace_id, 1 + len(below)))
 
-    def _take_late(self, span: SpanRecord, above: str | None, gathered: Gathered) -> None:
-        gathered.late.append((span, above))
-        scopes = tuple({span.scope_name, *self._closed.get(above or "", ())})
-        self._complete.learn(scopes, complete=False)
-        self._remember(span.span_id, scopes)
+    def _grace(self, root: SpanRecord) -> float:
+        """Return the seconds until the run of a root that has ended closes: few if no other span is open."""
+        if self._look is None:
+            return self._limits.grace
+        now = self._open = self._open or self._look()
+        trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
+        ended = now.only_above(trace_id, int(root.span_id, 16), parent_id)
+        if not ended or now.may_be_checked(trace_id, parent_id):
+            return self._limits.grace
+        return min(self._limits.grace, _ALL_ENDED_SECONDS)
 
-    def _end_root(self, trace: _Trace, root: SpanRecord, now: float, gathered: Gathered) -> None:
-        due = now + self._limits.grace
-        self._due.append((due, root.trace_id, root.span_id))
-        self.next_close = min(self.next_close, due)
-        trace.root_ended = True
-        if self._complete.root_ended(root, trace.scopes):
-            self.next_close = -inf
-        if self._report_ended:
-            gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
-
-    def _add_log(self, item: CapturedLog, gathered: Gathered) -> None:
+    def _add_log(self, item: CapturedLog, losses: list[Loss]) -> None:
         span_id = format_span_id(item.span_id)
         if span_id in self._closed:
-            gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
-            self._complete.learn(self._closed[span_id], complete=False)
+            losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
         elif lost := self._logs.add(span_id, item.event):
-            gathered.losses.append(Loss("log", "log_limit", format_trace_id(item.trace_id), lost))
+            losses.append(Loss("log", "log_limit", format_trace_id(item.trace_id), lost))
 
-    def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
+    def _close_root(self, trace_id: str, root: str) -> SpanGroup | None:
         """Close the run of a root; returns None if it was evicted, or if it closes with a span above it."""
         trace = self._traces.get(trace_id)
         if trace is None or root not in trace.spans:
@@ -289,20 +207,14 @@ class LocalGatherer:
         mine = self._members(trace, root)
         if not mine:
             return None
-        scopes = tuple(set(map(_SCOPE, map(spans.__getitem__, mine))))
-        if scopes != self._scopes:
-            self._scopes = scopes
-        scopes = self._scopes
-        punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
         size, with_logs = 0, False
         for span_id in mine:
             held = spans.pop(span_id)
             record, size = held.record, size + held.size
-            closed[span_id] = scopes
+            closed[span_id] = None
             if self._logs.by_span and (logs := self._logs.take(span_id)):
-                punctual = False
                 record = replace(record, logs=tuple(logs))
             if self._lost.dropped_below and self._lost.has_dropped_below(span_id):
                 record = replace(record, spans_dropped=True)
@@ -315,10 +227,7 @@ class LocalGatherer:
         if len(closed) > _REMEMBERED:
             self._forget_closed()
         if self._logs.by_span and (choice := take_choice(top, self._logs)):
-            punctual = False
             records.append(choice)
-        if waited or not punctual:
-            self._complete.learn(scopes, complete=punctual)
         if not spans:
             self._traces.pop(trace_id, None)
         return SpanGroup(tuple(records), links, 0 if with_logs else size)
@@ -332,13 +241,6 @@ class LocalGatherer:
         records = (h.record if h.record.span_id not in logs else _with_logs(h.record, logs) for h in held)
         return SpanGroup(tuple(records), links)
 
-    def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
-        """Return the spans of a run as if it closed now, without log records."""
-        mine = [trace.spans[span_id] for span_id in self._members(trace, root)]
-        links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
-        links.pop(root, None)
-        return SpanGroup(tuple([held.record for held in mine]), links, sum([held.size for held in mine]))
-
     def _members(self, trace: _Trace, root: str) -> list[str]:
         """Return the spans whose topmost span is a root, in the order of their arrival."""
         spans, near = trace.spans, []
@@ -351,8 +253,8 @@ class LocalGatherer:
         tops = tops_of(spans, lambda span_id: spans[span_id].above)
         return [span_id for span_id in spans if tops[span_id] == root]
 
-    def _remember(self, span_id: str, scopes: Collection[str] = ()) -> None:
-        self._closed[span_id] = scopes
+    def _remember(self, span_id: str) -> None:
+        self._closed[span_id] = None
         if len(self._closed) > _REMEMBERED:
             self._forget_closed()
 
@@ -406,15 +308,15 @@ def _places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, _Place]]:
             yield span.span_id, _Place(span.trace_id, above_record, not item.owner)
 
 
-def _count_unread(places: Mapping[str, _Place], closed: Collection[str], kept: Collection[str]) -> list[Loss]:
+def _count_unread(places: Mapping[str, _Place], closed: Collection[str]) -> list[Loss]:
     """Return the losses of the runs of these spans, without reading the spans.
 
-    Spans below a closed run are late and start no run; the runs of `kept` roots are stored and not lost.
+    Spans below a closed run are late and start no run.
     """
     ended: Counter[str] = Counter()
     without_root: dict[str, set[str | None]] = {}
     for span_id, place in places.items():
-        if place.above in closed or place.above in places or span_id in kept:
+        if place.above in closed or place.above in places:
             continue
         if place.is_root:
             ended[place.trace_id] += 1

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResu
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
-from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals._internal.live.pipeline import Pipeline
 
 _MAX_DEPTH = 6
 _MAX_FOUND = 100

@@ -23,6 +23,7 @@ from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.validation import FOREVER
+from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.live.adoption import adopt, adopt_logs, owners_of, same_provider
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
@@ -33,6 +34,7 @@ from otel_evals._internal.live.doctor.examine import (
 )
 from otel_evals._internal.live.doctor.findings import Diagnosis, problem
 from otel_evals._internal.live.doctor.process import BY_HAND, check_process, start_timer, warn_if_silent
+from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import (
     Providers,
     flush,
@@ -40,8 +42,6 @@ from otel_evals._internal.live.providers import (
     notice_tracer_providers,
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
-from otel_evals._internal.pipeline.engine import trace_id_of
-from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
 from otel_evals._internal.util.counted import counted
 from otel_evals.errors import ConfigError

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from opentelemetry import context as context_api
-from opentelemetry.context import Context
 
 from otel_evals._internal.capture.processors import GUARD
-from otel_evals._internal.evaluate.check import OnError, OnFail
+from otel_evals._internal.engine.check import OnError, OnFail
 from otel_evals._internal.live import configure
-from otel_evals._internal.live.stream import Stream, each_later, each_now
 from otel_evals._internal.live.verdicts import Checks, GuardedCall
 from otel_evals._internal.model import Verdict
 from otel_evals._internal.scoring.scorer import Scorer
@@ -35,14 +32,14 @@ def guard(
 ) -> Callable[[_F], _F]:
     """Decorate a function that returns an answer: only allowed answers leave it.
 
-    The function may be async. A generator's texts leave sentence by sentence, each after a check of the
-    answer so far; the fallback ends the stream. Of other answers, the recorded text is judged.
+    The function may be async. A generator is checked as a whole: its items leave once it has ended, or the
+    fallback leaves instead. Of answers that are no text, the recorded text is judged.
 
     Args:
         scorer: as for `check`.
         fallback: returned instead of an answer that is not allowed; or a function of the answer and the
             verdict that rewrites it.
-        deadline: as for `check`; of a stream, for each check.
+        deadline: as for `check`.
         threshold: as for `check`.
         on_error: as for `check`.
 
@@ -94,23 +91,13 @@ def _now(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callabl
 def _stream_later(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
     async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         with _Call() as call:
-            stream, options = Stream(), call.of_stream()
-            async with aclosing(each_later(function(*args, **kwargs), options.inside)) as source:
-                async for item in source:
-                    if not isinstance(item, str):
-                        yield item
-                    elif (so_far := stream.add(item)) is not None:
-                        verdict = await checks.verdict(so_far, options, partial=True)
-                        if not verdict.allowed:
-                            yield await _awaited(_instead(fallback, so_far, verdict))
-                            return
-                        yield stream.release(so_far)
-            if answer := stream.text:
-                verdict = await checks.verdict(answer, options)
-                if verdict.allowed:
-                    yield stream.release(answer)
-                else:
-                    yield await _awaited(_instead(fallback, answer, verdict))
+            with call.current():
+                items = [item async for item in function(*args, **kwargs)]
+            verdict = await checks.verdict(_joined(items), call.options)
+        if not verdict.allowed:
+            items = [await _awaited(_instead(fallback, _joined(items), verdict))]
+        for item in items:
+            yield item
 
     return generate
 
@@ -118,20 +105,10 @@ def _stream_later(function: Callable[..., Any], checks: Checks, fallback: Any) -
 def _stream_now(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
     def generate(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
         with _Call() as call:
-            stream, options = Stream(), call.of_stream()
-            with closing(each_now(function(*args, **kwargs), options.inside)) as source:
-                for item in source:
-                    if not isinstance(item, str):
-                        yield item
-                    elif (so_far := stream.add(item)) is not None:
-                        verdict = checks.verdict_sync(so_far, options, partial=True)
-                        if not verdict.allowed:
-                            yield _instead(fallback, so_far, verdict)
-                            return
-                        yield stream.release(so_far)
-            if answer := stream.text:
-                verdict = checks.verdict_sync(answer, options)
-                yield stream.release(answer) if verdict.allowed else _instead(fallback, answer, verdict)
+            with call.current():
+                items = list(function(*args, **kwargs))
+            verdict = checks.verdict_sync(_joined(items), call.options)
+        yield from items if verdict.allowed else [_instead(fallback, _joined(items), verdict)]
 
     return generate
 
@@ -160,26 +137,22 @@ class _Call:
     def options(self) -> GuardedCall:
         return GuardedCall(self._traces, self._began)
 
-    def of_stream(self) -> GuardedCall:
-        """Return the options of the checks of a generator, which runs in its own context."""
-        inside = contextvars.copy_context()
-        inside.run(context_api.attach, self._context())
-        return GuardedCall(self._traces, self._began, inside, [])
-
     @contextmanager
     def current(self) -> Iterator[None]:
-        token = context_api.attach(self._context())
+        token = context_api.attach(context_api.set_value(GUARD, self._traces))
         try:
             yield
         finally:
             context_api.detach(token)
 
-    def _context(self) -> Context:
-        return context_api.set_value(GUARD, self._traces)
-
 
 def _text(answer: object) -> str | None:
     return answer if isinstance(answer, str) else None
+
+
+def _joined(items: Iterable[object]) -> str | None:
+    """Return the answer of a stream: its texts; None stands for the recorded one."""
+    return "".join(item for item in items if isinstance(item, str)) or None
 
 
 def _instead(fallback: Any, answer: Any, verdict: Verdict) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import threading
 import time
@@ -14,10 +13,10 @@ from opentelemetry import trace
 
 from otel_evals._internal.accounting.reasons import REASONS
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.evaluate.check import Check, OnError, OnFail, Place, Policy, policy_of
+from otel_evals._internal.engine.check import Check, OnError, OnFail, Place, Policy, policy_of
 from otel_evals._internal.live import configure
-from otel_evals._internal.model import StepRecord, Verdict
-from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals._internal.live.pipeline import Pipeline
+from otel_evals._internal.model import Verdict
 from otel_evals._internal.recursion import is_marked
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.error_log import log_error
@@ -78,10 +77,9 @@ class GuardedCall(NamedTuple):
     """Ids of the traces that began in the call."""
     since: int = 0
     """Start of the call, in nanoseconds since the Unix epoch."""
-    inside: contextvars.Context | None = None
-    """The context in which a generator runs."""
-    steps: list[StepRecord] | None = None
-    """Steps of the checks of earlier parts."""
+
+
+_UNGUARDED = GuardedCall()
 
 
 class Checks:
@@ -110,16 +108,14 @@ class Checks:
         self._deadline = deadline
         self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)
 
-    async def verdict(
-        self, answer: str | None, guarded: GuardedCall | None = None, *, partial: bool = False
-    ) -> Verdict:
-        """Return the verdict before the deadline; if the answer is `partial`, more of it follows."""
+    async def verdict(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
+        """Return the verdict before the deadline."""
         until, done = time.monotonic() + self._deadline, asyncio.Event()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self._policy.undecided("no_event_loop", "asyncio does not run here: use check_sync")
-        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), guarded, partial=partial)
+        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), guarded)
         try:
             if begun.verdict is None:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -131,12 +127,10 @@ class Checks:
             raise
         return self._ended(begun)
 
-    def verdict_sync(
-        self, answer: str | None, guarded: GuardedCall | None = None, *, partial: bool = False
-    ) -> Verdict:
+    def verdict_sync(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
         """Return the verdict as `verdict` does; the thread waits."""
         until, done = time.monotonic() + self._deadline, threading.Event()
-        begun = self._begun(answer, done.set, guarded, partial=partial)
+        begun = self._begun(answer, done.set, guarded)
         try:
             if begun.verdict is None:
                 done.wait(max(0.0, until - time.monotonic()))
@@ -148,17 +142,11 @@ class Checks:
     def _ended(self, begun: Check) -> Verdict:
         return begun.verdict or begun.expire("deadline", f"no score within {self._deadline:g} s")
 
-    def _begun(
-        self, answer: str | None, wake: Callable[[], object], guarded: GuardedCall | None, *, partial: bool
-    ) -> Check:
+    def _begun(self, answer: str | None, wake: Callable[[], object], guarded: GuardedCall) -> Check:
         """Begin a check; one that cannot begin has its verdict. Never raises."""
-        guarded = guarded or GuardedCall()
-        place = Place((), (), guarded.since)
-        begun = Check(self._rule, self._policy, place, answer, wake, partial=partial)
-        begun.steps = [] if guarded.steps is None else guarded.steps
+        begun = Check(self._rule, self._policy, Place((), (), guarded.since), answer, wake)
         try:
-            run = guarded.inside.run if guarded.inside is not None else _call
-            run(self._begin, begun, guarded.traces)
+            self._begin(begun, guarded.traces)
         except Exception as error:
             log_error(_logger, "an answer could not be checked", error=error)
             begun.expire("error", "the check failed; the log has the error")
@@ -191,7 +179,3 @@ class Checks:
             pipeline.engine.refuse(begun, "no_run", "no span is current: check inside the run or request")
         else:
             pipeline.engine.check(begun, self._deadline)
-
-
-def _call(function: Callable[..., object], *arguments: object) -> object:
-    return function(*arguments)

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.record import plain
+from otel_evals._internal.engine.event_loop import run
 from otel_evals._internal.model import Run
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.data_sets import Item, read_items
@@ -24,7 +25,6 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.requirements import Requirement, check, gate, overall_status, thresholds_of
 from otel_evals._internal.offline.span_recorder import SpanRecorder, recorder_for
 from otel_evals._internal.offline.tally import kin_of, tally
-from otel_evals._internal.pipeline.event_loop import run
 from otel_evals._internal.scoring.labels import run_of
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import call

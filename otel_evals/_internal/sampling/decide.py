@@ -25,7 +25,7 @@ _MAX_REMEMBERED = 1_000
 
 DecidingRule = Any
 """A rule of the configuration: `name`, `scorer_id`, `when`, `sample` and `sampling`; rules of one
-`asked_with` are asked together."""
+`group` are asked together."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -68,28 +68,28 @@ class Decider:
 
     def __init__(self, rules: Iterable[DecidingRule]) -> None:
         listed = list(rules)
-        order = cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in listed])
+        order = cascade_order([(rule.scorer_id, rule.group, rule.sampling) for rule in listed])
         self._rules: dict[str, list[DecidingRule]] = {}
         self._by_name = {rule.name: rule for rule in listed}
         for index in order:
-            self._rules.setdefault(listed[index].asked_with, []).append(listed[index])
+            self._rules.setdefault(listed[index].group, []).append(listed[index])
         self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
     def decide(
-        self, run: Run, asked_with: str, early: RunDecisions | None = None
+        self, run: Run, group: str, early: RunDecisions | None = None
     ) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules about a run, except those with an early decision."""
-        decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(asked_with, ())
+        decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(group, ())
         if early is not None:
             rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
         return decisions, [self._ask(decisions, rule) for rule in rules]
 
-    def rule_out(self, asked_with: str) -> list[Decision]:
+    def rule_out(self, group: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
             Decision(rule, "not_sampled", "sampled_out", Chance(rule.sampling.ceiling), asked=False)
-            for rule in self._rules.get(asked_with, ())
+            for rule in self._rules.get(group, ())
         ]
 
     def sampled(self, decision: Decision, run: Run) -> Sampled:
@@ -127,11 +127,11 @@ class Decider:
         decisions.sampled.pop(scorer_id, None)
         return gone
 
-    def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
+    def resume(self, decisions: RunDecisions, group: str) -> list[Decision]:
         """Ask the cascades that follow the sampled scorers again."""
         return [
             self._ask(decisions, rule)
-            for rule in self._rules.get(asked_with, ())
+            for rule in self._rules.get(group, ())
             if rule.scorer_id not in decisions.sampled and rule.sampling.follows & decisions.sampled.keys()
         ]
 

@@ -23,8 +23,8 @@ from otel_evals._internal.live.adoption import (
 )
 from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note, problem
 from otel_evals._internal.live.doctor.frameworks import imported_frameworks
+from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import Providers, goes_nowhere
-from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.util.counted import counted
 from otel_evals.semconv import SCOPE_NAME
 

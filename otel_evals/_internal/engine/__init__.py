@@ -1,0 +1,1 @@
+"""The engine: from captured spans to delivered scores, on one thread."""

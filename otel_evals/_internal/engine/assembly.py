@@ -1,0 +1,113 @@
+"""From captured items to runs: gathers the spans of a trace, reads the runs that have closed, and joins them.
+
+Used on the engine's thread only, except `waiting`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import Any
+
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.capture.items import IntakeItem
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
+from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.read.reader import RunReader, group_of
+from otel_evals._internal.read.split_runs import SplitRuns
+
+Gatherer = Any
+_LOCK_SECONDS = 0.002
+
+
+class Assembly:
+    """Assembles runs.
+
+    Args:
+        config: the bounds.
+        dialects: read spans.
+        ledger: counts what is lost.
+        gatherer: collects the spans of a trace until its runs close.
+    """
+
+    def __init__(self, config: Config, dialects: Dialects, ledger: Ledger, gatherer: Gatherer) -> None:
+        self.gatherer = gatherer
+        self._ledger = ledger
+        self._reader = RunReader(dialects, ledger)
+        self._split_runs = SplitRuns(max_bytes=config.max_bytes)
+        self.joined: Callable[[Run], Run] = self._split_runs.joined
+        self._yielded = 0.0
+        self.read_until = inf
+        """From this time of `time.monotonic`, runs are counted but not read; set from any thread."""
+
+    @property
+    def next_due(self) -> float:
+        """When to call `due` or `evict`, in `time.monotonic` seconds."""
+        due: float = min(self.gatherer.next_close, self.gatherer.next_eviction, self._split_runs.next_due)
+        return due
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Root span ids of the runs that wait for others that continue them."""
+        return self._split_runs.held
+
+    def is_gathering(self, trace_id: str) -> bool:
+        """Return True if a trace has spans whose run was not scored yet."""
+        return self.gatherer.waiting(trace_id) > 0 or trace_id in self._split_runs.open_traces
+
+    def add(self, items: Sequence[IntakeItem]) -> list[Loss]:
+        """Add captured items; returns the losses."""
+        losses: list[Loss] = self.gatherer.add(items, time.monotonic())
+        return losses
+
+    def evict(self, now: float) -> list[Loss]:
+        """Evict the traces that have waited too long."""
+        losses: list[Loss] = self.gatherer.evict_old(now) if self.gatherer.next_eviction <= now else []
+        return losses
+
+    def due(self, now: float) -> Iterator[tuple[list[Run], SpanGroup]]:
+        """Yield the runs that are complete, with the spans of each group of them; with infinity, all."""
+        for group in self.gatherer.close_due(now) if self.gatherer.next_close <= now else ():
+            if time.monotonic() < self.read_until:
+                yield self._read(group)
+                self._yield()
+            else:
+                self._ledger.lost(_undecided(group.spans[0].trace_id))
+        if self._split_runs.next_due <= now:
+            for run in self._split_runs.due(now):
+                yield [run], group_of([run])
+
+    def end(self, items: Sequence[IntakeItem]) -> list[Loss]:
+        """Forget everything; returns the losses, including these items."""
+        lost: list[Loss] = self.gatherer.end(items)
+        return [*lost, *(_undecided(run.trace_id) for run in self._split_runs.flush())]
+
+    def _read(self, group: SpanGroup) -> tuple[list[Run], SpanGroup]:
+        read = self._reader.read(group)
+        runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
+        # Spans of joined runs that closed earlier are held too.
+        return runs, group if runs == read else group_of(runs, group)
+
+    def _yield(self) -> None:
+        """Give up the GIL every 2 ms; other threads would wait for the switch interval, 5 ms."""
+        if time.monotonic() - self._yielded > _LOCK_SECONDS:
+            time.sleep(0)
+            self._yielded = time.monotonic()
+
+
+def assembly_limits(config: Config) -> AssemblyLimits:
+    """Return the assembly bounds of a configuration."""
+    return AssemblyLimits(
+        grace=config.grace,
+        max_age=config.max_age,
+        max_traces=config.max_open_traces,
+        max_spans_per_trace=config.max_spans_per_trace,
+        max_bytes=config.max_bytes,
+    )
+
+
+def _undecided(trace_id: str) -> Loss:
+    return Loss("run", "undecided_at_shutdown", trace_id)

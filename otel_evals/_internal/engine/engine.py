@@ -1,0 +1,458 @@
+"""The engine: captured items -> spans -> runs -> scores -> attachments -> destinations, on one thread.
+
+An application, the gateway and offline scoring build the same object; they differ in what they put in and in
+what takes the scores. Everything below `on the engine's thread` is called there; the rest from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from math import inf
+from typing import Any, TypeVar
+
+from anyio.to_thread import current_default_thread_limiter
+
+from otel_evals._internal.accounting.counters import ConversationStats, Stats
+from otel_evals._internal.accounting.explanation import Explanation
+from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.accounting.problem_log import LossLog
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.capture.items import IntakeItem
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.destination import DestinationStats
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.deliver.retry import FINAL
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.engine import inspection
+from otel_evals._internal.engine.assembly import Assembly, assembly_limits
+from otel_evals._internal.engine.check import Check
+from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
+from otel_evals._internal.engine.pending import Pending, Target
+from otel_evals._internal.engine.score import Known, RunScorer
+from otel_evals._internal.engine.source import Source, Unfinished
+from otel_evals._internal.engine.thread import EngineThread
+from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
+from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
+from otel_evals._internal.read.reader import group_of
+from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.sampling.consistent import is_sampled
+from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import must_propagate
+from otel_evals._internal.util.error_log import log_error, safely
+
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+
+_TICK_SECONDS = 1.0
+_PICKS_SECONDS = 30.0
+"""Seconds between two reports of how many runs each rule picked."""
+_LATE_SECONDS = 0.2
+"""Extra seconds for a step of the shutdown after its deadline."""
+_COUNT_SECONDS = 0.5
+"""Minimum seconds for counting unscored runs at the end."""
+_RAISES = 16
+"""Number of remembered increases of the highest sampling probability."""
+_AGAIN_SECONDS = 30.0
+"""Seconds until scores of a source's run are put again after a destination could not take them."""
+
+
+class Engine:
+    """Scores on a thread of its own, which starts on first use.
+
+    Args:
+        config: rules, destinations, limits.
+        dialects: read spans.
+        attacher: attaches outcomes to traces.
+        open_spans: the spans that have not ended, for checks of unfinished runs.
+        new_gatherer: creates what assembles traces from items; one for the spans of this process by default.
+        source: where the items come from, if it must know which traces are done.
+        deliver: takes scored runs instead of the destinations of the configuration.
+        known: returns evaluations that were made before.
+        queue_size: maximum number of scored runs that wait for a destination.
+        clock: the time by which conversations become idle.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dialects: Dialects,
+        attacher: Attacher,
+        *,
+        open_spans: OpenSpans | None = None,
+        new_gatherer: Callable[[], Any] | None = None,
+        source: Source | None = None,
+        deliver: Callable[[ScoredRun], object] | None = None,
+        known: Known | None = None,
+        queue_size: int = 2048,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config, self.dialects, self._attacher = config, dialects, attacher
+        self._open_spans = open_spans or OpenSpans()
+        self._new_gatherer = new_gatherer or self._local_gatherer
+        self._source, self._deliver_to, self._known = source, deliver, known
+        self._queue_size, self._clock = queue_size, clock
+        import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
+        context = private_context(config.redact, content=config.capture_content)
+        self.thread = EngineThread[IntakeItem](self, max_bytes=config.max_bytes, context=context)
+        self._build()
+
+    def _build(self) -> None:
+        """Create the objects of the engine's thread; called again in a forked child."""
+        config = self.config
+        names = [rule.name for rule in config.rules]
+        content, ceiling = config.capture_content, config.ceiling
+        self.ledger = Ledger(names, config.explain_traces, content=content, ceiling=ceiling)
+        self.gatherer = self._new_gatherer()
+        self._assembly = Assembly(config, self.dialects, self.ledger, self.gatherer)
+        joined = self._assembly.joined
+        self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.dialects, joined)
+        self.fan_out = FanOut(
+            config.destinations,
+            queue_size=self._queue_size,
+            max_bytes=config.max_bytes,
+            ended=self._delivered,
+        )
+        self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
+        self._left: Unfinished | None = None
+        """What is left to do for the source's traces."""
+        if self._source is not None:
+            is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
+            self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
+        waits = (lambda *_: None) if self._left is None else self._left.waits
+        self.conversations = Conversations(config, self.ledger, waits)
+        self._raised: list[tuple[int, float]] = []
+        """Time of each increase of the highest sampling probability, and the probability before it."""
+        self._losses = LossLog()
+
+    def _local_gatherer(self) -> LocalGatherer:
+        return LocalGatherer(assembly_limits(self.config), lambda: self._open_spans.now(lambda: 0))
+
+    # --- from any thread ---
+
+    @property
+    def here(self) -> bool:
+        """Return True if the caller is on the engine's thread."""
+        return self.thread.here
+
+    @property
+    def queue_size(self) -> int:
+        """Items in the intake, and evaluations without an outcome."""
+        return self.thread.waiting + self.ledger.pending
+
+    def capacity(self) -> float:
+        """Return how many runs can be taken now without a loss."""
+        return min(self.thread.room, self.scorer.rules.capacity, self.fan_out.room)
+
+    def put_all(self, items: Sequence[IntakeItem]) -> None:
+        """Take items that belong together, even beyond the capacity."""
+        self.thread.put_all(items)
+
+    def stats(self) -> Stats:
+        stats = self.ledger.stats(self.thread.backlog.refused)
+        if waiting := self.conversations.waiting:
+            stats = replace(stats, conversations=ConversationStats(waiting=waiting))
+        return stats
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        return self.fan_out.stats()
+
+    def losses(self) -> dict[str, int]:
+        return inspection.losses_of(self.stats(), self.fan_out.stats())
+
+    def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
+        """Return the health; scoring counts as stalled after this many seconds without progress."""
+        return inspection.health_of(self, stalled_after, closed=closed)
+
+    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+        """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
+        return inspection.explain(self, trace_id, trace_state)
+
+    def start(self) -> None:
+        """Start the thread; a shutdown then also shuts the destinations down."""
+        self.thread.call(lambda: None)
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, _T]], seconds: float) -> _T | None:
+        """Run a coroutine on the thread; errors are logged, not raised in the application."""
+
+        async def contained() -> _T | None:
+            hide_task()
+            try:
+                return await work()
+            except BaseException as error:
+                if must_propagate(error):
+                    raise
+                log_error(_logger, "error in the scoring thread", error=error)
+                return None
+
+        return self.thread.run(contained(), seconds)
+
+    def check(self, check: Check, seconds: float) -> None:
+        """Begin a check, after at most `seconds` for starting the thread; the caller waits by itself."""
+        self.thread.call(lambda: self._check(check), seconds)
+        if not self.thread.alive:
+            check.expire("shutdown", "scoring has ended in this process")
+
+    def refuse(self, check: Check, reason: str, explanation: str) -> None:
+        """Count a check that cannot begin, and give its verdict."""
+        check.expire(reason, explanation)
+        self.thread.call(lambda: self.ledger.refused(check.rule.name, reason))
+
+    def use_rules(self, config: Config, seconds: float) -> bool:
+        """Switch to the rules of another configuration; returns False after a timeout."""
+
+        async def use() -> bool:
+            self.ledger.add_rules(rule.name for rule in config.rules)
+            self.conversations.use_rules(config.rules)
+            if config.ceiling > self.config.ceiling:
+                self._raised = [*self._raised, (time.time_ns(), self.config.ceiling)][-_RAISES:]
+            self.scorer.use(config)
+            self.config = config
+            self._preparing = asyncio.ensure_future(self.scorer.rules.prepare())
+            return True
+
+        return self.run(use, seconds) is True
+
+    def flush(self, timeout: float, *, ending: bool = False) -> bool:
+        """Score and deliver everything captured so far; returns False after a timeout.
+
+        With `ending`, conversations that are not idle yet are scored too.
+        """
+        if self._is_unused:
+            return True
+        until = time.monotonic() + timeout
+        return self.run(lambda: self._flush(until, ending=ending), timeout + 0.5) is True
+
+    def shutdown(self, deadline: float) -> None:
+        """Score and deliver until the deadline, with four fifths of the time for scoring."""
+        if not self.here and not self._is_unused:
+            timeout = deadline - time.monotonic()
+            scored_until = time.monotonic() + timeout * 0.8
+            self._assembly.read_until = scored_until + _LATE_SECONDS / 2
+            self.run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
+            self.finish(deadline)
+
+    def finish(self, deadline: float) -> None:
+        """Drop unfinished evaluations, and release the destinations."""
+        self.run(lambda: self._finish(deadline), deadline - time.monotonic() + _LATE_SECONDS)
+
+    @property
+    def _is_unused(self) -> bool:
+        """True if the thread has never been needed: some ending interpreters cannot start it."""
+        return not self.thread.started and not self.thread.waiting
+
+    def close(self, deadline: float) -> None:
+        """End the thread."""
+        self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
+        logs = (
+            lambda: self._losses.close(self.losses()),
+            self.ledger.failures.close,
+            self.ledger.exclusions.close,
+        )
+        for close in logs:
+            safely(close, "a log could not be closed")
+
+    def after_fork_in_child(self) -> None:
+        """Reset: the parent scores everything captured before the fork."""
+        self.thread.reset()
+        self._build()
+
+    # --- on the engine's thread: from items to scores ---
+
+    def take(self, items: Sequence[IntakeItem]) -> float:
+        """Take captured items and do all due work; returns the time of the next `tick`."""
+        self._lose(self._assembly.add(items))
+        return self.tick()
+
+    def tick(self) -> float:
+        """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
+        now = time.monotonic()
+        self._score_due(now)
+        self._lose(self._assembly.evict(now))
+        next_conversation = inf
+        if self.conversations.active:
+            self._score_conversations(self.conversations.due(self._clock(), self.scorer.rules.capacity))
+            next_conversation = self.conversations.next_due(self._clock())
+        if self._losses.next_poll <= now:
+            self._losses.poll(self.losses())
+        if self._left is not None:
+            self._left.poll(self.thread.taken)
+        return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
+
+    def _score_due(self, now: float) -> bool:
+        """Score the runs that are complete; returns False if none was."""
+        found = False
+        for runs, group in self._assembly.due(now):
+            found = True
+            self._score_group(runs, group)
+        return found
+
+    def _score_group(self, runs: Sequence[Run], group: SpanGroup) -> None:
+        """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
+        judged = {target.span_id for run in runs for target in self.score(run, group)}
+        if (scores := self._attacher.scores) is not None:
+            awaited = judged | self._assembly.held
+            for span in group.spans:
+                if span.span_id not in awaited:
+                    scores.release(span.trace_id, span.span_id)
+        if self._left is not None:
+            self._left.touch({span.trace_id for span in group.spans})
+
+    async def drained(self) -> None:
+        """Take everything that was captured before."""
+        self.thread.drain()
+
+    def score(self, run: Run, group: SpanGroup | None = None) -> list[Target]:
+        """Score a run; returns what is judged in it. Its `group` of spans is kept by the source."""
+        if not run.trace_flags & 1:
+            self.ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
+            return []
+        if self.conversations.active:
+            self.take_conversation_run(run)
+        if any(run.start_time < when and not _sampled_by(ceiling, run) for when, ceiling in self._raised):
+            self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
+            return []
+        sampled = self.scorer.decide(run)
+        if self._source is not None and (sampled or self._waits(run)):
+            self._source.sampled(group or group_of([run]))
+        self._start(sampled)
+        return list(sampled)
+
+    def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
+        """Add a closed run to its conversation; one with a `source` comes from another process."""
+        elsewhere = source is None and self._source is not None and self._source.pass_on(run)
+        if not elsewhere:
+            self._score_conversations(self.conversations.take(run, self._clock(), source))
+
+    def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
+        """Forget conversations that another process gathers now."""
+        self.conversations.forget(which)
+
+    def _check(self, check: Check) -> None:
+        self.thread.drain()  # spans that ended before the check
+        reason, why = "unreadable", "the run could not be read; the log has the error"
+        try:
+            run = self._unfinished_runs.find(check.place, check.answer)
+            if isinstance(run, NotScored):
+                reason, why = run.reason, run.explanation or ""
+            elif self.scorer.check(check, run):
+                return
+            else:
+                reason, why = "other_version", "a rule has this scorer's id and another version"
+        except BaseException as error:
+            log_error(_logger, "an answer could not be checked", error=error)
+        check.expire(reason, why)
+        self.ledger.refused(check.rule.name, reason)
+
+    def _waits(self, run: Run) -> bool:
+        """Return True if a run waits for its conversation."""
+        conversations = self.conversations
+        return conversations.active and bool(run.conversation_id) and not conversations.rules_out(run)
+
+    def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
+        for joined in due:
+            self._start(self.scorer.decide_conversation(joined), joined.due.lost)
+
+    def _start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
+        if self._left is not None:
+            self._left.sampled(sampled)
+        self.scorer.start(sampled, lost)
+
+    def _lose(self, losses: Sequence[Loss]) -> None:
+        for loss in losses:
+            self.ledger.lost(loss)
+        if self._left is not None:
+            self._left.touch(loss.trace_id for loss in losses)
+
+    def _deliver(self, target: Target) -> None:
+        """Hand the scores of a target to what takes them."""
+        scored = ScoredRun(run=target.run, evaluations=target.evaluations)
+        if self._deliver_to is not None:
+            self._deliver_to(scored)
+            return
+        names = self.fan_out.put(scored, kept=self._left is not None)
+        if self._left is not None and not target.is_check:
+            self._left.put(target, names)
+
+    def _delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """Take how a delivery ended: what a destination could not take from a source is put again."""
+        self.ledger.trace_log.delivered(destination, batch, end)
+        if self._left is None or end == "shutdown":
+            return
+        if end in FINAL:
+            self._left.accepted(batch)
+        else:
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination)
+
+    def _put_again(self, batch: Sequence[ScoredRun], destination: str) -> None:
+        for scored in batch:
+            self.fan_out.put(scored, [destination], kept=True)
+
+    # --- on the engine's thread: background, flush, end ---
+
+    async def background(self) -> None:
+        """Prepare the scorers and deliver to destinations, until cancelled."""
+        hide_task()
+        limiter = current_default_thread_limiter()
+        limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
+        # Not a task group: if one of them fails, the others continue until the loop ends.
+        await asyncio.gather(self.scorer.rules.prepare(), self.fan_out.run(), self._report_all_picks())
+
+    async def _report_all_picks(self) -> None:
+        hide_task()
+        while True:
+            await asyncio.sleep(_PICKS_SECONDS)
+            await self._report_picks()
+
+    async def _report_picks(self) -> None:
+        """Send the number of runs picked by each rule to destinations that store it for the sampler check."""
+        rows = self.ledger.picks.changed()
+        if rows and await self.fan_out.keep_picks(rows):
+            self.ledger.picks.told(rows)
+
+    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
+        self.thread.drain(self._assembly.read_until)
+        delivered = more = True
+        while more and delivered:  # a gatherer may close only as many runs as the destinations have room for
+            more = self._score_due(inf)
+            settled = await self.scorer.settled(deadline - time.monotonic())
+            while ending and settled and self.conversations.waiting:
+                self._score_conversations(self.conversations.due(inf, self.scorer.rules.capacity))
+                settled = await self.scorer.settled(deadline - time.monotonic())
+            self._attacher.release_metrics()
+            await self._report_picks()
+            delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+        return delivered and not self.scorer.open
+
+    async def _finish(self, deadline: float) -> None:
+        self._drop_all()
+        await self._report_picks()
+        await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
+
+    def end(self, items: Sequence[IntakeItem]) -> None:
+        """Drop and count all unfinished work, with or without an earlier `_finish`."""
+        self._drop_all()
+        self._attacher.release_metrics()
+        if self._left is not None:
+            self._left.poll(pause=0.0)
+        for loss in self._assembly.end(items):
+            self.ledger.lost(loss)
+
+    def _drop_all(self) -> None:
+        if self._left is not None:
+            self._left.dropping = True
+        self.scorer.abort("shutdown")
+        self._score_conversations(self.conversations.end())
+
+
+def _sampled_by(ceiling: float, run: Run) -> bool:
+    """Return False if spans of the run's trace were not kept while no rule had a higher probability."""
+    return is_sampled(ceiling, int(run.trace_id, 16), run.trace_state)

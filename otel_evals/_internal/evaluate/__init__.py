@@ -1,1 +1,0 @@
-"""Evaluate: a job becomes an evaluation."""

@@ -1,0 +1,259 @@
+"""The pipeline of an application: capture, the hold in front of the exporters, and the engine.
+
+The application's threads only run `spans` (a SpanProcessor), `log_records` (a LogRecordProcessor) and the
+exporters that `hold` wraps; everything else happens on the engine's thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.trace import TracerProvider
+
+from otel_evals import semconv
+from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.explanation import Explanation
+from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.sections import start_watches
+from otel_evals._internal.config.validation import FOREVER
+from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
+from otel_evals._internal.dialect import Dialects, load_dialects
+from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.util.error_log import safely
+from otel_evals._internal.util.os_threads import are_greenlets
+from otel_evals._internal.version import __version__
+from otel_evals.errors import ConfigError
+
+_T = TypeVar("_T")
+_MOMENT_SECONDS = 0.1
+"""Seconds for exporting held spans after a shutdown that used all its time."""
+_RELEASE_SECONDS = 0.5
+"""Seconds for exporting spans after a flush that used all its time."""
+
+
+class Pipeline:
+    """Scores the spans captured by its processors.
+
+    Args:
+        config: rules, destinations, limits.
+        tracer_provider: for evaluation spans; the global one by default.
+        evaluation_tracer_provider: a separate one for evaluation spans outside the judged traces.
+        logger_provider: for evaluation events; the global one by default.
+        meter_provider: for metrics; the global one by default.
+        dialects: read spans; all installed ones by default.
+
+    Raises:
+        ConfigError: a rule has `isolation="process"`, but gevent has replaced threads.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        evaluation_tracer_provider: TracerProvider | None = None,
+        dialects: Dialects | None = None,
+    ) -> None:
+        _check_threads(config)
+        self.config = config
+        self._closed = False
+        self._evaluation_provider = evaluation_tracer_provider
+        self._scores = PendingScores(private_context(config.redact, content=config.capture_content))
+        self._exporters: list[ScoringSpanExporter] = []
+        self.dialects = dialects = load_dialects() if dialects is None else dialects
+        """Read spans, and know the instrumentation scopes seen so far."""
+        meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
+        logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
+        self._attacher = attacher = Attacher(
+            self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
+            logger if config.evaluation_events else None,
+            None,
+            self._scores if config.span_attributes else None,
+            [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
+        )
+        open_spans = OpenSpans()
+        self._engine = Engine(config, dialects, attacher, open_spans=open_spans)
+        self.spans = CaptureSpans(
+            self._engine.thread,
+            dialects,
+            config.ceiling,
+            self._scores.expect if config.holds else None,
+            trust_remote=config.trust_remote,
+            nested_targets=any(rule.scope == "agent" for rule in config.rules),
+            open_spans=open_spans,
+            flush=self.force_flush,
+            close=self.shutdown,
+        )
+        self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps)
+        if config.metrics:
+            attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
+        self._watches = start_watches(config.sections, config.destinations, lambda: logger)
+        _all.add(self)
+
+    def _evaluation_spans(
+        self, application: TracerProvider | None, own: TracerProvider | None
+    ) -> EvaluationSpans | None:
+        if not self.config.evaluation_spans:
+            return None
+        same_trace = self.config.evaluation_spans == "same_trace"
+        provider = application if same_trace else own or unwrapped(application)
+        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
+        proposed = self.config.semconv == "proposed"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that scores."""
+        return self._engine
+
+    def trace_with(self, tracer_provider: TracerProvider) -> None:
+        """Record evaluation spans with the provider of the judged spans."""
+        self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
+
+    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
+        """Wrap an exporter to add scores to judged spans as attributes."""
+        config = self.config
+        wrapped = ScoringSpanExporter(
+            exporter,
+            self._scores,
+            hold=config.hold,
+            limit=config.hold_limit,
+            max_bytes=config.max_bytes,
+        )
+        self._exporters.append(wrapped)
+        return wrapped
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        return replace(self._engine.stats(), remote=dict(self.spans.remote))
+
+    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+        """Explain a trace; see `otel_evals.explain`."""
+        return self._engine.explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float = 10.0) -> Health:
+        """Return the health; see `otel_evals.health`."""
+        return self._engine.health(stalled_after, closed=self._closed)
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self._engine.destination_stats()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score and deliver everything captured so far; returns False after a timeout.
+
+        Judged spans that have ended are then released, scored or not. Conversations that are not idle yet
+        keep waiting.
+        """
+        if self._closed or self._engine.here:
+            return False
+        timeout = _seconds(timeout_millis)
+        deadline = time.monotonic() + timeout
+        done = self._engine.flush(timeout)
+        self._scores.let_pass(time.time_ns())
+        return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
+
+    def shutdown(self, timeout_millis: int | None = None) -> None:
+        """Score runs until the timeout, count the rest as dropped, release all held spans, and stop.
+
+        Conversations that are not idle yet are judged as they are.
+
+        Args:
+            timeout_millis: the configured `shutdown_timeout` by default.
+        """
+        if self._closed:
+            return
+        timeout = self.config.shutdown_timeout if timeout_millis is None else _seconds(timeout_millis)
+        deadline = time.monotonic() + timeout
+        try:
+            self._engine.shutdown(deadline)
+        finally:
+            self._closed = True
+            for watch in self._watches:
+                safely(watch.stop, "a section's work could not be stopped")
+            self._scores.close()
+            self._engine.close(deadline)
+            self._released(time.monotonic() + _MOMENT_SECONDS)
+
+    def _released(self, deadline: float) -> bool:
+        """Wait until released spans are exported; a slow exporter continues afterwards."""
+        released = [exporter.wait_until_released(deadline) for exporter in self._exporters]
+        return all(released)
+
+    def _metrics(self, meter: metrics.Meter) -> Metrics:
+        # A meter keeps its instruments and their callbacks for the life of the process.
+        me = weakref.ref(self)
+        return Metrics(
+            meter,
+            lambda: _of(me, Pipeline.stats, Stats()),
+            queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
+            held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
+            exports=lambda: _of(me, Pipeline.destination_stats, {}),
+            scales={rule.name: rule.facts.scale for rule in self.config.rules},
+            failing=lambda: _of(me, lambda pipeline: pipeline._engine.ledger.failures.failing(), {}),
+            by=self.config.metric_attributes,
+        )
+
+    def _after_fork_in_child(self) -> None:
+        """Reset in a forked child, which scores only what it captures itself."""
+        self._attacher.after_fork()
+        self._engine.after_fork_in_child()
+        self.spans.reset()
+        for watch in self._watches:
+            safely(watch.start, "a section's work could not be started")
+        for exporter in self._exporters:
+            exporter.after_fork()
+
+
+def _check_threads(config: Config) -> None:
+    """Refuse scoring processes under gevent: its threads cannot wait for a pipe."""
+    for number, rule in enumerate(config.rules):
+        if rule.isolation == "process" and are_greenlets():
+            problem = "'process' does not work where gevent has replaced threads: leave it out"
+            raise ConfigError(f"rules[{number}].isolation", problem)
+
+
+def _seconds(millis: int) -> float:
+    return min(millis, FOREVER * 1000) / 1000
+
+
+def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
+    """Call `ask` with a pipeline, or return `nothing` once it is gone."""
+    pipeline = me()
+    return nothing if pipeline is None else ask(pipeline)
+
+
+_all: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+"""All live pipelines. Fork handlers are permanent, so one set of handlers serves all of them."""
+
+
+def _on_fork(step: Callable[[Pipeline], None]) -> None:
+    for pipeline in list(_all):
+        step(pipeline)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        after_in_child=lambda: _on_fork(Pipeline._after_fork_in_child),
+    )

@@ -1,0 +1,63 @@
+"""Evaluations that an earlier `otel-evals score` has written to a file: they are not made again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from otel_evals._internal.deliver.jsonl import read_jsonl
+from otel_evals._internal.model import Dropped, NotScored, Outcome, Run, Score, ScorerFailure
+
+
+class EarlierScores:
+    """The evaluations in files of the jsonl destination.
+
+    A conversation has one evaluation id, and a judged span and a revision for each of its states.
+    """
+
+    def __init__(self, files: Iterable[str | os.PathLike[str]]) -> None:
+        self._found: dict[tuple[str, str], tuple[int, Outcome]] = {}
+        """Revision and outcome by evaluation id and judged span."""
+        self._newest: dict[str, int] = {}
+        """The highest revision, by evaluation id."""
+        for path in files:
+            for record in read_jsonl(path) if os.path.exists(path) else ():
+                for evaluation in record.get("evaluations", ()):
+                    self._add(evaluation)
+        self.used: set[tuple[str, int]] = set()
+        """Ids and revisions that `outcome` has returned."""
+
+    def _add(self, evaluation: Mapping[str, Any]) -> None:
+        id, revision = evaluation["evaluation_id"], evaluation["revision"]
+        place = id, evaluation["span_id"]
+        if revision >= self._found.get(place, (0,))[0]:
+            self._found[place] = revision, _outcome(evaluation)
+        self._newest[id] = max(revision, self._newest.get(id, 0))
+
+    def outcome(self, evaluation_id: str, run: Run) -> tuple[int, Outcome | None]:
+        """Return an outcome that stands, with its revision; otherwise the next revision.
+
+        Failures are repeated, unless a later state of the conversation was judged: readers keep the newest
+        revision.
+        """
+        newest = self._newest.get(evaluation_id, 0)
+        revision, outcome = self._found.get((evaluation_id, run.root_span_id), (0, None))
+        fails = isinstance(outcome, ScorerFailure | Dropped)
+        if outcome is None or (fails and revision == newest):
+            return newest + 1, None
+        self.used.add((evaluation_id, revision))
+        return revision, outcome
+
+
+def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
+    reason = str(evaluation.get("reason"))
+    match evaluation["status"]:
+        case "scored":
+            explanation, label = evaluation.get("explanation"), evaluation.get("label")
+            return Score(value=evaluation["value"], label=label, explanation=explanation)
+        case "not_scored":
+            return NotScored(reason=reason, explanation=evaluation.get("explanation"))
+        case "failed":
+            return ScorerFailure(error_type=reason, message=str(evaluation.get("message") or ""))
+    return Dropped(reason=reason)

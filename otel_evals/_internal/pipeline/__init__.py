@@ -1,1 +1,0 @@
-"""The pipeline: wires the steps and owns the thread they run on."""
