@@ -1,105 +1,373 @@
-"""The interface of what collects spans until runs are complete, whether captured in process or received."""
+"""Collects the spans of open traces until their runs are complete, within bounds.
+
+Engine's thread only, but for what is marked. A span that arrives after its run closed is late: it is counted,
+and the run is not scored again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+import logging
+from collections.abc import Callable, Collection, Iterable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
+from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals._internal.capture.items import IntakeItem
-from otel_evals._internal.model import Loss, Sampled, SpanRecord
+from otel_evals._internal.capture.items import (
+    CapturedLog,
+    CapturedSpan,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+)
+from otel_evals._internal.gather.closing import Closing
+from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
+from otel_evals._internal.gather.traces import AssemblyLimits, Traces
+from otel_evals._internal.model import Loss, SpanEvent, SpanRecord
+from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.util.plain import shallow
 
+_logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE: Final = 256
 """Number of runs closed before they are scored, while nothing else on the engine's loop gets a turn."""
+_AGAIN_SECONDS: Final = 0.05
+"""Seconds until the next look for capacity to score complete traces."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyLimits:
-    """Bounds of assembly; `otel_evals.Config` has their meaning and defaults."""
+class Gatherer:
+    """Collects spans and log records by trace, and closes runs; all times are the caller's clock.
 
-    grace: float
-    max_age: float
-    max_traces: int
-    max_spans_per_trace: int
-    max_bytes: int
-
-    def excess(self, traces: Mapping[str, Any], size: int, newest: str) -> tuple[str, str] | None:
-        """Return the trace to evict and the reason; None within the bounds.
-
-        Args:
-            traces: the open traces with their `size`, the least recently active first: it is evicted.
-            size: bytes of all of them.
-            newest: the trace just added to; it is evicted if it alone takes half of the bytes.
-        """
-        if size > self.max_bytes:
-            greedy = newest in traces and traces[newest].size > self.max_bytes // 2
-            return newest if greedy else next(iter(traces)), "too_many_bytes"
-        return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
-
-
-Evaluated = Mapping[tuple[str, str, str], tuple[Sampled, int]]
-"""Evaluations by the rule's name and the judged span's trace and span id, each with the number of operations
-in the judged run; 0 if the run was known to lack some."""
-
-
-class Judged(msgspec.Struct, frozen=True, gc=False):
-    """The earlier judgement of spans that are judged again, because others arrived late."""
-
-    evaluated: Evaluated | None
-    """None if another process made the evaluations."""
-    revision: int
-    """The revision of the new evaluations."""
-
-
-class SpanGroup(msgspec.Struct, frozen=True, gc=False):
-    """The spans of a run, or several runs that belong together.
-
-    Without spans, the earlier evaluations are replaced by the statement that their run lacks some.
+    Args:
+        limits: the bounds.
+        closing: decides when a trace closes.
+        capacity: returns how many runs can be scored now; complete traces beyond that stay open.
     """
 
-    spans: tuple[SpanRecord, ...]
-    links: Mapping[str, str | None]
-    """By span id: the nearest ancestor of a span whose parent is not among the spans."""
-    size: int = 0
-    """Approximate bytes of the spans; 0 if unknown."""
-    judged: Judged | None = None
+    def __init__(
+        self, limits: AssemblyLimits, closing: Closing, *, capacity: Callable[[], float] = lambda: inf
+    ) -> None:
+        self._limits = limits
+        self._closing = closing
+        self._capacity = capacity
+        self._shortest = min(closing.evicts_after, closing.remember)
+        self._traces = Traces(limits, closing.remember, closing.remember_bytes)
+        self._due: list[tuple[float, int, str]] = []
+        """A heap: when to look at a trace, a running number so that the first is first, and the trace."""
+        self._numbers = count()
+        self._latest = 0.0
+        self._left: dict[str, None] = {}
+        self._kinds: dict[type, tuple[Callable[[Any, float, list[Loss]], None], Loss]] = {
+            CapturedSpan: (self._add_span, Loss("span", "span_unreadable", "")),
+            RecordedSpan: (self._add_span, Loss("span", "span_unreadable", "")),
+            CapturedLog: (self._add_log, Loss("log", "log_unreadable", "")),
+        }
+        if closing.whole:  # in process, the owner of a span is known without the spans between
+            self._kinds[UnclaimedSpan] = self._add_link, Loss("span", "span_unreadable", "")
+        self.roots_seen = 0
+        """Spans without a parent that were added, claimed or not. Any thread may read it."""
+        self.reports_left = False
+        """True to collect what `take_left` returns."""
+        self.keeps_open = False
+        """True if what is open survives the process elsewhere, so that nothing is lost with it."""
+        self.waits = False
+        """True while complete traces stay open for lack of capacity. Any thread may read it."""
+        self.next_close = inf
+        """When to call `close_due`; infinity for not at all."""
+        self.next_eviction = inf
+        """When to call `evict_old`; infinity for not at all."""
 
-
-class Gathered(msgspec.Struct, eq=False):
-    """The result of adding a batch of captured items."""
-
-    losses: list[Loss] = []  # a struct copies its defaults
-    late: list[tuple[SpanRecord, str | None]] = []
-    """Spans whose run is closed, each with the id of its nearest known ancestor."""
-    ended: list[tuple[str, SpanGroup]] = []
-    """Ids of roots that have ended, with the spans so far; their grace period begins."""
-
-
-class Gatherer(Protocol):
-    """Collects spans and log records until runs are complete; all times are the caller's clock."""
-
-    next_close: float
-    """When to call `close_due`; infinity for not at all."""
-    next_eviction: float
-    """When to call `evict_old`; infinity for not at all."""
+    # --- what others ask ---
 
     @property
-    def open_traces(self) -> set[str]:
-        """Ids of the traces with spans whose run is not closed."""
+    def usage(self) -> tuple[int, int]:
+        """Open traces, and their bytes. Any thread may read it."""
+        return self._traces.usage
+
+    @property
+    def rooted(self) -> tuple[int, int]:
+        """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
+        return self._traces.rooted
+
+    @property
+    def forgotten_early(self) -> int:
+        """Closed traces forgotten before their time, for lack of room. Any thread may read it."""
+        return self._traces.forgotten_early
 
     def waiting(self, trace_id: str) -> int:
-        """Count the spans of a trace whose run has not closed. May be called from any thread."""
+        """Count the spans of a trace whose run has not closed. Any thread may call it."""
+        trace = self._traces.get(trace_id)
+        return 0 if trace is None else len(trace.spans)
 
-    def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
-        """Add items. Never raises; an item that cannot be decoded is a loss."""
+    def so_far(self, trace_id: str) -> SpanGroup:
+        """Return the spans of a trace whose runs have not closed, with their log records."""
+        trace = self._traces.get(trace_id)
+        return SpanGroup((), {}) if trace is None else trace.group([*trace.spans])
+
+    def take_left(self) -> list[str]:
+        """Return the traces with items since the last call of which nothing is open any more.
+
+        Only if `reports_left` is set.
+        """
+        left, self._left = self._left, {}
+        return [trace_id for trace_id in left if not self._is_open(trace_id)]
+
+    def _is_open(self, trace_id: str) -> bool:
+        trace = self._traces.get(trace_id)
+        return trace is not None and (bool(trace.spans) or trace.due < inf)
+
+    # --- what arrives ---
+
+    def add(self, items: Iterable[IntakeItem], now: float) -> list[Loss]:
+        """Add items; returns what was lost. Never raises; an item that cannot be decoded is a loss."""
+        losses: list[Loss] = []
+        self._latest = now
+        for item in items:
+            kind = self._kinds.get(type(item))
+            if kind is None:
+                continue
+            add, unreadable = kind
+            try:
+                add(item, now, losses)
+            except Exception:
+                _logger.debug("an item could not be decoded", exc_info=True)
+                losses.append(unreadable)
+        return losses
+
+    def lack(self, items: Iterable[UnclaimedSpan | CapturedLog | RecordedSpan], now: float) -> None:
+        """Note items for which there was no capacity: their runs are not complete."""
+        for item in items:
+            is_log = isinstance(item, CapturedLog)
+            span = item.span if isinstance(item, RecordedSpan) else item
+            trace_id = format_trace_id(item.trace_id) if is_log else span.trace_id
+            trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+            trace.lacks_spans = True
+            if not is_log and span.span_id not in trace.spans:
+                trace.remember(span.span_id, arrived=True)
+            self._traces.settle(trace)
+
+    def seen(self, trace_ids: Iterable[str], now: float) -> None:
+        """Note traces that were scored before: their spans are repeated."""
+        for trace_id in trace_ids:
+            trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+            trace.ignored_to, trace.ignored_as, trace.last_seen = inf, "span_repeated", now
+            self._traces.settle(trace)
+            self.next_eviction = min(self.next_eviction, now + self._shortest)
+
+    def forget(self, trace_ids: Iterable[str]) -> None:
+        """Forget traces without a loss: another process gathers them, or this one again from the start."""
+        for trace_id in trace_ids:
+            trace = self._traces.get(trace_id)
+            if trace is not None:
+                self._traces.forget(trace)
+
+    def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, losses: list[Loss]) -> None:
+        record = item.record()
+        trace_id, span_id = record.trace_id, record.span_id
+        owner = f"{item.owner:016x}" if item.owner else None
+        above = owner or record.parent_span_id
+        self.roots_seen += record.parent_span_id is None
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = Trace(trace_id, now, now)
+        else:
+            reason = trace.reason_to_ignore(record, above)
+            if reason is not None:
+                self._ignore(trace, record, reason, losses)
+                return
+        trace.last_seen = now
+        if not trace.spans:
+            trace.first_seen = now
+        full = len(trace.spans) >= self._limits.max_spans_per_trace and span_id not in trace.spans
+        if full and (record.parent_span_id if self._closing.whole else owner):
+            trace.lacks_spans = True
+            trace.remember(span_id, arrived=True)  # spans below it are late, and start no run
+            losses.append(Loss("span", "span_limit_per_trace", trace_id))
+        else:
+            span = OpenSpan(record, above, owner is None, now, size_of_span(record))
+            trace.add(span_id, span)
+            self._closing.arrived(trace, span_id, span)
+        self._settle(trace)
+        self._evict_excess(trace, losses)
+
+    def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
+        number = 1
+        if reason == "span_late" and trace.ignored_to < inf:
+            number += self._drop_below(trace, record.start_time, record.span_id)
+            trace.remember(record.span_id, arrived=True)  # spans below it are late, too
+        losses.append(Loss("span", reason, record.trace_id, number))
+        self._settle(trace, active=False)
+
+    def _drop_below(self, trace: Trace, began: int, span_id: str) -> int:
+        """Drop the open spans below one that began before others of its run were evicted; count them."""
+        if not trace.spans or began > trace.ignored_to:
+            return 0
+        tops = trace.tops()
+        below = [each for top, inside in tops.items() if trace.spans[top].above == span_id for each in inside]
+        if below:
+            trace.close(below, whole=False)
+        return len(below)
+
+    def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
+        self.roots_seen += item.parent_span_id is None
+        trace = self._traces.get(item.trace_id) or Trace(item.trace_id, now, now)
+        active = trace.ignored_to < inf
+        if active:
+            trace.last_seen = now
+            trace.rooted = trace.rooted or item.parent_span_id is None
+            trace.add_link(item.span_id, item.parent_span_id)
+        self._settle(trace, active=active)
+        self._forget_unclaimed(losses)
+        self._evict_excess(trace, losses)
+
+    def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
+        span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
+        trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+        active = trace.ignored_to < inf and not trace.closed.get(span_id)
+        if active:
+            trace.last_seen = now
+            lost = trace.add_log(span_id, _shallow(item.event), self._limits.max_spans_per_trace)
+            if lost:
+                losses.append(Loss("log", "log_limit", trace_id, lost))
+        elif trace.ignored_as == "span_late":
+            losses.append(Loss("log", "log_late", trace_id))
+        self._settle(trace, active=active)
+        self._forget_unclaimed(losses)
+        self._evict_excess(trace, losses)
+
+    def _settle(self, trace: Trace, *, active: bool = True) -> None:
+        """Count a changed trace where it belongs, and have it looked at when it may close."""
+        self._traces.settle(trace, active=active)
+        if trace.state is State.CLOSED:
+            trace.due = inf
+            self._note_left(trace)
+        else:
+            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+        self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
+
+    def _note_left(self, trace: Trace) -> None:
+        if self.reports_left:
+            self._left[trace.trace_id] = None
+
+    def _look_at(self, trace: Trace, due: float) -> None:
+        if due < trace.due:
+            trace.due = due
+            heappush(self._due, (due, next(self._numbers), trace.trace_id))
+            self.next_close = min(self.next_close, due)
+
+    # --- what leaves ---
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete runs, some hundred at a time; with infinity, all that need not wait."""
+        """Close complete runs, some hundred at a time, as far as there is capacity.
+
+        With infinity, all that need not wait.
+        """
+        room = self._capacity()
+        most = room if now == inf else min(room, CLOSED_AT_ONCE)
+        self._latest = self._latest if now == inf else now
+        closed: list[SpanGroup] = []
+        again: list[Trace] = []
+        while self._due and self._due[0][0] <= now and len(closed) < most:
+            due, _, trace_id = heappop(self._due)
+            trace = self._traces.get(trace_id)
+            if trace is None or trace.due != due:
+                continue  # it was evicted, or is looked at earlier
+            trace.due = inf
+            closed += self._close(trace, now)
+            if trace.spans or (trace.state is State.UNCLAIMED and not self._is_over(trace, now)):
+                again.append(trace)
+            else:
+                self._note_left(trace)
+        for trace in again:
+            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+        self.waits = len(closed) >= room
+        self.next_close = self._due[0][0] if self._due else inf
+        if self.waits:
+            self.next_close = max(self.next_close, now + _AGAIN_SECONDS)
+        return closed
+
+    def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
+        parts = [part for part in self._closing.parts(trace, now) if part]
+        groups = [trace.close(part, whole=self._closing.whole) for part in parts]
+        if groups:
+            if not trace.spans:
+                trace.last_seen = self._latest
+            self._traces.settle(trace, active=not trace.spans)
+        return groups
+
+    def _is_over(self, trace: Trace, now: float) -> bool:
+        return now < inf and self._closing.closes_at(trace, now) <= now
 
     def evict_old(self, now: float) -> list[Loss]:
-        """Evict traces that have waited too long."""
+        """Evict the traces whose root has not ended, and forget closed ones whose time is over."""
+        losses: list[Loss] = []
+        self._latest = now
+        for trace in self._traces.older(State.OPEN, now - self._closing.evicts_after):
+            losses += self._evict(trace, "root_never_ended")
+        self._traces.forget_closed(now)
+        self.next_eviction = min(
+            self._traces.oldest(State.OPEN) + self._closing.evicts_after,
+            self._traces.oldest(State.CLOSED) + self._closing.remember,
+        )
+        return losses
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         """Forget all open traces; returns the losses, including items that were never added."""
+        losses = [] if self.keeps_open else self.add(items, self._latest)
+        for trace in self._traces.open():
+            runs = trace.runs()
+            ended = runs if trace.rooted else runs & trace.ended.keys()
+            self._evict(trace, "")
+            if self.keeps_open:
+                continue
+            if ended:
+                losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, len(ended)))
+            if len(ended) < len(runs):
+                left = len(runs) - len(ended)
+                losses.append(Loss("run", "root_not_ended_at_shutdown", trace.trace_id, left))
+        return losses
+
+    def _evict_excess(self, newest: Trace, losses: list[Loss]) -> None:
+        while excess := self._traces.excess(newest):
+            losses += self._evict(*excess)
+
+    def _evict(self, trace: Trace, reason: str) -> list[Loss]:
+        """Drop the open runs of a trace, including their spans that have not ended yet."""
+        runs = trace.runs()
+        trace.ignored_to = self._closing.ignored_to(trace)
+        for span_id in trace.spans:
+            trace.remember(span_id, arrived=True)
+            trace.take_logs(span_id)
+        trace.clear(whole=self._closing.whole)
+        trace.last_seen = self._latest
+        self._settle(trace)
+        return [Loss("run", reason, trace.trace_id, len(runs))] if runs else []
+
+    def _forget_unclaimed(self, losses: list[Loss]) -> None:
+        for trace in self._traces.unclaimed_excess():
+            lost = sum(map(len, trace.logs.values()))
+            if lost:
+                losses.append(Loss("log", "log_limit", trace.trace_id, lost))
+            self._note_left(trace)
+
+
+def _shallow(log: SpanEvent) -> SpanEvent:
+    """Limit the depth of a log record's values to what can be stored: an application may log anything."""
+    body, attributes = shallow(log.body), shallow(log.attributes)
+    if body is log.body and attributes is log.attributes:
+        return log
+    return replace(log, body=body, attributes=attributes)
+
+
+# Used by the pipeline until it moves to the engine.
+Evaluated = Any
+Judged = Any
+
+
+class Gathered(msgspec.Struct, eq=False):
+    losses: list[Loss] = []
+    late: list[Any] = []
+    ended: list[Any] = []

@@ -1,37 +1,91 @@
-"""The gatherer, compared after every event with plain lists of what it should hold and return."""
+"""The gatherer under both policies, compared after every event with plain dictionaries."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from otel_evals._internal.capture.items import CapturedItem, CapturedLog, RecordedSpan
-from otel_evals._internal.gather.gatherer import AssemblyLimits, Gathered, SpanGroup
-from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
+from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
+from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.gather.trace import SpanGroup, tops_of
+from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
-from tests.support.replacing import replace
 
-TRACES = st.integers(1, 3)
-GRACE, MAX_AGE, MOST_TRACES, MOST_SPANS = 2.0, 10.0, 2, 3
+GRACE, QUIET, IDLE, MAX_AGE, REMEMBER = 2.0, 2.0, 6.0, 10.0, 15.0
+MOST_TRACES, MOST_SPANS = 2, 3
+TRACES, NUMBERS = st.integers(1, 3), st.integers(1, 6)
+Said = tuple[dict[str, tuple[str, ...]], bool]
+"""A group: its spans with the names of their log records, and whether it lacks spans."""
 
 
-class Held(NamedTuple):
+@dataclass
+class Held:
     span: SpanRecord
     above: str | None
     is_root: bool
+    at: float
+
+
+@dataclass
+class Known:
+    """What should be known of a trace."""
+
+    spans: dict[str, Held] = field(default_factory=dict)
+    links: dict[str, str | None] = field(default_factory=dict)
+    logs: dict[str, list[SpanEvent]] = field(default_factory=dict)
+    closed: dict[str, bool] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
+    first: float = 0.0
+    last: float = 0.0
+    rooted: bool = False
+    lacks: bool = False
+    ignored_to: float = -inf
+
+    def above(self, span_id: str | None) -> str | None:
+        passed: set[str] = set()
+        while span_id in self.links and span_id not in passed:
+            assert span_id is not None
+            passed.add(span_id)
+            span_id = self.links[span_id]
+        return span_id
+
+    def top(self, span_id: str) -> str:
+        return tops_of(self.spans, lambda each: self.above(self.spans[each].above))[span_id]
+
+    def below(self, top: str) -> list[str]:
+        return [span_id for span_id in self.spans if self.top(span_id) == top]
+
+    @property
+    def runs(self) -> int:
+        tops = {self.top(span_id) for span_id in self.spans}
+        return len({t if (held := self.spans[t]).is_root else held.above or t for t in tops})
+
+    @property
+    def size(self) -> int:
+        logs = sum(size_of_event(log) for held in self.logs.values() for log in held)
+        spans = sum(size_of_span(held.span) for held in self.spans.values())
+        return 1_000 + spans + logs + 200 * len(self.links) + 100 * len(self.closed)
+
+    @property
+    def is_closed(self) -> bool:
+        return not (self.spans or self.links or self.logs) and (self.closed or self.ignored_to > -inf)
 
 
 class Gathering(RuleBasedStateMachine):
-    """Spans end in any order, runs close after their grace, limits evict traces and drop spans and logs."""
+    """Spans, places of unclaimed spans and log records arrive in any order, and time passes."""
 
-    @initialize(most_bytes=st.sampled_from([2_500, 5_000, 10**6]), reports=st.booleans())
-    def begin(self, most_bytes: int, reports: bool) -> None:
+    whole: bool
+
+    @initialize(most_bytes=st.sampled_from([6_000, 10_000, 10**6]))
+    def begin(self, most_bytes: int) -> None:
         limits = AssemblyLimits(
             grace=GRACE,
             max_age=MAX_AGE,
@@ -39,189 +93,273 @@ class Gathering(RuleBasedStateMachine):
             max_spans_per_trace=MOST_SPANS,
             max_bytes=most_bytes,
         )
-        self.gatherer = LocalGatherer(limits, report_ended=reports)
-        self.most_bytes, self.reports, self.now = most_bytes, reports, 0.0
-        self.seen: dict[str, float] = {}
-        """When each trace got its last span, the oldest first."""
-        self.spans = defaultdict[str, dict[str, Held]](dict)
-        self.due: list[tuple[float, str, str]] = []
-        self.closed: set[str] = set()
-        self.lack: set[str] = set()
-        """Spans below which others were dropped."""
-        self.evicted: dict[str, int] = {}
-        self.logs: dict[str, list[SpanEvent]] = {}
+        quiet = QuietClosing(QUIET, IDLE, MAX_AGE, lambda span: True)
+        closing: LiveClosing | QuietClosing = quiet if self.whole else LiveClosing(limits)
+        closing.remember = REMEMBER
+        self.gatherer = Gatherer(limits, closing)
+        self.gatherer.reports_left = True
+        self.most_bytes, self.now = most_bytes, 0.0
+        self.known: dict[str, Known] = {}
+        """The least recently active first."""
 
     # --- what it should do ---
 
-    def top(self, trace: str, span_id: str) -> str:
-        held = self.spans[trace]
-        while (above := held[span_id].above) in held:
-            span_id = above
-        return span_id
+    def active(self, trace_id: str, known: Known) -> None:
+        self.known.pop(trace_id, None)
+        self.known[trace_id] = known
+        known.last = self.now
 
-    def size(self, trace: str) -> int:
-        return sum(size_of_span(held.span) for held in self.spans[trace].values())
+    def late(self, known: Known, span: SpanRecord, above: str | None) -> str | None:
+        if known.closed.get(span.span_id) or span.span_id in known.spans:
+            return "span_repeated"
+        late = span.start_time <= known.ignored_to or span.span_id in known.closed
+        return "span_late" if late or known.closed.get(known.above(above) or "") else None
 
-    def forget(self, trace: str) -> None:
-        del self.spans[trace], self.seen[trace]
+    def take(self, trace_id: str, known: Known, span_ids: list[str]) -> Said:
+        """Close spans; returns what they should say."""
+        said = {i: tuple(log.name for log in known.logs.pop(i, [])) for i in span_ids}
+        parents = {known.spans[i].span.parent_span_id for i in span_ids}
+        is_all = len(span_ids) == len(known.spans)
+        links = {i: known.above(i) for i in known.links if is_all or i in parents}
+        around = {i: known.links[i] if is_all else above for i, above in links.items()}
+        for each in [*around, *(parents - known.links.keys() - known.spans.keys() - {None})]:
+            choices = [log.name for log in known.logs.get(each or "", [])].count("gen_ai.choice")
+            if each and (choices == 1 or (each in links and each in known.logs)):
+                said[each] = tuple(log.name for log in known.logs.pop(each))
+        for span_id in span_ids:
+            del known.spans[span_id]
+            known.ended.pop(span_id, None)
+            known.closed[span_id] = True
+        missing = parents.union(around.values()) - known.links.keys() - known.spans.keys()
+        for each in missing if self.whole else ():
+            if each is not None:
+                known.closed.setdefault(each, False)
+        lacks = known.lacks
+        if not known.spans:
+            self.empty(known, closes=True)
+            self.active(trace_id, known)
+        return said, lacks
 
-    def evict(self, trace: str, reason: str) -> list[Loss]:
-        held = self.spans[trace]
-        tops = [held[self.top(trace, span_id)] for span_id in held]
-        runs = {top.span.span_id if top.is_root or not top.above else top.above for top in tops}
-        self.closed |= runs | held.keys()
-        self.evicted[trace] = max(
-            [self.evicted.get(trace, 0), *(each.span.end_time for each in held.values())]
-        )
-        self.forget(trace)
-        return [Loss("run", reason, trace, len(runs))]
+    def empty(self, known: Known, *, closes: bool) -> None:
+        known.spans.clear()
+        known.ended.clear()
+        known.rooted = known.lacks = False
+        if self.whole:
+            known.closed |= dict.fromkeys(known.links, True) if closes else {}
+            known.links.clear()
+            known.logs.clear()
 
-    def run_of(self, trace: str, root: str, *, closes: bool) -> SpanGroup | None:
-        held = self.spans[trace]
-        mine = [span_id for span_id in held if self.top(trace, span_id) == root]
-        if root not in mine:
-            return None
-        spans = [held[span_id].span for span_id in mine]
-        links = {s: held[s].above for s in mine if s != root and held[s].above != held[s].span.parent_span_id}
-        size = sum(map(size_of_span, spans))
-        if closes:
-            spans = [
-                replace(
-                    span,
-                    logs=tuple(self.logs.pop(span.span_id, ())),
-                    spans_dropped=span.span_id in self.lack,
-                )
-                for span in spans
-            ]
-            self.lack -= {*mine}
-            self.closed |= {*mine}
-            size = 0 if any(span.logs for span in spans) else size
-            above = held[root].span.parent_span_id
-            if above and [log.name for log in self.logs.get(above, ())].count("gen_ai.choice") == 1:
-                logs = tuple(self.logs.pop(above))
-                spans.append(SpanRecord(trace_id=trace, span_id=above, parent_span_id=None, logs=logs))
-            for span_id in mine:
-                del held[span_id]
-            if not held:
-                self.forget(trace)
-        return SpanGroup(tuple(spans), links, size)
+    def evict(self, trace_id: str, reason: str) -> Loss:
+        known = self.known[trace_id]
+        loss = Loss("run", reason, trace_id, known.runs)
+        ends = [held.span.end_time or 0 for held in known.spans.values()]
+        known.ignored_to = inf if self.whole else max([known.ignored_to, *ends])
+        for span_id in known.spans:
+            known.closed[span_id] = True
+            known.logs.pop(span_id, None)
+        self.empty(known, closes=False)
+        self.active(trace_id, known)
+        return loss
 
-    def ended(self, span: SpanRecord, owner: str | None) -> Gathered:
-        trace, span_id, above = span.trace_id, span.span_id, owner or span.parent_span_id
-        if {above, span_id} & self.closed:
-            self.closed.add(span_id)
-            return Gathered(late=[(span, above)])
-        self.seen.pop(trace, None)
-        self.seen[trace], held = self.now, self.spans[trace]
-        if span.start_time <= self.evicted.get(trace, -1):
-            below = [s for s in held if held[self.top(trace, s)].above == span_id]
-            for each in below:
-                del held[each]
-            self.closed |= {span_id, *below}
-            if not held:
-                self.forget(trace)
-            return Gathered([Loss("span", "span_late", trace, 1 + len(below))])
-        if len(held) >= MOST_SPANS and owner:
-            self.closed.add(span_id)
-            self.lack = (self.lack - {span_id}) | {owner}
-            return Gathered([Loss("span", "span_limit_per_trace", trace)])
-        held[span_id] = Held(span, above, owner is None)
-        gathered = Gathered()
-        if owner is None and above not in held:
-            self.due.append((self.now + GRACE, trace, span_id))
-            if self.reports and (group := self.run_of(trace, span_id, closes=False)):
-                gathered.ended = [(span_id, group)]
+    def excess(self, newest: str) -> Iterator[Loss]:
         while True:
-            if sum(map(self.size, self.seen)) > self.most_bytes:
-                greedy = trace in self.seen and self.size(trace) > self.most_bytes // 2
-                gathered.losses += self.evict(trace if greedy else next(iter(self.seen)), "too_many_bytes")
-            elif len(self.seen) > MOST_TRACES:
-                gathered.losses += self.evict(next(iter(self.seen)), "too_many_traces")
+            open_ones = {i: each for i, each in self.known.items() if each.spans}
+            others = {i: each.size for i, each in open_ones.items() if not each.rooted}
+            size = sum(each.size for each in open_ones.values())
+            greedy = newest in open_ones and open_ones[newest].size > self.most_bytes // 2
+            if size > self.most_bytes and greedy:
+                yield self.evict(newest, "too_many_bytes")
+            elif size > self.most_bytes and sum(others.values()) > self.most_bytes * 0.1:
+                yield self.evict(next(iter(others)), "too_many_bytes")
+            elif len(open_ones) > MOST_TRACES and len(others) > 1:
+                yield self.evict(next(iter(others)), "too_many_traces")
             else:
-                return gathered
+                return
 
-    def logged(self, trace: str, span_id: str, log: SpanEvent) -> Gathered:
-        if span_id in self.closed:
-            return Gathered([Loss("log", "log_late", trace)])
-        held, lost = self.logs.setdefault(span_id, []), 0
-        if len(held) < MOST_SPANS:
-            held.append(log)
-        else:
-            lost += 1
-        while sum(size_of_event(each) for logs in self.logs.values() for each in logs) > self.most_bytes:
-            lost += len(self.logs.pop(next(iter(self.logs))))
-        return Gathered([Loss("log", "log_limit", trace, lost)] if lost else [])
+    def unclaimed_excess(self) -> Iterator[Loss]:
+        while True:
+            idle = {i: k for i, k in self.known.items() if not (k.spans or k.is_closed)}
+            if sum(known.size for known in idle.values()) <= self.most_bytes:
+                return
+            oldest = next(iter(idle))
+            lost = sum(map(len, self.known.pop(oldest).logs.values()))
+            if lost:
+                yield Loss("log", "log_limit", oldest, lost)
+
+    def arrives(self, span: SpanRecord, owner: str | None) -> list[Loss]:
+        trace_id, span_id, above = span.trace_id, span.span_id, owner or span.parent_span_id
+        known = self.known.get(trace_id, Known())
+        reason = self.late(known, span, above)
+        if reason is not None:
+            below: list[str] = []
+            if reason == "span_late" and known.ignored_to < inf:
+                if span.start_time <= known.ignored_to:
+                    below = [i for i in known.spans if known.spans[known.top(i)].above == span_id]
+                for each in below:
+                    del known.spans[each]
+                    known.ended.pop(each, None)
+                    known.closed[each] = True
+                    known.logs.pop(each, None)
+                if below and not known.spans:
+                    self.empty(known, closes=True)
+                known.closed[span_id] = True
+            return [Loss("span", reason, trace_id, 1 + len(below))]
+        if not known.spans:
+            known.first = self.now
+        self.active(trace_id, known)
+        if len(known.spans) >= MOST_SPANS and (span.parent_span_id if self.whole else owner):
+            known.lacks = known.closed[span_id] = True
+            return [Loss("span", "span_limit_per_trace", trace_id), *self.excess(trace_id)]
+        known.spans[span_id] = Held(span, above, owner is None, self.now)
+        if self.whole:
+            known.rooted |= span.parent_span_id is None
+        elif owner is None and above not in known.spans:
+            known.ended[span_id] = self.now + GRACE
+        return [*self.excess(trace_id)]
+
+    def closes(self) -> list[Said]:
+        return [self.take(i, known, part) for i, known in [*self.known.items()] for part in self.parts(known)]
+
+    def parts(self, known: Known) -> list[list[str]]:
+        if not self.whole:
+            due = [root for root, at in known.ended.items() if at <= self.now]
+            for root in due:
+                del known.ended[root]
+            return [part for root in due if root in known.spans and (part := known.below(root))]
+        if not known.spans:
+            return []
+        if known.last + (QUIET if known.rooted else IDLE) <= self.now:
+            return [[*known.spans]]
+        if self.now - known.first < MAX_AGE:
+            return []
+        tops = {known.top(span_id) for span_id in known.spans}
+        inside = [known.below(top) for top in tops]
+        return [part for part in inside if self.now - max(known.spans[i].at for i in part) >= IDLE]
 
     # --- what happens ---
 
-    def add(self, item: CapturedItem, expected: Gathered) -> None:
-        found = self.gatherer.add([item], self.now)
-        assert (found.losses, found.late) == (expected.losses, expected.late)
-        assert found.ended == expected.ended
+    def add(self, item: IntakeItem, expected: list[Loss]) -> None:
+        assert self.gatherer.add([item], self.now) == expected
 
     @rule(
         trace=TRACES,
-        number=st.integers(1, 6),
+        number=NUMBERS,
         places=st.tuples(st.integers(0, 5), st.integers(0, 5)),
         start=st.integers(1, 4),
         long=st.sampled_from([10, 900, 1_500]),
     )
-    def a_span_ends(self, trace: int, number: int, places: tuple[int, int], start: int, long: int) -> None:
-        """Its parent and the open span above it, if any, have lower numbers."""
+    def a_span_arrives(self, trace: int, number: int, places: tuple[int, int], start: int, long: int) -> None:
+        """In process, its parent and the open span above it, if any, have lower numbers."""
         parent, owner = (place % number for place in places)
-        parent_id, owner_id = (f"{trace * 16 + above:016x}" if above else None for above in (parent, owner))
+        if self.whole:
+            parent, owner = places[0] if places[0] != number else 0, 0
+        ids = [f"{trace * 16 + each:016x}" if each else None for each in (parent, owner)]
         span = SpanRecord(
             trace_id=f"{trace:032x}",
             span_id=f"{trace * 16 + number:016x}",
-            parent_span_id=parent_id,
+            parent_span_id=ids[0],
             name="x" * long,
             start_time=start,
             end_time=start + 1,
         )
         item = RecordedSpan(span, trace * 16 + owner if owner else 0)
-        self.add(item, self.ended(span, owner_id))
+        self.add(item, self.arrives(span, ids[1]))
+
+    @rule(trace=TRACES, number=NUMBERS, parent=st.integers(0, 6))
+    def the_place_of_an_unclaimed_span_arrives(self, trace: int, number: int, parent: int) -> None:
+        trace_id, span_id = f"{trace:032x}", f"{trace * 16 + number:016x}"
+        above = f"{trace * 16 + parent:016x}" if parent else None
+        expected: list[Loss] = []
+        known = self.known.get(trace_id, Known())
+        if self.whole:
+            if known.ignored_to < inf:
+                self.active(trace_id, known)
+                known.rooted |= above is None
+                if span_id not in known.links and span_id not in known.spans:
+                    if known.closed.get(known.above(above) or ""):
+                        known.closed[span_id] = True
+                    else:
+                        known.links[span_id] = above
+            expected = [*self.unclaimed_excess(), *self.excess(trace_id)]
+        self.add(UnclaimedSpan(trace_id, span_id, above), expected)
 
     @rule(
         trace=TRACES,
-        number=st.integers(1, 6),
+        number=NUMBERS,
         name=st.sampled_from(["gen_ai.choice", "said"]),
         long=st.sampled_from([0, 1_000]),
     )
-    def a_log_record_is_written(self, trace: int, number: int, name: str, long: int) -> None:
-        log, span_id = SpanEvent(name=name, body="x" * long), trace * 16 + number
-        self.add(CapturedLog(trace, span_id, log), self.logged(f"{trace:032x}", f"{span_id:016x}", log))
+    def a_log_record_arrives(self, trace: int, number: int, name: str, long: int) -> None:
+        trace_id, span_id = f"{trace:032x}", f"{trace * 16 + number:016x}"
+        log, known = SpanEvent(name=name, body="x" * long, time=1), self.known.get(trace_id, Known())
+        expected: list[Loss] = []
+        if known.closed.get(span_id) or known.ignored_to == inf:
+            expected.append(Loss("log", "log_late", trace_id))
+        else:
+            self.active(trace_id, known)
+            lost = 0
+            if span_id not in known.logs and len(known.logs) >= MOST_SPANS:
+                lost = len(known.logs.pop(next(iter(known.logs))))
+            held = known.logs.setdefault(span_id, [])
+            if len(held) < MOST_SPANS:
+                held.append(log)
+            else:
+                lost += 1
+            expected += [Loss("log", "log_limit", trace_id, lost)] if lost else []
+        expected += [*self.unclaimed_excess(), *self.excess(trace_id)]
+        self.add(CapturedLog(trace, trace * 16 + number, log), expected)
 
-    @rule(seconds=st.sampled_from([0.5, 1.0, 2.0, 10.0]))
+    @rule(seconds=st.sampled_from([0.5, 1.0, 2.0, 6.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
         """The gatherer is called when it says, as the engine does."""
         self.now += seconds
-        losses, found = [], []
-        while self.seen and (trace := next(iter(self.seen))) and self.seen[trace] + MAX_AGE <= self.now:
-            losses += self.evict(trace, "root_never_ended")
+        found = self.gatherer.close_due(self.now) if self.now >= self.gatherer.next_close else []
+        assert sorted(map(said, found), key=repr) == sorted(self.closes(), key=repr)
+        losses = []
+        for trace_id, known in [*self.known.items()]:
+            if known.is_closed and known.last + REMEMBER <= self.now:
+                del self.known[trace_id]
+            elif known.spans and known.last + MAX_AGE <= self.now and not self.whole:
+                losses.append(self.evict(trace_id, "root_never_ended"))
         assert (
             self.gatherer.evict_old(self.now) if self.now >= self.gatherer.next_eviction else []
         ) == losses
-        for due, trace, root in [*self.due]:
-            if due <= self.now:
-                self.due.remove((due, trace, root))
-                if trace in self.seen and (group := self.run_of(trace, root, closes=True)):
-                    found.append(group)
-        assert (self.gatherer.close_due(self.now) if self.now >= self.gatherer.next_close else []) == found
+
+    @rule(trace=TRACES)
+    def a_trace_is_left_to_another_process(self, trace: int) -> None:
+        self.gatherer.forget([f"{trace:032x}"])
+        self.known.pop(f"{trace:032x}", None)
 
     @invariant()
-    def the_open_spans_are_those_that_were_added(self) -> None:
-        assert self.gatherer.open_traces == self.seen.keys()
-        for trace in ("1", "2", "3"):
-            trace_id = trace.rjust(32, "0")
-            held = self.spans.get(trace_id, {})
-            assert self.gatherer.waiting(trace_id) == len(held)
-            so_far = self.gatherer.so_far(trace_id)
-            logs = {span_id: tuple(self.logs.get(span_id, ())) for span_id in held}
-            assert {span.span_id: span.logs for span in so_far.spans} == logs
-            links = {s: each.above for s, each in held.items() if each.above != each.span.parent_span_id}
-            assert so_far.links == links
-        assert (self.gatherer.next_close < inf) == bool(self.due)
+    def it_holds_what_it_should(self) -> None:
+        open_ones = {i: known for i, known in self.known.items() if known.spans}
+        assert self.gatherer.usage == (len(open_ones), sum(known.size for known in open_ones.values()))
+        rooted = [known.size for known in open_ones.values() if known.rooted]
+        assert self.gatherer.rooted == (len(rooted), sum(rooted))
+        for trace in range(1, 4):
+            trace_id = f"{trace:032x}"
+            known = self.known.get(trace_id, Known())
+            assert self.gatherer.waiting(trace_id) == len(known.spans)
+            so_far = said(self.gatherer.so_far(trace_id))[0]
+            names = {i: tuple(log.name for log in known.logs.get(i, [])) for i in known.spans}
+            assert {i: so_far[i] for i in known.spans} == names
+        for trace_id in self.gatherer.take_left():
+            assert trace_id not in open_ones
 
 
-TestGathering = Gathering.TestCase
-TestGathering.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+def said(group: SpanGroup) -> Said:
+    spans = {span.span_id: tuple(log.name for log in span.logs) for span in group.spans}
+    return spans, any(span.spans_dropped for span in group.spans)
+
+
+class LiveGathering(Gathering):
+    whole = False
+
+
+class QuietGathering(Gathering):
+    whole = True
+
+
+TestLive: Any = LiveGathering.TestCase
+TestQuiet: Any = QuietGathering.TestCase
+TestLive.settings = TestQuiet.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -1,0 +1,160 @@
+"""When a trace closes: in process, where open spans are known, and for spans that arrive from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Final, Protocol
+
+from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.gather.trace import OpenSpan, Trace
+from otel_evals._internal.gather.traces import AssemblyLimits
+from otel_evals._internal.model import SpanRecord
+
+_ALL_ENDED_SECONDS: Final = 0.02
+"""Seconds until a run closes when no span of its trace is open: for log records of other threads."""
+_REMEMBER_SECONDS: Final = 600.0
+_REMEMBER_BYTES: Final = 4 * 1024 * 1024
+
+
+class Closing(Protocol):
+    """Decides when the gatherer closes traces, as a whole or run by run."""
+
+    remember: float
+    """Seconds for which the ids of closed spans are kept."""
+    remember_bytes: int
+    """Bytes that these take at most."""
+    evicts_after: float
+    """Seconds without a new span after which an open trace is evicted."""
+    whole: bool
+    """True if a trace closes as a whole, with the spans that no dialect claims."""
+
+    def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        """Note a claimed span, which was just added to its trace."""
+
+    def closes_at(self, trace: Trace, now: float) -> float:
+        """Return when something of a trace closes if nothing more arrives."""
+
+    def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        """Return the spans of each group that closes now; with infinity, all that need not wait."""
+
+    def ignored_to(self, trace: Trace) -> float:
+        """Return the time up to which other spans of a trace that is evicted may be of the same runs."""
+
+
+class LiveClosing:
+    """Closes a run after its root: 20 ms if no span of its trace is open, otherwise `grace`.
+
+    Args:
+        limits: have `grace` and `max_age`.
+        look: returns the open spans; without it, every run waits for its grace period.
+    """
+
+    remember = _REMEMBER_SECONDS
+    remember_bytes = _REMEMBER_BYTES
+    whole = False
+
+    def __init__(self, limits: AssemblyLimits, look: Callable[[], OpenSpansNow] | None = None) -> None:
+        self.evicts_after = limits.max_age
+        self._grace = limits.grace
+        self._look = look
+        self._looked: OpenSpansNow | None = None
+        self._looked_at = -inf
+
+    def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        if span.is_root and span.above not in trace.spans:
+            trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
+
+    def _seconds(self, root: SpanRecord, now: float) -> float:
+        if self._look is None:
+            return self._grace
+        if self._looked is None or now != self._looked_at:  # once for the items of a batch
+            self._looked, self._looked_at = self._look(), now
+        trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
+        only_above = self._looked.only_above(trace_id, int(root.span_id, 16), parent_id)
+        if not only_above or self._looked.may_be_checked(trace_id, parent_id):
+            return self._grace
+        return min(self._grace, _ALL_ENDED_SECONDS)
+
+    def closes_at(self, trace: Trace, now: float) -> float:
+        return min(trace.ended.values()) if trace.ended else inf
+
+    def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        due = [root for root, at in trace.ended.items() if at <= now]
+        for root in due:
+            del trace.ended[root]
+        if len(due) == 1 and _is_flat(trace, due[0]):
+            return [[*trace.spans]]
+        tops = trace.tops()
+        return [tops[root] for root in due if root in tops]  # others close with a span above them
+
+    def ignored_to(self, trace: Trace) -> float:
+        return max([trace.ignored_to, *(span.record.end_time or 0 for span in trace.spans.values())])
+
+
+class QuietClosing:
+    """Closes a trace `quiet` seconds after its last span if its root has arrived, otherwise after `idle`.
+
+    After `max_age`, the ended and idle invocations of an active trace close by themselves.
+
+    Args:
+        quiet: seconds.
+        idle: seconds.
+        max_age: seconds.
+        opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
+        remember: seconds for which the ids of closed spans are kept.
+        remember_bytes: bytes that these take at most.
+    """
+
+    evicts_after = inf
+    whole = True
+
+    def __init__(
+        self,
+        quiet: float,
+        idle: float,
+        max_age: float,
+        opens_run: Callable[[SpanRecord], bool],
+        *,
+        remember: float = _REMEMBER_SECONDS,
+        remember_bytes: int = _REMEMBER_BYTES,
+    ) -> None:
+        self._quiet = min(quiet, idle)
+        self._idle = idle
+        self._max_age = max_age
+        self._opens_run = opens_run
+        self.remember = remember
+        self.remember_bytes = remember_bytes
+
+    def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        trace.rooted = trace.rooted or span.record.parent_span_id is None
+
+    def closes_at(self, trace: Trace, now: float) -> float:
+        return trace.last_seen + self.seconds(trace)
+
+    def seconds(self, trace: Trace) -> float:
+        """Return the seconds without a new span after which a trace closes."""
+        return self._quiet if trace.rooted else self._idle
+
+    def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        if now == inf:
+            return [[*trace.spans]] if trace.rooted else []
+        if self.closes_at(trace, now) <= now:
+            return [[*trace.spans]]
+        if now - trace.first_seen < self._max_age:
+            return []
+        return [inside for top, inside in trace.tops().items() if self._is_over(trace, top, inside, now)]
+
+    def _is_over(self, trace: Trace, top: str, inside: list[str], now: float) -> bool:
+        quiet_for = now - max(trace.spans[span_id].at for span_id in inside)
+        return quiet_for >= self._idle and self._opens_run(trace.spans[top].record)
+
+    def ignored_to(self, trace: Trace) -> float:
+        return inf  # which spans belong together is unknown until all have arrived
+
+
+def _is_flat(trace: Trace, root: str) -> bool:
+    """Return True if all open spans of a trace are directly below a root, which is the usual case."""
+    if root not in trace.spans or trace.spans[root].above in trace.spans:
+        return False
+    return all(span_id == root or span.above == root for span_id, span in trace.spans.items())

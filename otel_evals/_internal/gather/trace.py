@@ -1,0 +1,301 @@
+"""A trace as the gatherer keeps it: its open spans and log records, and the ids of those that are closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import islice
+from math import inf
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.sizes import size_of_event
+
+_TRACE_BYTES: Final = 1_000
+_LINK_BYTES: Final = 200
+_ID_BYTES: Final = 100
+_MOST_LINKS: Final = 10_000
+_MOST_CLOSED: Final = 10_000
+_CHOICE: Final = "gen_ai.choice"
+
+
+class State(IntEnum):
+    """The state of a trace, from which follows who may be removed for others."""
+
+    UNCLAIMED = 0
+    """Only log records, or spans that no dialect claims: a claimed span may still arrive."""
+    OPEN = 1
+    ROOTED = 2
+    """Open, and its root span has arrived."""
+    CLOSED = 3
+    """Only the ids of its closed spans."""
+
+
+class SpanGroup(msgspec.Struct, frozen=True, gc=False):
+    """The spans of a run, or several runs that belong together."""
+
+    spans: tuple[SpanRecord, ...]
+    links: Mapping[str, str | None]
+    """By span id: the nearest ancestor of a span whose parent is not among the spans."""
+    size: int = 0
+    """Approximate bytes of the spans; 0 if unknown."""
+    judged: Any = None  # used by the pipeline until it moves to the engine
+
+
+class OpenSpan(msgspec.Struct, gc=False):
+    """A claimed span whose run has not closed."""
+
+    record: SpanRecord
+    above: str | None
+    """Id of the nearest claimed span above that was open when it began, or of its parent."""
+    is_root: bool
+    """True if no claimed span above was open."""
+    at: float
+    """When it arrived."""
+    size: int
+
+
+class Trace(msgspec.Struct, gc=False):
+    """Its containers hold only what the collector need not visit."""
+
+    trace_id: str
+    first_seen: float
+    last_seen: float
+    spans: dict[str, OpenSpan] = {}  # a struct copies its defaults
+    links: dict[str, str | None] = {}
+    """The parents of unclaimed spans."""
+    logs: dict[str, list[SpanEvent]] = {}
+    """Log records by span id."""
+    ended: dict[str, float] = {}
+    """The times at which the runs of ended roots close, if they close one by one."""
+    closed: dict[str, bool] = {}
+    """Ids of closed spans: True if it arrived, False for a missing parent."""
+    over: dict[str, str | None] = {}
+    """What `above` found before: ids above unclaimed spans."""
+    rooted: bool = False
+    """True once the span without a parent has arrived, if the trace closes as a whole."""
+    lacks_spans: bool = False
+    """True if spans were dropped, so that the open runs are not complete."""
+    ignored_to: float = -inf
+    """Spans that began up to this time are ignored: those next to them were evicted, or are scored."""
+    ignored_as: str = "span_late"
+    """The reason with which these are counted."""
+    due: float = inf
+    """The time of its entry among the due times."""
+    state: State = State.UNCLAIMED
+    size: int = _TRACE_BYTES
+    counted: int = 0
+    """The part of `size` that is counted with the traces of its state."""
+
+    def state_now(self) -> State:
+        """Return the state that follows from the content."""
+        if self.spans:
+            return State.ROOTED if self.rooted else State.OPEN
+        if self.logs or self.links or not (self.closed or self.ignored_to > -inf):
+            return State.UNCLAIMED
+        return State.CLOSED
+
+    # --- what arrives ---
+
+    def reason_to_ignore(self, record: SpanRecord, above: str | None) -> str | None:
+        """Return the reason for which a span joins no run; None if it does."""
+        span = self.spans.get(record.span_id)
+        if self.closed.get(record.span_id) or (span is not None and span.record.end_time):
+            return "span_repeated"
+        if record.start_time <= self.ignored_to:
+            return self.ignored_as
+        if not self.closed:
+            return None
+        above = self.above(above)
+        is_late = record.span_id in self.closed or (above is not None and self.closed.get(above))
+        return "span_late" if is_late else None
+
+    def add(self, span_id: str, span: OpenSpan) -> None:
+        """Add a span; replaces one that was sent before it ended."""
+        before = self.spans.get(span_id)
+        self.spans[span_id] = span
+        self.size += span.size - (0 if before is None else before.size)
+
+    def add_link(self, span_id: str, parent: str | None) -> None:
+        """Keep the parent of an unclaimed span; below a closed span it is closed, too."""
+        if span_id in self.links or span_id in self.spans:
+            return
+        above = self.above(parent)
+        if self.closed and above is not None and self.closed.get(above):
+            self.remember(span_id, arrived=True)
+        elif len(self.links) < _MOST_LINKS:
+            self.links[span_id] = parent
+            self.size += _LINK_BYTES
+
+    def add_log(self, span_id: str, log: SpanEvent, most: int) -> int:
+        """Keep a log record, at most `most` per span and spans; returns how many were dropped.
+
+        Most such spans are never claimed, so the one that waited longest gives way.
+        """
+        held = self.logs.get(span_id)
+        lost = 0
+        if held is None:
+            if len(self.logs) >= most:
+                lost = len(self.take_logs(next(iter(self.logs))))
+            held = self.logs[span_id] = []
+        if len(held) >= most:
+            return lost + 1
+        held.append(log)
+        self.size += size_of_event(log)
+        return lost
+
+    def take_logs(self, span_id: str) -> list[SpanEvent]:
+        logs = self.logs.pop(span_id, [])
+        self.size -= sum(map(size_of_event, logs))
+        return logs
+
+    def remember(self, span_id: str, *, arrived: bool) -> None:
+        """Remember a closed span, at most some thousand of them."""
+        if span_id not in self.closed:
+            self.size += _ID_BYTES
+        self.closed[span_id] = arrived or self.closed.get(span_id, False)
+        if len(self.closed) > _MOST_CLOSED:
+            # Many at once: the first key is found by scanning the places of the deleted ones.
+            for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
+                del self.closed[oldest]
+                self.size -= _ID_BYTES
+
+    # --- the tree ---
+
+    def above(self, span_id: str | None) -> str | None:
+        """Return the first id from this one upward that is not of an unclaimed span."""
+        if not self.links:
+            return span_id
+        seen: dict[str, None] = {}
+        while span_id is not None and span_id in self.links and span_id not in seen:
+            seen[span_id] = None
+            span_id = self.over.get(span_id, self.links[span_id])
+        if span_id not in seen:  # malformed traces have cycles
+            self.over.update(dict.fromkeys(seen, span_id))
+        return span_id
+
+    def tops(self) -> dict[str, list[str]]:
+        """Return the open spans by the topmost open span above them."""
+        spans, tops = self.spans, dict[str, list[str]]()
+        for span_id, top in tops_of(spans, lambda span_id: self.above(spans[span_id].above)).items():
+            tops.setdefault(top, []).append(span_id)
+        return tops
+
+    def runs(self) -> set[str]:
+        """Return an id for each open run: its root, or the span above it that has not arrived."""
+        tops = ((top, self.spans[top]) for top in self.tops())
+        return {top if span.is_root else span.above or top for top, span in tops}
+
+    # --- what closes ---
+
+    def group(self, span_ids: Collection[str]) -> SpanGroup:
+        """Return open spans with their log records."""
+        records: list[SpanRecord] = []
+        size, with_logs = 0, False
+        links = self._links_of(span_ids)
+        for span_id in span_ids:
+            span = self.spans[span_id]
+            record = span.record
+            if self.logs and span_id in self.logs:
+                record = replace(record, logs=_oldest_first(self.logs[span_id]))
+            if self.lacks_spans:
+                record = replace(record, spans_dropped=True)
+            if span.above != record.parent_span_id:
+                links[span_id] = span.above
+            with_logs = with_logs or bool(record.logs)
+            size += span.size
+            records.append(record)
+        if self.logs:
+            records += self._unclaimed_with_logs(span_ids, links)
+        return SpanGroup(tuple(records), links, 0 if with_logs else size)
+
+    def close(self, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
+        """Return open spans with their log records; only their ids stay.
+
+        `whole` remembers the missing spans above them, too, and what is around them once none is open.
+        """
+        group = self.group(span_ids)
+        for span_id in span_ids:
+            self.size -= self.spans.pop(span_id).size
+            self.remember(span_id, arrived=True)
+        if self.logs:
+            for record in group.spans:
+                self.take_logs(record.span_id)
+        if whole:
+            parents = {record.parent_span_id for record in group.spans}
+            for above in parents.union(group.links.values()):
+                if above is not None and above not in self.links and above not in self.spans:
+                    self.remember(above, arrived=False)
+        if not self.spans:
+            if whole:
+                for span_id in self.links:
+                    self.remember(span_id, arrived=True)
+            self.clear(whole=whole)
+        return group
+
+    def clear(self, *, whole: bool) -> None:
+        """Drop what is open; `whole` drops unclaimed spans and log records as well."""
+        for span in self.spans.values():
+            self.size -= span.size
+        self.spans.clear()
+        self.ended.clear()
+        self.rooted = self.lacks_spans = False
+        if whole:
+            for span_id in [*self.logs]:
+                self.take_logs(span_id)
+            self.size -= _LINK_BYTES * len(self.links)
+            self.links.clear()
+            self.over.clear()
+
+    def _links_of(self, span_ids: Collection[str]) -> dict[str, str | None]:
+        """Return the unclaimed spans above these, each with the first claimed or missing id above."""
+        if len(span_ids) == len(self.spans):
+            return dict(self.links)
+        parents = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
+        return {each: self.above(each) for each in parents if each is not None and each in self.links}
+
+    def _unclaimed_with_logs(
+        self, span_ids: Iterable[str], links: Mapping[str, str | None]
+    ) -> Iterator[SpanRecord]:
+        """Yield the unclaimed spans with log records, which may belong to a claimed span next to them.
+
+        Without a link, only the parent of a root, if exactly one model choice was logged there.
+        """
+        for span_id, parent in links.items():
+            if span_id in self.logs and span_id in self.links:
+                logs = _oldest_first(self.logs[span_id])
+                yield SpanRecord(trace_id=self.trace_id, span_id=span_id, parent_span_id=parent, logs=logs)
+        above = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
+        for parent in above:
+            if parent is None or parent in self.links or parent in self.spans or parent not in self.logs:
+                continue
+            logs = _oldest_first(self.logs[parent])
+            if [log.name for log in logs].count(_CHOICE) == 1:
+                yield SpanRecord(trace_id=self.trace_id, span_id=parent, parent_span_id=None, logs=logs)
+
+
+def tops_of(span_ids: Collection[str], above: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the topmost of these spans above each of them; `above` returns the id above a span.
+
+    Takes time linear in the spans, however deep they are. Malformed traces may have cycles, all of whose
+    spans have the same top.
+    """
+    tops: dict[str, str] = {}
+    for span_id in span_ids:
+        way: dict[str, None] = {}
+        top = span_id
+        while top not in tops and top not in way:
+            way[top] = None
+            upper = above(top)
+            if upper is None or upper not in span_ids:
+                break
+            top = upper
+        tops.update(dict.fromkeys(way, tops.get(top, top)))
+    return tops
+
+
+def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
+    return tuple(sorted(logs, key=lambda log: log.time))

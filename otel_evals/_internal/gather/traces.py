@@ -1,0 +1,144 @@
+"""The traces that a gatherer knows, within their bounds: who is removed for others, and when."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from otel_evals._internal.gather.trace import State, Trace
+
+_OTHERS: Final = 0.1
+"""Part of the limits that traces without their root may take while the others take all the rest."""
+_MOST_UNCLAIMED: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyLimits:
+    """Bounds of assembly; `otel_evals.Config` has their meaning and defaults."""
+
+    grace: float
+    max_age: float
+    max_traces: int
+    max_spans_per_trace: int
+    max_bytes: int
+
+    def excess(self, traces: Any, size: int, newest: str) -> Any:
+        """Used by the pipeline until it moves to the engine."""
+        if size > self.max_bytes:
+            greedy = newest in traces and traces[newest].size > self.max_bytes // 2
+            return newest if greedy else next(iter(traces)), "too_many_bytes"
+        return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
+
+
+class Traces:
+    """Traces by id; those of a state are in the order of their last activity, the least recent first.
+
+    Args:
+        limits: the bounds of open traces, and of the bytes of unclaimed ones.
+        remember: seconds for which the ids of closed spans are kept.
+        remember_bytes: bytes that these take at most.
+    """
+
+    def __init__(self, limits: AssemblyLimits, remember: float, remember_bytes: int) -> None:
+        self._limits = limits
+        self._remember = remember
+        self._remember_bytes = remember_bytes
+        self._by_id: dict[str, Trace] = {}
+        self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
+        self._bytes = [0 for _ in State]
+        self.forgotten_early = 0
+        """Closed traces that were forgotten before their time."""
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """Open traces, and their bytes. Any thread may read it."""
+        of, size = self._of, self._bytes
+        return len(of[State.OPEN]) + len(of[State.ROOTED]), size[State.OPEN] + size[State.ROOTED]
+
+    @property
+    def rooted(self) -> tuple[int, int]:
+        """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
+        return len(self._of[State.ROOTED]), self._bytes[State.ROOTED]
+
+    def get(self, trace_id: str) -> Trace | None:
+        return self._by_id.get(trace_id)
+
+    def open(self) -> list[Trace]:
+        return [*self._of[State.OPEN].values(), *self._of[State.ROOTED].values()]
+
+    def settle(self, trace: Trace, *, active: bool = True) -> None:
+        """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
+        trace_id, state = trace.trace_id, trace.state_now()
+        if trace.counted and trace.state is state:
+            self._bytes[state] += trace.size - trace.counted
+            if active:
+                self._of[state].move_to_end(trace_id)
+        else:
+            self._take_out(trace)
+            self._by_id[trace_id] = self._of[state][trace_id] = trace
+            self._bytes[state] += trace.size
+            trace.state = state
+        trace.counted = trace.size
+
+    def forget(self, trace: Trace) -> None:
+        self._take_out(trace)
+        self._by_id.pop(trace.trace_id, None)
+
+    def _take_out(self, trace: Trace) -> None:
+        if trace.counted:
+            del self._of[trace.state][trace.trace_id]
+            self._bytes[trace.state] -= trace.counted
+            trace.counted = 0
+
+    def excess(self, newest: Trace) -> tuple[Trace, str] | None:
+        """Return the open trace to evict and the reason; None within the bounds.
+
+        Traces without their root make room for others: the root may never come. The trace just added to is
+        evicted if it alone takes half of the bytes.
+        """
+        limits, others = self._limits, self._of[State.OPEN]
+        count, size = self.usage
+        if size > limits.max_bytes:
+            if newest.spans and newest.size > limits.max_bytes // 2:
+                return newest, "too_many_bytes"
+            if self._bytes[State.OPEN] > limits.max_bytes * _OTHERS:
+                return next(iter(others.values())), "too_many_bytes"
+        if count > limits.max_traces and len(others) > max(1.0, limits.max_traces * _OTHERS):
+            return next(iter(others.values())), "too_many_traces"
+        return None
+
+    def unclaimed_excess(self) -> Iterator[Trace]:
+        """Forget the unclaimed traces beyond the bounds; yields them."""
+        unclaimed = self._of[State.UNCLAIMED]
+        while unclaimed and self._is_excess(len(unclaimed)):
+            trace = next(iter(unclaimed.values()))
+            self.forget(trace)
+            yield trace
+
+    def _is_excess(self, unclaimed: int) -> bool:
+        return unclaimed > _MOST_UNCLAIMED or self._bytes[State.UNCLAIMED] > self._limits.max_bytes
+
+    def older(self, state: State, last_seen: float) -> Iterator[Trace]:
+        """Yield the traces of a state without activity since then; each has to be removed or settled."""
+        traces = self._of[state]
+        while traces:
+            trace = next(iter(traces.values()))
+            if trace.last_seen > last_seen:
+                return
+            yield trace
+
+    def forget_closed(self, now: float) -> None:
+        """Forget the closed traces whose time is over, and those beyond the bound."""
+        for trace in self.older(State.CLOSED, now - self._remember):
+            self.forget(trace)
+        closed = self._of[State.CLOSED]
+        while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
+            self.forget(next(iter(closed.values())))
+            self.forgotten_early += 1
+
+    def oldest(self, state: State) -> float:
+        """Return the time of the least recent activity in a state; infinity without traces."""
+        return next((trace.last_seen for trace in self._of[state].values()), inf)

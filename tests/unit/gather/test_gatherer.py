@@ -1,0 +1,480 @@
+"""Spans in whatever order become the spans of complete runs, within bounds, in process and in the gateway."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from math import inf
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import set_span_in_context
+
+from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
+from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
+from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.gather.trace import SpanGroup
+from otel_evals._internal.gather.traces import AssemblyLimits
+from otel_evals._internal.model.sizes import size_of_span
+from otel_evals.model import Loss, SpanEvent, SpanRecord
+from tests.support.lines_run import lines_run
+
+DEFAULTS = {
+    "grace": 0.5,
+    "max_age": 600.0,
+    "max_traces": 10_000,
+    "max_spans_per_trace": 2_000,
+    "max_bytes": 256 * 1024 * 1024,
+}
+QUIET, IDLE = 5.0, 30.0
+
+
+def limits_of(limits: dict[str, Any]) -> AssemblyLimits:
+    return AssemblyLimits(**{**DEFAULTS, **limits})
+
+
+def live(**limits: Any) -> Gatherer:
+    return Gatherer(limits_of(limits), LiveClosing(limits_of(limits)))
+
+
+def gateway(*, capacity: Any = lambda: inf, remember_bytes: int = 10**6, **limits: Any) -> Gatherer:
+    given = limits_of(limits)
+    closing = QuietClosing(
+        QUIET, IDLE, given.max_age, lambda span: span.name == "agent", remember_bytes=remember_bytes
+    )
+    return Gatherer(given, closing, capacity=capacity)
+
+
+def span(
+    number: int,
+    parent: int | None = None,
+    *,
+    trace: int = 1,
+    owner: int = 0,
+    name: str = "chat",
+    long: int = 0,
+    start: int = 1,
+) -> RecordedSpan:
+    record = SpanRecord(
+        trace_id=f"{trace:032x}",
+        span_id=f"{number:016x}",
+        parent_span_id=f"{parent:016x}" if parent else None,
+        name=name,
+        attributes={"text": "x" * long} if long else {},
+        start_time=start,
+        end_time=start + 1,
+    )
+    return RecordedSpan(record, owner)
+
+
+def below(number: int, owner: int, **more: Any) -> RecordedSpan:
+    """A span below a claimed one that is open."""
+    return span(number, owner, owner=owner, **more)
+
+
+def link(number: int, parent: int | None = None, *, trace: int = 1) -> UnclaimedSpan:
+    return UnclaimedSpan(f"{trace:032x}", f"{number:016x}", f"{parent:016x}" if parent else None)
+
+
+def log(number: int, *, name: str = "said", trace: int = 1, body: Any = None, time: int = 1) -> CapturedLog:
+    return CapturedLog(trace, number, SpanEvent(name=name, body=body, time=time))
+
+
+def ids(group: SpanGroup) -> set[int]:
+    return {int(each.span_id, 16) for each in group.spans}
+
+
+def closed(gatherer: Gatherer, now: float) -> list[set[int]]:
+    return [ids(group) for group in gatherer.close_due(now)]
+
+
+def reasons(losses: list[Loss]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for loss in losses:
+        counts[loss.reason] += loss.count
+    return counts
+
+
+# --- in process ---
+
+
+def test_a_run_closes_after_its_grace_and_later_spans_are_late() -> None:
+    gatherer = live()
+    gatherer.add([span(10)], 0.0)
+    assert closed(gatherer, 0.4) == []
+    gatherer.add([span(11, 10)], 0.4)
+    assert closed(gatherer, 0.5) == [{10, 11}]
+    assert reasons(gatherer.add([span(12, 10), span(13, 12), span(10)], 0.6)) == {
+        "span_late": 2,
+        "span_repeated": 1,
+    }
+    assert closed(gatherer, 9.0) == []
+
+
+class Opened:
+    """A gatherer in process that knows which spans are open."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, Any] = {}
+        limits = limits_of({})
+        self.gatherer = Gatherer(limits, LiveClosing(limits, lambda: OpenSpansNow(self.open, 0)))
+
+    def start(self, above: Any = None) -> tuple[Any, int, int]:
+        tracer = TracerProvider().get_tracer("app")
+        started = tracer.start_span("s", set_span_in_context(above) if above else None)
+        context = started.get_span_context()
+        self.open[context.span_id] = started
+        return started, context.trace_id, context.span_id
+
+
+def test_a_run_closes_20_ms_after_its_root_if_no_span_of_its_trace_is_open() -> None:
+    opened = Opened()
+    outer, trace, top = opened.start()
+    _, _, root = opened.start(outer)
+    opened.gatherer.add([span(root, top, trace=trace)], 0.0)
+    assert closed(opened.gatherer, 0.0199) == []
+    opened.gatherer.add([log(root, trace=trace), below(7, root, trace=trace)], 0.0199)
+    (group,) = opened.gatherer.close_due(0.02)
+    assert ids(group) == {root, 7}
+    assert group.spans[0].logs
+
+
+def test_a_run_waits_for_its_grace_while_another_span_of_its_trace_is_open() -> None:
+    opened = Opened()
+    outer, trace, _ = opened.start()
+    _, _, other = opened.start(outer)
+    _, _, root = opened.start(outer)
+    opened.gatherer.add([span(root, 99, trace=trace)], 0.0)
+    del opened.open[other]
+    assert closed(opened.gatherer, 0.4) == []
+    assert closed(opened.gatherer, 0.5) == [{root}]
+
+
+def test_runs_of_one_trace_close_apart_in_the_order_of_their_ends() -> None:
+    gatherer = live()
+    gatherer.add([below(12, 10), below(22, 20), span(20, 5), below(23, 20), span(10, 5)], 0.0)
+    assert closed(gatherer, 0.5) == [{20, 22, 23}, {10, 12}]
+
+
+def test_spans_below_unclaimed_spans_find_their_owner() -> None:
+    """The nearest claimed span above is a link where the parent itself was not captured."""
+    gatherer = live()
+    gatherer.add([span(12, 99, owner=10), span(10)], 0.0)
+    (group,) = gatherer.close_due(1.0)
+    assert group.links == {f"{12:016x}": f"{10:016x}"}
+
+
+def test_the_only_choice_above_a_call_that_had_ended_is_given_to_its_run() -> None:
+    for choices, expected in ((1, {10, 5}), (2, {10})):
+        gatherer = live()
+        gatherer.add([log(5, name="gen_ai.choice") for _ in range(choices)], 0.0)
+        gatherer.add([span(10, 5)], 0.0)
+        assert closed(gatherer, 1.0) == [expected]
+
+
+def test_spans_below_one_that_began_before_its_trace_was_evicted_are_dropped_with_it() -> None:
+    gatherer = live(max_age=10.0)
+    gatherer.add([below(10, 9, start=4)], 0.0)
+    assert reasons(gatherer.evict_old(11.0)) == {"root_never_ended": 1}
+    later = [below(21, 20, start=6), below(22, 21, start=6), below(31, 30, start=6), below(20, 8, start=3)]
+    assert reasons(gatherer.add(later, 12.0)) == {"span_late": 3}
+    assert gatherer.waiting(f"{1:032x}") == 1
+    assert reasons(gatherer.add([below(23, 21, start=6)], 12.0)) == {"span_late": 1}
+
+
+def test_a_trace_whose_root_never_ends_is_evicted_and_counts_once_per_open_run() -> None:
+    gatherer = live(max_age=10.0)
+    gatherer.add([below(11, 10), below(12, 10)], 0.0)
+    gatherer.add([below(21, 20)], 1.0)
+    assert gatherer.evict_old(10.9) == []
+    assert reasons(gatherer.evict_old(11.0)) == {"root_never_ended": 2}
+
+
+def test_at_the_end_each_open_run_counts_once_however_many_of_its_spans_were_added() -> None:
+    gatherer = live()
+    gatherer.add([below(11, 10), below(12, 11), span(10), below(21, 20, trace=2)], 0.0)
+    lost = gatherer.end([below(22, 20, trace=2), span(31, trace=3)])
+    assert reasons(lost) == {"undecided_at_shutdown": 2, "root_not_ended_at_shutdown": 1}
+    assert gatherer.usage == (0, 0)
+
+
+# --- in the gateway ---
+
+
+def test_a_trace_with_its_root_closes_when_it_is_quiet_and_others_when_they_are_idle() -> None:
+    gatherer = gateway()
+    gatherer.add([span(2, 1), span(9, 8, trace=2)], 0.0)
+    gatherer.add([span(1)], 4.0)
+    assert closed(gatherer, 8.9) == []
+    assert closed(gatherer, 9.0) == [{1, 2}]
+    assert closed(gatherer, 29.9) == []
+    assert closed(gatherer, 30.0) == [{9}]
+
+
+def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
+    gatherer = gateway()
+    gatherer.add([span(1), span(2, 1), link(3, 1)], 0.0)
+    closed(gatherer, 5.0)
+    later = [span(2, 1), span(4, 2), span(5, 3), link(6, 2), span(7, 6), span(8, 99)]
+    assert reasons(gatherer.add(later, 6.0)) == {"span_repeated": 1, "span_late": 3}
+    assert closed(gatherer, 36.0) == [{8}]
+
+
+def test_the_missing_parent_of_a_closed_run_is_late() -> None:
+    gatherer = gateway()
+    gatherer.add([span(2, 1)], 0.0)
+    closed(gatherer, 30.0)
+    assert reasons(gatherer.add([span(1)], 31.0)) == {"span_late": 1}
+    assert closed(gatherer, 99.0) == []
+
+
+def test_a_span_that_ended_is_not_replaced_by_another_with_its_ids() -> None:
+    """Anyone may send spans; one that was sent before its end is replaced."""
+    gatherer = gateway()
+    started = RecordedSpan(SpanRecord(trace_id=f"{1:032x}", span_id=f"{2:016x}", name="started"), 0)
+    assert gatherer.add([started, span(2, name="ended")], 0.0) == []
+    assert reasons(gatherer.add([span(2, name="forged")], 0.0)) == {"span_repeated": 1}
+    (group,) = gatherer.close_due(5.0 + IDLE)
+    assert [each.name for each in group.spans] == ["ended"]
+
+
+def test_links_lead_through_unclaimed_spans_and_their_root_ends_the_trace() -> None:
+    gatherer = gateway()
+    gatherer.add([span(3, 2), link(2, 1), link(1)], 0.0)
+    (group,) = gatherer.close_due(5.0)
+    assert ids(group) == {3}
+    assert group.links == {f"{2:016x}": f"{1:016x}", f"{1:016x}": None}
+    assert reasons(gatherer.add([span(4, 2)], 6.0)) == {"span_late": 1}
+
+
+def test_complete_traces_stay_open_while_there_is_no_capacity_to_score_them() -> None:
+    capacity = [2]
+    gatherer = gateway(capacity=lambda: capacity[0], max_traces=3)
+    gatherer.add([span(number, trace=number) for number in range(1, 6)], 0.0)
+    assert gatherer.rooted[0] == 5, "a trace with its root is never evicted"
+    assert closed(gatherer, 5.0) == [{1}, {2}]
+    assert gatherer.waits
+    assert gatherer.next_close == 5.05
+    capacity[0] = 0
+    assert closed(gatherer, 6.0) == closed(gatherer, inf) == []
+    capacity[0] = 9
+    assert closed(gatherer, 7.0) == [{3}, {4}, {5}]
+    assert not gatherer.waits
+
+
+def test_a_trace_that_goes_on_for_hours_is_kept_and_its_ended_agents_are_closed() -> None:
+    gatherer = gateway(max_age=100.0)
+    found = []
+    for minute in range(60):
+        now = 20.0 * minute
+        gatherer.add([span(10 * minute + 12, 10 * minute + 11), span(10 * minute + 11, 1, name="agent")], now)
+        found += closed(gatherer, now + 10)
+    assert found[0] == {11, 12}
+    assert len(found) > 50
+    assert reasons(gatherer.add([span(1)], 1_200.0)) == {"span_late": 1}
+    left = closed(gatherer, 1_300.0)
+    assert {*range(11, 602, 10), *range(12, 603, 10)} == set().union(*found, *left)
+
+
+def test_what_another_process_scored_is_repeated() -> None:
+    gatherer = gateway()
+    gatherer.reports_left = True
+    gatherer.seen([f"{1:032x}"], 0.0)
+    assert reasons(gatherer.add([span(1), span(2, 1), log(2)], 0.0)) == {"span_repeated": 2}
+    gatherer.add([link(7), span(8, 7), link(9, 6, trace=2)], 0.0)
+    assert closed(gatherer, 5.0) == []
+    assert gatherer.take_left() == [f"{1:032x}"]
+    assert closed(gatherer, 30.0) == []
+    assert gatherer.take_left() == [f"{2:032x}"], "no claimed span of it may come"
+
+
+def test_runs_that_lack_items_say_so() -> None:
+    gatherer = gateway()
+    gatherer.add([span(1)], 0.0)
+    gatherer.lack([span(2, 1), link(3, 1), log(1)], 0.0)
+    gatherer.add([span(4, 1)], 0.0)
+    assert reasons(gatherer.add([span(5, 2)], 0.0)) == {"span_late": 1}
+    (group,) = gatherer.close_due(5.0)
+    assert [each.spans_dropped for each in group.spans] == [True, True]
+
+
+def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -> None:
+    for keeps in (False, True):
+        gatherer = gateway()
+        gatherer.keeps_open = keeps
+        gatherer.add([span(1), span(2, 9, trace=2)], 0.0)
+        assert closed(gatherer, inf) == [{1}]
+        assert reasons(gatherer.end([])) == ({} if keeps else {"root_not_ended_at_shutdown": 1})
+        assert gatherer.usage == (0, 0)
+
+
+def test_what_comes_of_an_evicted_trace_is_late() -> None:
+    """Its run is lost, once: what is left of it would be judged as if it were the whole."""
+    gatherer = gateway(max_traces=1)
+    gatherer.add([span(1, 9)], 0.0)
+    assert reasons(gatherer.add([span(2, 9, trace=2)], 1.0)) == {"too_many_traces": 1}
+    assert reasons(gatherer.add([span(9, start=10**9)], 2.0)) == {"span_late": 1}
+    assert closed(gatherer, 31.0) == [{2}]
+
+
+def test_closed_traces_are_remembered_for_the_time_and_the_bytes_that_are_set() -> None:
+    gatherer = gateway(remember_bytes=3_000)
+    gatherer.add([span(number, trace=number) for number in (1, 2, 3)], 0.0)
+    closed(gatherer, 5.0)
+    gatherer.evict_old(6.0)
+    assert gatherer.forgotten_early == 1
+    assert reasons(gatherer.add([span(30, 3, trace=3), span(10, 1)], 7.0)) == {"span_late": 1}
+    gatherer.evict_old(605.0)
+    assert gatherer.forgotten_early == 1
+    assert gatherer.add([span(31, 3, trace=3)], 605.0) == []
+
+
+def test_traces_without_a_claimed_span_are_bounded_and_their_log_records_counted() -> None:
+    gatherer = gateway(max_bytes=100_000)
+    losses = [loss for n in range(1, 6) for loss in gatherer.add([log(n, trace=n, body="x" * 60_000)], 0.0)]
+    assert reasons(losses) == {"log_limit": 4}
+    assert gatherer.usage == (0, 0)
+    gatherer.add([span(5, trace=5)], 6.0)
+    assert gatherer.usage[1] > 60_000, "its log record waited for it"
+
+
+# --- both ---
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_log_records_join_their_span_whichever_comes_first(new: Any) -> None:
+    gatherer = new()
+    gatherer.add([log(10, name="before"), span(10), log(10, name="after", time=2)], 0.0)
+    (group,) = gatherer.close_due(QUIET)
+    assert [event.name for event in group.spans[0].logs] == ["before", "after"]
+    assert group.size == 0, "unknown with log records"
+    assert reasons(gatherer.add([log(10)], 6.0)) == {"log_late": 1}
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_a_group_has_the_size_of_its_spans(new: Any) -> None:
+    gatherer = new()
+    gatherer.add([below(3, 2, long=300), span(2)], 0.0)
+    (group,) = gatherer.close_due(inf)
+    assert group.size == sum(map(size_of_span, group.spans)) > 300
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_a_trace_of_too_many_spans_keeps_its_root_and_says_so_on_each(new: Any) -> None:
+    gatherer = new(max_spans_per_trace=3)
+    losses = gatherer.add([*(below(number, 1) for number in range(2, 8)), span(1)], 0.0)
+    assert reasons(losses) == {"span_limit_per_trace": 3}
+    (group,) = gatherer.close_due(QUIET)
+    assert ids(group) == {1, 2, 3, 4}
+    assert all(each.spans_dropped for each in group.spans)
+    later = [span(100 + number, number) for number in range(2, 8)]
+    assert reasons(gatherer.add(later, 6.0)) == {"span_late": 6}
+    assert gatherer.usage == (0, 0)
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_the_least_recently_active_traces_make_room(new: Any) -> None:
+    gatherer = new(max_traces=3)
+    losses = [loss for n in range(1, 6) for loss in gatherer.add([below(n, 90, trace=n)], float(n))]
+    assert [(loss.reason, int(loss.trace_id, 16)) for loss in losses] == [
+        ("too_many_traces", 1),
+        ("too_many_traces", 2),
+    ]
+    gatherer = new(max_bytes=16_000)
+    losses = [loss for n in range(1, 6) for loss in gatherer.add([below(n, 90, trace=n, long=3_000)], 0.0)]
+    assert reasons(losses) == {"too_many_bytes": 2}
+    losses = gatherer.add([below(9, 90, trace=9, long=9_000)], 0.0)
+    assert [int(loss.trace_id, 16) for loss in losses] == [9], "it alone takes half of the bytes"
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_an_item_that_cannot_be_read_is_a_loss_of_its_kind(new: Any) -> None:
+    broken: list[Any] = [CapturedLog(1, 10, None), RecordedSpan(None, 0)]  # type: ignore[arg-type]  # broken
+    losses = new().add([*broken, span(1)], 0.0)
+    assert losses == [Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")]
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_very_many_complete_runs_close_in_parts(new: Any) -> None:
+    """So that whoever scores them has a moment for other things; at the end, all at once."""
+    gatherer = new()
+    gatherer.add([span(number, trace=number) for number in range(1, 1_001)], 0.0)
+    counts = []
+    while gatherer.next_close <= QUIET:
+        counts.append(len(gatherer.close_due(QUIET)))
+    assert sum(counts) == 1_000
+    assert max(counts) <= 256
+    gatherer.add([span(number, trace=number) for number in range(2_001, 3_001)], 9.0)
+    assert len(gatherer.close_due(inf)) == 1_000
+
+
+def deep(depth: int) -> list[IntakeItem]:
+    return [below(number, number - 1) for number in range(depth, 1, -1)] + [span(1)]
+
+
+def linked(depth: int) -> list[IntakeItem]:
+    above: list[IntakeItem] = [link(number, number - 1) for number in range(depth, 1, -1)]
+    return [*(span(10_000 + number, depth - number) for number in range(depth // 2)), *above, span(1)]
+
+
+def wide(runs: int) -> list[IntakeItem]:
+    return [*(span(number, 9_999) for number in range(1, runs))]
+
+
+@pytest.mark.parametrize(("new", "items"), [(live, deep), (live, wide), (gateway, deep), (gateway, linked)])
+def test_time_is_linear_in_the_spans(new: Any, items: Any) -> None:
+    def lines(count: int) -> int:
+        gatherer = new()
+
+        def all_of_it() -> None:
+            gatherer.add(items(count), 0.0)
+            gatherer.close_due(IDLE)
+
+        return lines_run(all_of_it)
+
+    assert lines(800) < 5 * lines(200)
+
+
+@pytest.mark.parametrize("new", [live, gateway])
+def test_circles_end(new: Any) -> None:
+    """Spans that claim to be each other's parents are survived."""
+    gatherer = new(max_age=1.0)
+    gatherer.add([below(10, 11), below(11, 10), span(12, 12), link(13, 14), link(14, 13), span(15, 13)], 0.0)
+    gatherer.add([log(12), span(20, 21), span(21, 20)], 0.0)
+    found = closed(gatherer, 99.0)
+    lost = gatherer.evict_old(99.0)
+    assert found or lost
+    assert gatherer.usage == (0, 0)
+
+
+def nested(depth: int, mapping: bool) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = {"a": value} if mapping else [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [61, 980, 20_000])
+@pytest.mark.parametrize("mapping", [True, False])
+@pytest.mark.parametrize("where", ["body", "attributes"])
+def test_a_log_record_is_cut_where_it_is_too_deep_to_be_stored(depth: int, mapping: bool, where: str) -> None:
+    value = nested(depth, mapping)
+    given: dict[str, Any] = {where: {"a": value} if where == "attributes" else value}
+    event = SpanEvent(name="l", **given)
+    gatherer = live()
+    gatherer.add([CapturedLog(1, 10, event), span(10)], 0.0)
+    (group,) = gatherer.close_due(1.0)
+    (held,) = group.spans[0].logs
+    assert len(json.dumps([held.body, dict(held.attributes)])) < 1_000
+
+
+def test_log_records_beyond_a_limit_are_counted_one_by_one() -> None:
+    """At most as many per span as spans per trace; the oldest span's give way."""
+    gatherer = live(max_spans_per_trace=2)
+    assert reasons(gatherer.add([log(10) for _ in range(5)], 0.0)) == {"log_limit": 3}
+    assert reasons(gatherer.add([log(20), log(30)], 0.0)) == {"log_limit": 2}
+    gatherer.add([span(20)], 0.0)
+    (group,) = gatherer.close_due(1.0)
+    assert len(group.spans[0].logs) == 1
