@@ -36,6 +36,7 @@ from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
 from tests.support.gateways import GatewayProcess, GatewayThread
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.recordings import send_recording
 from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
 from tests.support.waits import SECONDS, eventually
@@ -270,8 +271,8 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
             score_files([str(p) for p in (logs, path) if p.exists()], build_config(rules, [kept]))
             gateway.scored.clear()
             for signal, each in (("logs", logs), ("traces", path)):
-                for request in requests_of(each) if each.exists() else ():
-                    assert gateway.post(f"/v1/{signal}", request, "application/json")[0] == 200
+                if each.exists():
+                    send_recording(each, f"{gateway.endpoint}/v1/{signal}")
             gateway.service.scoring.engine.flush(SECONDS)  # some traces are not complete yet
             eventually(lambda: not gateway.service.scoring.gatherer.size[0])
             assert gateway.service.scoring.engine.flush(SECONDS)
@@ -279,16 +280,6 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
                 differing.append((path.name, gateway.service.scoring.engine.steps.losses()))
     assert len(files) > 40
     assert differing == []
-
-
-def requests_of(path: Path) -> list[bytes]:
-    """The export requests of a file: one text, or one per line."""
-    text = path.read_text()
-    try:
-        json.loads(text)
-        return [text.encode()]
-    except ValueError:
-        return [line.encode() for line in text.splitlines() if line.strip()]
 
 
 @pytest.mark.slow

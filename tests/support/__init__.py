@@ -6,7 +6,7 @@ Agent traffic and records
     sampled_traffic     traffic with a known mean under a sampler that looks at runs
     handwritten         an agent made with the decorators, and what became of its spans
     trace_builder       spans with attributes, and what dialects read from them
-    recordings          a small recording in OTLP/JSON
+    recordings          sends recorded traffic to an endpoint
     runs                runs made by hand, for scorers
     jobs                jobs made by hand, for the evaluator and the durable queue
     scored              scored runs, for destinations

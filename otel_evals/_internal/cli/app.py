@@ -24,7 +24,7 @@ _OWN = {
 _PANELS = {
     "Start": ("init", "demo", "doctor"),
     "Look": ("runs", "explain", "report", "monitor", "top"),
-    "Run": ("score", "gateway", "replay", "judge"),
+    "Run": ("score", "gateway", "judge"),
     "Manage": ("config", "scorers", "destinations", "results", "labels", "export"),
 }
 _ORDER = [name for names in _PANELS.values() for name in names]

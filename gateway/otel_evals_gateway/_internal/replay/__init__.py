@@ -1,1 +1,0 @@
-"""Replay of recorded traffic with fresh ids and times."""
