@@ -3,6 +3,7 @@
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.hold import Hold, PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.capture.items import (
     CapturedLog,
@@ -41,12 +42,14 @@ __all__ = [
     "EvaluationSpans",
     "Gathered",
     "Health",
+    "Hold",
     "IntakeItem",
     "Judged",
     "LostSpans",
     "Metrics",
     "OpenTrace",
     "Opened",
+    "PendingScores",
     "Providers",
     "RecordedSpan",
     "Source",

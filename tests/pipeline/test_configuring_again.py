@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import otel_evals
 from otel_evals import ConfigError, Pipeline, Rule, Run, sampling, scorer
-from otel_evals._internal.attach.hold import ScoringSpanExporter
+from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from tests.support.exporting_programs import run_exporting
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.traffic import agent_run

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
 from otel_evals import Rule
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
-from otel_evals_gateway._internal.inline import with_attributes
 from tests.pipeline.test_gateway import body, recorded, run_agent
 from tests.support.gateways import GatewayProcess, GatewayThread
 from tests.support.otlp_receiver import OtlpReceiver
@@ -240,13 +238,21 @@ def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> 
     assert sum(SCORE in span.attributes for span in arrived) == 40
 
 
-def test_a_score_that_the_sender_wrote_is_replaced() -> None:
-    (span,) = [each for each in recorded() if each.name.startswith("invoke_agent")]
-    part = encode_spans([span])
-    forged = part.resource_spans[0].scope_spans[0].spans[0].attributes.add(key="otel_evals.score.answered")
-    forged.value.double_value = 1.0
-    sent = with_attributes(part.SerializeToString(), {"otel_evals.score.answered": 0.0})
-    (found,) = ExportTraceServiceRequest.FromString(sent).resource_spans[0].scope_spans[0].spans
-    scores = [a.value.double_value for a in found.attributes if a.key == "otel_evals.score.answered"]
-    assert scores == [0.0]
-    assert len(found.attributes) == len(span.attributes or {}) + 1
+@pytest.mark.parametrize("options", [{}, {"span_attributes": False}], ids=["held", "not held"])
+def test_names_of_ours_that_senders_wrote_do_not_arrive(
+    backend: OtlpReceiver, options: dict[str, Any]
+) -> None:
+    """A client could make up scores, verdicts and explanations."""
+    message = encode_spans(recorded())
+    for span in message.resource_spans[0].scope_spans[0].spans:
+        for name in (SCORE, f"{SCORE}.verdict", f"{SCORE}.explanation", "otel_evals.score.other"):
+            span.attributes.add(key=name).value.string_value = "forged"
+    with inline(backend, **options) as gateway:
+        packed = gzip.compress(message.SerializeToString())
+        assert gateway.post("/v1/traces", packed, Content_Encoding="gzip")[0] == 200
+        arrived = backend.wait_for_spans(3)
+    ours = {
+        name: value for span in arrived for name, value in span.attributes.items() if "otel_evals" in name
+    }
+    assert "forged" not in ours.values()
+    assert ours.get(SCORE) == (None if options else 1.0)

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_evals import Rule, Run, sampling
-from otel_evals._internal.attach.hold import HeldSpans, PendingScores
+from otel_evals._internal.attach.hold import PendingScores
 from otel_evals.destinations import JsonlDestination
 from otel_evals.model import Score, ScoredRun
 from otel_evals.scorers import scorer
@@ -111,36 +111,16 @@ def test_every_run_of_many_threads_is_scored_once_and_leaves_once_for_each_expor
 
 def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
     """However many threads take at once, nothing stays behind and nothing is mixed up."""
-    scores, takers = PendingScores(), 4
+    scores, takers, keys = PendingScores(), 4, [(number, 1) for number in range(400)]
     for _ in range(takers):
-        scores.add_exporter(HeldSpans())
-
-    class Context:
-        def __init__(self, trace_id: int) -> None:
-            self.trace_id, self.span_id = trace_id, 1
-
-    class Span:
-        end_time = 1
-
-        def __init__(self, trace_id: int) -> None:
-            self.context = Context(trace_id)
-
-    spans: list[Any] = [Span(number) for number in range(400)]
-    for span in spans:
-        scores.expect(span.context.trace_id, 1)
-        scores.add(span.context.trace_id, 1, {"is": span.context.trace_id})
-        scores.finish(span.context.trace_id, 1)
-    taken = at_once(lambda _: [scores.take(span) for span in spans], takers)
+        scores.listen(lambda _: None)
+    for key in keys:
+        scores.expect(*key)
+        scores.add(*key, "quick", 1, {"is": key[0]})
+        scores.finish(*key)
+    taken = at_once(lambda _: [scores.take(key, 1) for key in keys], takers)
     assert all(t == [{"is": number} for number in range(400)] for t in taken)
-    assert all(scores.take(span) == {} for span in spans), "they are forgotten"
-
-
-def test_too_many_announced_spans_are_forgotten_oldest_first() -> None:
-    """Threads that announce spans nobody takes cannot fill the memory, nor disturb each other."""
-    scores = PendingScores()
-    scores.add_exporter(HeldSpans())
-    at_once(lambda number: [scores.expect(number, turn) for turn in range(3_000)])
-    assert 8_000 <= len(scores._pending) <= 10_000
+    assert all(scores.take(key, 1) == {} for key in keys), "they are forgotten"
 
 
 def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: Path) -> None:

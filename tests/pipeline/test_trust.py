@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -167,6 +168,9 @@ def serve(
         provider.shutdown()
         scored = {each.span_id for each in seen.of("good")}
         for span in exported.get_finished_spans():
+            seen.span_scores += [
+                math.inf for name in span.attributes or {} if name == "otel_evals.score.other"
+            ]
             if f"{span.context.span_id:016x}" in scored:
                 seen.span_scores.append((span.attributes or {}).get("otel_evals.score.good"))
     return seen
@@ -209,7 +213,7 @@ def by_header() -> dict[Decision, bool]:
 
 def by_baggage() -> dict[Decision, bool]:
     value = ",".join(f"{key}={v}" for key, v in MARKS.items())
-    forged = f"{value},otel_evals.score.good=0,otel_evals.sampling.probability=1e-9,otel_evals.judge.cost=99"
+    forged = f"{value},otel_evals.score.good=0,otel_evals.score.other=1,otel_evals.judge.cost=99"
     return serve([{"baggage": forged}] * COUNT).effects()
 
 

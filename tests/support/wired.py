@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
-from otel_evals._internal.attach.hold import HeldSpans
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
@@ -25,19 +24,7 @@ from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
 from tests.support.waits import SECONDS
 
-__all__ = ["Wired", "Woken", "wired"]
-
-
-class Woken(HeldSpans):
-    """The spans of an exporter, which note what wakes them."""
-
-    def __init__(self, keys: list[Any]) -> None:
-        super().__init__()
-        self.keys = keys
-
-    def wake(self, key: tuple[int, int] | None = None) -> None:
-        """Note a span, or None for all."""
-        self.keys.append(key)
+__all__ = ["Wired", "wired"]
 
 
 class Wired:

@@ -13,18 +13,18 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_evals.sdk.otlp import Place, attribute_bytes, envelope, opened, parts_of, without
 from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
 from otel_evals_gateway._internal.forwarder import Forwarder
-from otel_evals_gateway._internal.held_spans import HeldSpan, HeldSpans
+from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.journal import HeldPart, Journal
-from otel_evals_gateway._internal.receiver.answers import ExportAnswer
+from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection
 from otel_evals_gateway._internal.tap import Tap
@@ -34,6 +34,7 @@ _logger = logging.getLogger(__name__)
 _BATCH = 512
 _GATHER_SECONDS = 0.01
 _FIRST, _LONGEST = 0.5, 10.0
+_OURS = "otel_evals."
 
 
 class Inline:
@@ -53,7 +54,9 @@ class Inline:
         if request.signal == "metrics":
             return await self._forward_unchanged(request)
         selection = await self._tap.look_through(request)
-        places = self._places(selection) if request.signal == "traces" else {}
+        if request.signal == "traces":
+            _drop_our_names(request, selection)
+        places = self._places(request, selection) if request.signal == "traces" else {}
         if not places:
             answer = await self._forward_unchanged(request)
             if answer.ok and selection.items:
@@ -92,7 +95,7 @@ class Inline:
 
     # --- with judged spans ---
 
-    def _places(self, selection: Selection) -> Mapping[Place, RecordedSpan]:
+    def _places(self, request: ExportRequest, selection: Selection) -> Mapping[Place, RecordedSpan]:
         """Return the spans to hold, by position."""
         if self._held_spans is None or not selection.claimed:
             return {}
@@ -101,7 +104,7 @@ class Inline:
             # The sender waits: a span whose parent comes in a later request would wait for it in vain.
             opens_run = self._tap.scoring.opens_run
             places = {p: i for p, i in places.items() if opens_run(i.span) or selection.is_top(i.span)}
-        return places if self._held_spans.room_for(len(places)) else {}
+        return places if self._held_spans.has_capacity(len(places), len(request.plain)) else {}
 
     async def _split(
         self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
@@ -133,22 +136,21 @@ class Inline:
         """Wait for the scores, and forward the request once."""
         assert self._held_spans is not None
         all_released = asyncio.Event()
-        spans: dict[Place, HeldSpan] = {}
-        waiting = len(places)
+        released: dict[Place, Mapping[str, Any]] = {}
 
-        def released(_: HeldSpan) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if not waiting:
+        def release(place: Place, attributes: Mapping[str, Any]) -> None:
+            released[place] = attributes
+            if len(released) == len(places):
                 all_released.set()
 
-        for place, item in places.items():
-            key = int(item.span.trace_id, 16), int(item.span.span_id, 16)
-            spans[place] = self._held_spans.hold(key, released)
+        size = len(request.plain) // len(places)
+        keys = {p: (int(item.span.trace_id, 16), int(item.span.span_id, 16)) for p, item in places.items()}
+        for place, key in keys.items():
+            self._held_spans.hold(key, size, partial(release, place))
         await self._tap.judge("traces", selection)
         request.forget_message()
         await all_released.wait()
-        scored = {place: span.attributes for place, span in spans.items() if span.attributes}
+        scored = {place: attributes for place, attributes in released.items() if attributes}
         if scored:
             parts = parts_of(request.plain, scored.keys())
             at_the_end = b"".join(with_attributes(part, scored[place]) for place, part in parts)
@@ -157,19 +159,19 @@ class Inline:
         else:
             answer = await self._forward_unchanged(request)
         if not answer.ok:
-            for span in spans.values():
-                self._held_spans.keep_scores(span)
+            for place, attributes in released.items():
+                self._held_spans.keep_scores(keys[place], attributes)
         return answer
 
     def _hold_part(self, part: HeldPart) -> None:
-        def released(span: HeldSpan) -> None:
-            self._outbox.put(HeldPart(part.key, with_attributes(part.data, span.attributes)))
+        def released(attributes: Mapping[str, Any]) -> None:
+            self._outbox.put(HeldPart(part.key, with_attributes(part.data, attributes)))
 
         if self._held_spans is None:
             self._outbox.put(part)
         else:
             key = int.from_bytes(part.key[:16]), int.from_bytes(part.key[16:])
-            self._held_spans.hold(key, released)
+            self._held_spans.hold(key, len(part.data), released)
 
     async def _forward_unchanged(self, request: ExportRequest) -> ExportAnswer:
         return await self._forwarder.send(
@@ -238,17 +240,28 @@ class _Outbox:
             _logger.error("%d held spans were permanently refused: %s", len(batch), message)
 
 
+def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
+    """Drop attributes with names of ours from spans that may be judged: senders could make up scores."""
+    if _OURS.encode() not in request.plain:
+        return
+    changed = False
+    for r, s, i in selection.claimed:
+        span = request.message.resource_spans[r].scope_spans[s].spans[i]
+        kept = [each for each in span.attributes if not each.key.startswith(_OURS)]
+        if len(kept) < len(span.attributes):
+            del span.attributes[:]
+            span.attributes.extend(kept)
+            changed = True
+    if changed:
+        request.body = request.plain = request.message.SerializeToString()
+        request.content_type, request.encoding = PROTOBUF, ""
+
+
 def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Add attributes to a request with a single span, byte for byte; they replace the sender's."""
+    """Add attributes to a request with a single span, byte for byte."""
     if not attributes:
         return part
     around, beside, span = opened(part)
-    sent = Span.FromString(span)
-    kept = [attribute for attribute in sent.attributes if attribute.key not in attributes]
-    if len(kept) < len(sent.attributes):
-        del sent.attributes[:]
-        sent.attributes.extend(kept)
-        span = sent.SerializeToString()
     for key, value in attributes.items():
         added = KeyValue(key=key)
         if isinstance(value, float):

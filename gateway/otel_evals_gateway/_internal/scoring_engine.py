@@ -87,7 +87,7 @@ class ScoringEngine:
             self._evaluation_spans(providers),
             logger if config.evaluation_events else None,
             None,
-            held_spans,
+            None if held_spans is None else held_spans.scores,
             [each for each in config.destinations if isinstance(each, EventPreset)],
             proposed=config.semconv == "proposed",
         )

@@ -190,7 +190,7 @@ class Gateway:
                 "configure `store` to have them acknowledged at once",
                 hold,
             )
-        return HeldSpans(self._config.hold_limit, hold)
+        return HeldSpans(self._config.hold_limit, hold, self._config.max_bytes)
 
     def _forward(self) -> Inline | None:
         options = self.options

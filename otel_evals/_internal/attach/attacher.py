@@ -30,8 +30,10 @@ _logger = logging.getLogger(__name__)
 class SpanScores(Protocol):
     """Attributes for judged spans that are held back until their scores are complete."""
 
-    def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
-        """Add attributes to a span, if it is held."""
+    def add(
+        self, trace_id: int, span_id: int, scorer: str, revision: int, attributes: Mapping[str, Any]
+    ) -> None:
+        """Add an evaluation's attributes to a span, if it is held and has none of a later revision."""
 
     def release(self, trace_id: str, span_id: str) -> None:
         """Let a span pass: it gets no more attributes. Malformed ids, as in odd files, are ignored."""
@@ -182,9 +184,9 @@ class Attacher:
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
-            attributes = span_attributes(evaluation)
+            latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
             for span_id in {evaluation.span_id, scored_span(run, evaluation)}:
-                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), attributes)
+                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:

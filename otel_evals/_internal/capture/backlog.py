@@ -31,8 +31,8 @@ class Backlog:
         """Number of items that may wait before `admits` is called."""
         self._max_bytes = max_bytes
         self.bytes = 0  # of the waiting items that were measured
-        self._refusing = threading.Lock()
-        self.refused = 0
+        self._refused: dict[int, int] = {}
+        """Refused items by thread: no thread waits for another, or for itself in a signal handler."""
         self.traces: dict[int, None] = {}
         """Ids of the newest ten thousand traces with refused items."""
 
@@ -60,20 +60,25 @@ class Backlog:
     def close(self) -> None:
         self.capacity = self.free = 0
 
+    @property
+    def refused(self) -> int:
+        """Items that were refused."""
+        return sum(list(self._refused.values()))
+
     def refuse(self, count: int) -> None:
         """Count items without remembering their traces."""
-        with self._refusing:
-            self.refused += count
+        thread = threading.get_ident()
+        self._refused[thread] = self._refused.get(thread, 0) + count
 
     def lose(self, item: Any) -> None:
         """Count a refused item, and remember that its trace is incomplete."""
         self.refuse(1)
         trace_id = _trace_of(item)
         if trace_id is not None:
-            with self._refusing:
-                self.traces[trace_id] = None
-                if len(self.traces) > _REMEMBERED:
-                    self.traces.pop(next(iter(self.traces)))
+            self.traces[trace_id] = None
+            if len(self.traces) > _REMEMBERED:
+                for oldest in list(self.traces)[: _REMEMBERED // 10]:
+                    self.traces.pop(oldest, None)
 
 
 class Intake(Protocol):

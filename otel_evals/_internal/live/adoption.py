@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, Tracer
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult
 
-from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.live.pipeline import Pipeline
 
 _MAX_DEPTH = 6

@@ -25,9 +25,10 @@ from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
-from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.options import Config
@@ -78,7 +79,7 @@ class Pipeline:
         self.config = config
         self._closed = False
         self._evaluation_provider = evaluation_tracer_provider
-        self._scores = PendingScores(private_context(config.redact, content=config.capture_content))
+        self._scores = PendingScores()
         self._exporters: list[ScoringSpanExporter] = []
         self.dialects = dialects = load_dialects() if dialects is None else dialects
         """Read spans, and know the instrumentation scopes seen so far."""
@@ -140,6 +141,7 @@ class Pipeline:
             hold=config.hold,
             limit=config.hold_limit,
             max_bytes=config.max_bytes,
+            context=private_context(config.redact, content=config.capture_content),
         )
         self._exporters.append(wrapped)
         return wrapped

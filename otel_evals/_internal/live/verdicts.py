@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -20,6 +19,7 @@ from otel_evals._internal.model import Verdict
 from otel_evals._internal.recursion import is_marked
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.wakeup import Wakeup
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -129,11 +129,11 @@ class Checks:
 
     def verdict_sync(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
         """Return the verdict as `verdict` does; the thread waits."""
-        until, done = time.monotonic() + self._deadline, threading.Event()
+        until, done = time.monotonic() + self._deadline, Wakeup()
         begun = self._begun(answer, done.set, guarded)
         try:
             if begun.verdict is None:
-                done.wait(max(0.0, until - time.monotonic()))
+                done.wait(until - time.monotonic())
         except BaseException:  # KeyboardInterrupt
             begun.leave()
             raise

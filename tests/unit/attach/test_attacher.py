@@ -24,7 +24,6 @@ from otel_evals._internal.recursion import is_marked
 from otel_evals.model import Operation, OperationKind, Score, SpanRecord, StepRecord
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
-from tests.support.wired import Woken
 
 RUN = scored_run().run
 SCORED = evaluation("hallucination", OUTCOMES["hallucination"])
@@ -66,7 +65,7 @@ class Outlets:
             PendingScores(),
         )
         self.finished: list[Any] = []
-        self.scores.add_exporter(Woken(self.finished))
+        self.scores.listen(self.finished.append)
         tracers, loggers = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
         tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         tracers.add_span_processor(Failing(*failing))
@@ -96,9 +95,7 @@ class Outlets:
         return self.attributes_of(SPAN)
 
     def attributes_of(self, span_id: str) -> dict[str, Any]:
-        context = SpanContext(int(TRACE, 16), int(span_id, 16), False, TraceFlags(1))
-        judged: Any = type("Judged", (), {"context": context, "end_time": 1})()
-        return dict(self.scores.take(judged, anyway=True) or {})
+        return dict(self.scores.take((int(TRACE, 16), int(span_id, 16)), 1, anyway=True) or {})
 
 
 def test_a_score_leaves_by_every_way() -> None:

@@ -21,25 +21,27 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from otel_evals._internal.attach.hold import PendingScores
+from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
+from otel_evals._internal.trust import proof_of
 from tests.support.waits import SECONDS
-from tests.support.wired import Woken
 
 
-def a_span(number: int, end_time: int | None = None) -> ReadableSpan:
+def a_span(number: int, end_time: int | None = None, attributes: Any = None) -> ReadableSpan:
     context = SpanContext(1, number, is_remote=False, trace_flags=TraceFlags(1))
     return ReadableSpan(
         name=str(number),
         context=context,
         parent=SpanContext(1, 99, is_remote=False),
         resource=Resource({"service.name": "shop"}),
-        attributes={"kept": number},
+        attributes=attributes or {"kept": number},
         events=[Event("e", timestamp=3)],
         links=[Link(SpanContext(5, 6, is_remote=True))],
         kind=SpanKind.CLIENT,
         status=Status(StatusCode.ERROR, "why"),
         start_time=1,
         end_time=time.time_ns() if end_time is None else end_time,
+        instrumentation_info=InstrumentationScope("app", "1"),  # type: ignore[arg-type],
         instrumentation_scope=InstrumentationScope("app", "1"),
     )
 
@@ -116,8 +118,8 @@ def test_a_judged_span_waits_for_its_scores_and_leaves_with_them() -> None:
         scores.expect(1, 1)
         exporter.export([a_span(1), a_span(2)])
         assert (backend.names, exporter.held) == (["2"], 1)
-        scores.add(1, 1, {"score": 0.25})
-        scores.add(1, 1, {"label": "low"})
+        scores.add(1, 1, "quick", 1, {"score": 0.25})
+        scores.add(1, 1, "other", 1, {"label": "low"})
         assert exporter.held == 1, "more may come"
         scores.finish(1, 1)
         judged = backend.wait_for(2)[1]
@@ -128,7 +130,7 @@ def test_a_judged_span_waits_for_its_scores_and_leaves_with_them() -> None:
 def test_nothing_but_the_attributes_of_a_span_changes() -> None:
     with holding() as (backend, scores, exporter):
         scores.expect(1, 1)
-        scores.add(1, 1, {"score": 0.25})
+        scores.add(1, 1, "quick", 1, {"score": 0.25})
         scores.finish(1, 1)
         before = a_span(1)
         exporter.export([before])
@@ -138,13 +140,14 @@ def test_nothing_but_the_attributes_of_a_span_changes() -> None:
         assert (after.status.status_code, after.status.description) == (StatusCode.ERROR, "why")
         assert [(e.name, e.timestamp) for e in after.events] == [("e", 3)]
         assert after.instrumentation_scope == before.instrumentation_scope
+        assert after._instrumentation_info == before._instrumentation_info
         assert dict(before.attributes or {}) == {"kept": 1}, "others may export the span as it was"
 
 
 def test_scores_that_are_there_before_the_span_are_not_waited_for() -> None:
     with holding() as (backend, scores, exporter):
         scores.expect(1, 1)
-        scores.add(1, 1, {"score": 1.0})
+        scores.add(1, 1, "quick", 1, {"score": 1.0})
         scores.finish(1, 1)
         exporter.export([a_span(1)])
         assert [score_of(span) for span in backend.spans] == [1.0]
@@ -153,10 +156,10 @@ def test_scores_that_are_there_before_the_span_are_not_waited_for() -> None:
 def test_a_span_leaves_when_its_time_is_over_with_what_there_is() -> None:
     with holding(hold=0.05) as (backend, scores, exporter):
         scores.expect(1, 1)
-        scores.add(1, 1, {"score": 0.5})
+        scores.add(1, 1, "quick", 1, {"score": 0.5})
         exporter.export([a_span(1)])
         assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
-        scores.add(1, 1, {"late": 1})
+        scores.add(1, 1, "quick", 1, {"late": 1})
         scores.finish(1, 1)
 
 
@@ -182,13 +185,13 @@ def test_every_exporter_gets_the_scores() -> None:
     scores.expect(1, 1)
     for exporter in exporters:
         exporter.export([a_span(1)])
-    scores.add(1, 1, {"score": 0.5})
+    scores.add(1, 1, "quick", 1, {"score": 0.5})
     scores.finish(1, 1)
     for backend in backends:
         assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
     for exporter in exporters:
         exporter.shutdown()
-    assert scores.take(a_span(1)) == {}, "forgotten once both have it"
+    assert scores.take((1, 1), 1) == {}, "forgotten once both have it"
 
 
 # --- letting go ---
@@ -262,7 +265,7 @@ def test_an_exporter_is_called_by_one_thread_at_a_time_and_is_not_traced() -> No
             for number in range(first, first + 100):
                 scores.expect(1, number)
                 exporter.export([a_span(number)])
-                scores.add(1, number, {"score": float(number)})
+                scores.add(1, number, "quick", 1, {"score": float(number)})
                 scores.finish(1, number)
 
         threads = [threading.Thread(target=work, args=(first,)) for first in (1_000, 2_000, 3_000, 4_000)]
@@ -328,7 +331,7 @@ def test_whatever_happens_in_whatever_order_every_span_leaves_once(
                     exported.append(str(number))
                     exporter.export([a_span(number)])
                 case "add":
-                    scores.add(1, number, {"score": float(number)})
+                    scores.add(1, number, "quick", 1, {"score": float(number)})
                 case "finish":
                     scores.finish(1, number)
                 case "flush":
@@ -339,138 +342,58 @@ def test_whatever_happens_in_whatever_order_every_span_leaves_once(
         assert all(score_of(span) in (None, float(span.name)) for span in backend.spans)
 
 
-# --- pending scores: by span, and only for spans that were announced ---
+# --- scores by span, only for announced spans ---
 
 
-def a_pending_span(number: int, end_time: int = 5) -> ReadableSpan:
-    context = SpanContext(1, number, is_remote=False, trace_flags=TraceFlags(1))
-    return ReadableSpan(name=str(number), context=context, start_time=1, end_time=end_time)
-
-
-def listened(listeners: int = 1) -> tuple[PendingScores, list[Any]]:
+def listened(exporters: int = 1) -> tuple[PendingScores, list[Any]]:
     """Scores that exporters wait for, and what these are told."""
-    scores, told = PendingScores(), []
-    for _ in range(listeners):
-        scores.add_exporter(Woken(told))
+    scores, told = PendingScores(), list[Any]()
+    for _ in range(exporters):
+        scores.listen(told.append)
     return scores, told
-
-
-def test_without_a_listener_nothing_is_known_and_every_span_passes() -> None:
-    scores = PendingScores()
-    scores.expect(1, 1)
-    scores.add(1, 1, {"score": 1.0})
-    scores.finish(1, 1)
-    assert scores.take(a_pending_span(1)) == {}
 
 
 def test_a_span_waits_from_its_announcement_until_its_scores_are_complete() -> None:
     scores, told = listened()
+    scores.add(1, 2, "quick", 1, {"score": 1.0})
+    scores.finish(1, 2)
+    assert (scores.take((1, 2), 5), told) == ({}, []), "not announced"
     scores.expect(1, 1)
-    scores.add(1, 1, {"score": 0.5})
-    assert scores.take(a_pending_span(1)) is None
-    scores.add(1, 1, {"label": "low"})
+    scores.add(1, 1, "quick", 1, {"score": 0.5})
+    assert scores.take((1, 1), 5) is None
     scores.finish(1, 1)
     assert told == [(1, 1)]
-    assert scores.take(a_pending_span(1)) == {"score": 0.5, "label": "low"}
-    assert scores.take(a_pending_span(1)) == {}, "forgotten"
+    assert [scores.take((1, 1), 5) for _ in range(2)] == [{"score": 0.5}, {}], "forgotten once taken"
 
 
-def test_what_was_not_announced_is_neither_kept_nor_told() -> None:
-    scores, told = listened()
-    scores.add(1, 2, {"score": 1.0})
-    scores.finish(1, 2)
-    assert (scores.take(a_pending_span(2)), told) == ({}, [])
-
-
-def test_one_that_has_to_pass_takes_what_there_is() -> None:
+def test_scores_of_an_earlier_revision_do_not_replace_later_ones() -> None:
+    """A check that ends late must not overwrite the check after it."""
     scores, _ = listened()
     scores.expect(1, 1)
-    scores.add(1, 1, {"score": 0.5})
-    assert scores.take(a_pending_span(1), anyway=True) == {"score": 0.5}
+    scores.add(1, 1, "quick", 2, {"score": 1.0})
+    scores.add(1, 1, "quick", 1, {"score": 0.0, "label": "early"})
+    scores.add(1, 1, "slow", 1, {"other": 0.5})
+    assert scores.take((1, 1), 5, anyway=True) == {"score": 1.0, "other": 0.5}
 
 
-def test_each_exporter_takes_them_once_before_they_are_forgotten() -> None:
-    scores, _ = listened(2)
-    scores.expect(1, 1)
-    scores.add(1, 1, {"score": 0.5})
-    scores.finish(1, 1)
-    assert [scores.take(a_pending_span(1)) for _ in range(3)] == [{"score": 0.5}, {"score": 0.5}, {}]
-
-
-def test_spans_that_ended_by_a_moment_may_pass() -> None:
+def test_spans_that_ended_by_a_moment_may_pass_and_all_once_closed() -> None:
     scores, told = listened()
     for number in (1, 2):
         scores.expect(1, number)
     scores.let_pass(10)
-    assert told == [None]
-    assert scores.take(a_pending_span(1, end_time=10)) == {}
-    assert scores.take(a_pending_span(2, end_time=11)) is None
-
-
-def test_once_closed_everything_passes() -> None:
-    scores, told = listened()
-    scores.expect(1, 1)
+    assert (scores.take((1, 1), 10), scores.take((1, 2), 11)) == ({}, None)
     scores.close()
-    scores.expect(1, 2)
-    assert told == [None]
-    assert [scores.take(a_pending_span(number)) for number in (1, 2)] == [{}, {}]
+    assert (scores.take((1, 2), 11), told) == ({}, [None, None])
+    scores.expect(1, 3)
+    assert scores.take((1, 3), 12) == {}
 
 
 def test_announced_spans_that_never_come_are_forgotten_oldest_first() -> None:
     scores, _ = listened()
     for number in range(1, 10_002):
         scores.expect(1, number)
-    assert scores.take(a_pending_span(1)) == {}, "forgotten: it passes"
-    assert scores.take(a_pending_span(10_001)) is None, "known: it waits"
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["expect", "add", "finish", "take"]), st.integers(1, 3)), max_size=30)
-)
-def test_a_span_passes_with_all_that_was_added_since_its_announcement(acts: list[tuple[str, int]]) -> None:
-    scores, _ = listened()
-    known: dict[int, tuple[dict[str, Any], bool]] = {}
-    for step, (act, number) in enumerate(acts):
-        match act:
-            case "expect":
-                scores.expect(1, number)
-                known[number] = ({}, False)
-            case "add":
-                scores.add(1, number, {str(step): 1.0})
-                if number in known:
-                    known[number][0][str(step)] = 1.0
-            case "finish":
-                scores.finish(1, number)
-                if number in known:
-                    known[number] = (known[number][0], True)
-            case "take":
-                attributes, final = known.get(number, ({}, True))
-                assert scores.take(a_pending_span(number)) == (attributes if final else None)
-                if final:
-                    known.pop(number, None)
-
-
-@pytest.mark.slow
-def test_threads_that_announce_and_take_at_once_disturb_nobody() -> None:
-    scores, _ = listened(2)
-    together, wrong = threading.Barrier(4), []
-
-    def work(first: int) -> None:
-        together.wait()
-        for number in range(first, first + 500):
-            scores.expect(1, number)
-            scores.add(1, number, {"score": number})
-            scores.finish(1, number)
-            found = [scores.take(a_pending_span(number)) for _ in range(3)]
-            if found != [{"score": number}, {"score": number}, {}]:
-                wrong.append(found)
-
-    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 1_000, 2_000, 3_000)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert scores.take((1, 1), 5) == {}, "forgotten: it passes"
+    assert scores.take((1, 10_001), 5) is None, "known: it waits"
 
 
 # --- exporters that fail, and spans that lost something ---
@@ -501,12 +424,40 @@ def test_a_span_with_scores_still_tells_what_its_limits_dropped() -> None:
     with holding() as (backend, scores, exporter):
         scores.expect(context.trace_id, context.span_id)
         exporter.export([span])
-        scores.add(context.trace_id, context.span_id, {"score": 0.5})
+        scores.add(context.trace_id, context.span_id, "quick", 1, {"score": 0.5})
         scores.finish(context.trace_id, context.span_id)
         (judged,) = backend.wait_for(1)
     assert score_of(judged) == 0.5
     assert (judged.dropped_attributes, judged.dropped_events, judged.dropped_links) == (1, 1, 0)
     assert [event.name for event in judged.events] == [event.name for event in span.events]
+
+
+def test_names_of_ours_that_this_process_did_not_write_are_dropped() -> None:
+    """A processor that copies `baggage` onto spans would let any sender write scores."""
+    with holding() as (backend, scores, exporter):
+        for number in (1, 2):
+            scores.expect(1, number)
+        scores.add(1, 1, "quick", 1, {"otel_evals.score.quick": 0.5})
+        for number in (1, 2):
+            scores.finish(1, number)
+        fake = {"otel_evals.score.quick": 1.0, "otel_evals.score.quick.verdict": "allow", "kept": 1}
+        spans = [a_span(number, attributes=fake) for number in (1, 2, 3)]
+        exporter.export(spans)
+        found = [dict(span.attributes or {}) for span in backend.spans]
+        assert found == [{"kept": 1, "otel_evals.score.quick": 0.5}, {"kept": 1}, {"kept": 1}]
+        marks = {"otel_evals.internal": True, "otel_evals.internal.proof": proof_of(f"{1:032x}", f"{4:016x}")}
+        exporter.export([a_span(4, attributes=marks)])
+        assert dict(backend.spans[-1].attributes or {}) == marks, "the mark of this deployment"
+
+
+def test_a_span_that_is_sent_twice_leaves_twice() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        exporter.export([a_span(1)])
+        exporter.export([a_span(1)])
+        assert exporter.held == 1
+        scores.finish(1, 1)
+        assert [span.name for span in backend.wait_for(2)] == ["1", "1"]
 
 
 def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
@@ -523,7 +474,7 @@ def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
     with holding() as (backend, scores, exporter):
         for number in (1, 2):
             scores.expect(1, number)
-        scores.add(1, 1, {"score": 0.5})
+        scores.add(1, 1, "quick", 1, {"score": 0.5})
         monkeypatch.setattr(threading.Thread, "start", refuse)
         assert exporter.export([a_span(1), a_span(3)]) is SpanExportResult.SUCCESS
         assert [(s.name, score_of(s)) for s in backend.spans] == [("1", 0.5), ("3", None)]
@@ -531,6 +482,6 @@ def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
         monkeypatch.setattr(threading.Thread, "start", start)
         exporter.export([a_span(2)])
         assert exporter.held == 1
-        scores.add(1, 2, {"score": 1.0})
+        scores.add(1, 2, "quick", 1, {"score": 1.0})
         scores.finish(1, 2)
         assert score_of(backend.wait_for(3)[-1]) == 1.0
