@@ -168,9 +168,8 @@ def serve(
         provider.shutdown()
         scored = {each.span_id for each in seen.of("good")}
         for span in exported.get_finished_spans():
-            seen.span_scores += [
-                math.inf for name in span.attributes or {} if name == "otel_evals.score.other"
-            ]
+            if "otel_evals.score.other" in (span.attributes or {}):
+                seen.span_scores.append(math.inf)
             if f"{span.context.span_id:016x}" in scored:
                 seen.span_scores.append((span.attributes or {}).get("otel_evals.score.good"))
     return seen

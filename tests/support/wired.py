@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from opentelemetry.sdk.trace import TracerProvider
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
+from otel_evals._internal.pipeline.steps import Steps
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
@@ -17,8 +19,6 @@ from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.evaluate.queue_interface import DurableQueue
-from otel_evals._internal.pipeline.steps import Steps
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
