@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from math import inf
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -24,6 +21,7 @@ from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.engine.event_loop import ContextExecutor, new_loop, run_to_the_end
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.os_threads import OSThread
+from otel_evals._internal.util.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
@@ -39,6 +37,8 @@ _IDLE_SECONDS = 5.0
 _AFTER_ERROR_SECONDS = 1.0
 _FIRST_STEPS = 5
 _LONGEST_START = 5.0
+_LOOK_SECONDS = 0.002
+"""Seconds between two looks if the thread has started."""
 _START_AGAIN_SECONDS = 0.1
 """Seconds until the next attempt to start the thread after a failure."""
 
@@ -96,7 +96,8 @@ class EngineThread(Generic[_Item]):
         self._paid_until = -inf
         """Each batch pays for one gathering time, on the loop's clock."""
         self._starting = threading.Lock()
-        self._ready = threading.Event()
+        self._ready = False
+        """True once the thread works, or could not be started."""
         self._start_again = 0.0
         self._thread: OSThread | None = None
         self._native_id = 0
@@ -166,22 +167,25 @@ class EngineThread(Generic[_Item]):
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
         loop = self._loop or self._started(timeout)
-        try:
-            if loop is None or self.here or not self.alive:
-                return None
-            # Not in the caller's context: draining and ticks handle items of other callers too.
-            future: Future[_Result] = self._context.copy().run(
-                asyncio.run_coroutine_threadsafe, coroutine, loop
-            )
-            return future.result(None if timeout == inf else max(0.0, timeout))
-        except FutureTimeoutError:
-            future.cancel()
+        if loop is None or self.here or not self.alive:
+            coroutine.close()
             return None
-        except (CancelledError, RuntimeError):  # the thread has just ended
-            return None
-        finally:
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()
+        ended = Wakeup()
+        tasks: list[asyncio.Task[_Result]] = []
+
+        def begin() -> None:
+            task = loop.create_task(coroutine)
+            tasks.append(task)
+            task.add_done_callback(lambda _: ended.set())
+
+        # Not in the caller's context: draining and ticks handle items of other callers too.
+        self._call_soon(loop, begin)
+        if ended.wait(timeout) and not tasks[0].cancelled():
+            return tasks[0].result()
+        self._call_soon(loop, lambda: [task.cancel() for task in tasks])
+        if not tasks and not self.alive:
+            coroutine.close()
+        return None
 
     def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
         """Call a function on the loop's thread, in the thread's context rather than the caller's."""
@@ -211,15 +215,16 @@ class EngineThread(Generic[_Item]):
                     self._start()
             finally:
                 self._starting.release()
-        if wait:
-            self._ready.wait(min(wait, _LONGEST_START))
+        until = time.monotonic() + min(wait, _LONGEST_START)
+        while not self._ready and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
         return self._loop
 
     def _start(self) -> None:
         # Some Pythons have a thread inherit the context of the code that starts it.
         begin, args = self._context.copy().run, (_main, weakref.ref(self))
         thread = OSThread(begin, args, "otel-evals")
-        self._ready.clear()
+        self._ready = False
         self._executor = ContextExecutor(thread_name_prefix="otel-evals-executor")
         try:
             self._executor.keep_threads()  # not on the new thread, which may start too late for it
@@ -233,7 +238,7 @@ class EngineThread(Generic[_Item]):
         """Let the next item or waiting caller try again after a failure to start the thread or its loop."""
         first, self._start_again = not self._start_again, time.monotonic() + _START_AGAIN_SECONDS
         self._thread, self._armed = None, False
-        self._ready.set()
+        self._ready = True
         if first:
             _logger.warning("the scoring thread cannot be started; nothing is scored yet")
 
@@ -248,7 +253,7 @@ class EngineThread(Generic[_Item]):
         self._loop.set_default_executor(self._executor)
         for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
             await asyncio.sleep(0)
-        self._ready.set()
+        self._ready = True
         self._wake()
         if self.backlog.capacity == 0:
             self._stop.set()
