@@ -98,7 +98,8 @@ class JudgeUnavailableError(JudgeError):
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        asked = retry_after is not None and retry_after >= 0
+        self.retry_after = retry_after if asked else None
         """Seconds that the provider asked to wait; None if it did not say."""
 
 

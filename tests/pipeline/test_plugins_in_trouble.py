@@ -154,9 +154,6 @@ class OddDestination(Odd):
     async def keep_picks(self, rows: Any) -> Any:
         return self._trouble.at("OddDestination picks", None)
 
-    async def holds(self, ids: Any, revision: int) -> Any:
-        return self._trouble.at("OddDestination holds", False)
-
     def trace_url(self, trace_id: str, span_id: str) -> Any:
         return self._trouble.at("OddDestination url", None)
 
@@ -238,7 +235,7 @@ PLACES = (
     *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
     *(f"OddInline.{name}" for name in ("id", "version", "direction", "scale", "score_at_once", "at_once")),
     *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant", "repeatable")),
-    *(f"OddDestination.{name}" for name in ("name", "export", "keep_picks", "batch_size", "shutdown")),
+    *(f"OddDestination.{name}" for name in ("export", "keep_picks", "shutdown")),
     *(f"OddDialect.{name}" for name in ("name", "scopes", "markers", "read")),
     *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddDialect", "condition")),
     "OddScorer awaited",

@@ -21,12 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from otel_evals import Rule, Run, sampling
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals.destinations import JsonlDestination
-from otel_evals.model import Score, ScoredRun
 from otel_evals.scorers import scorer
-from tests.support.replacing import replace
-from tests.support.runs import a_run
-from tests.support.scored import evaluation
 from tests.support.traffic import Live, agent_run
 from tests.support.waits import eventually
 
@@ -121,22 +116,6 @@ def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
     taken = at_once(lambda _: [scores.take(key, 1) for key in keys], takers)
     assert all(t == [{"is": number} for number in range(400)] for t in taken)
     assert all(scores.take(key, 1) == {} for key in keys), "they are forgotten"
-
-
-def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: Path) -> None:
-    """A line that one of them skipped would be delivered a second time."""
-
-    def line(number: int) -> ScoredRun:
-        told = replace(evaluation("quick", Score(value=1.0)), evaluation_id=f"e{number}")
-        return ScoredRun(run=a_run(), evaluations=(told,))
-
-    writer = JsonlDestination(tmp_path / "scores.jsonl")
-    asyncio.run(writer.export([line(number) for number in range(500)]))
-    asker = JsonlDestination(tmp_path / "scores.jsonl")
-    ids = [f"e{number}" for number in range(500)]
-    assert all(at_once(lambda _: asyncio.run(asker.holds(ids, 1))))
-    asyncio.run(writer.export([line(500)]))
-    assert asyncio.run(asker.holds([*ids, "e500"], 1))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,16 +97,6 @@ class ResultsDestination:
         except StoreError as error:
             self._reopen()
             raise DestinationError(str(error), retryable=True) from error
-
-    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
-        """Return True if the store has all of these evaluations, in this revision or a later one."""
-
-        def query() -> bool:
-            from otel_evals_monitor._internal.store.retention import holds
-
-            return holds(self._opened().database, frozenset(evaluation_ids), revision)
-
-        return await in_thread(query)
 
     def feedback(
         self, trace_id: str, value: float | bool, *, name: str, comment: str | None, source: str

@@ -19,15 +19,15 @@ from otel_evals._internal.deliver.retry import (
     FINAL,
     TRACE_NOT_FOUND,
     Retry,
-    is_ours,
+    asked_wait,
+    may_pass,
     reason_of,
-    told,
     unaccepted,
 )
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
-from otel_evals._internal.util.plain import plain_text, type_name
+from otel_evals._internal.util.plain import plain_text
 
 _log = logging.getLogger(__name__)
 _PARKED = 4  # times the size of the queue
@@ -147,7 +147,7 @@ class DeliveryQueue:
             return
         self._released = True
         ended = await outcome_of(lambda: self._destination.shutdown())
-        if issubclass(type(ended), BaseException):
+        if isinstance(ended, BaseException):
             log_error(_log, "Destination %s failed to shut down", self.name, error=ended)
 
     # --- when to send ---
@@ -197,13 +197,13 @@ class DeliveryQueue:
         if not failures:
             self._warned.clear()
         now, tries = self._clock(), 1 + max((delivery.tries for delivery in batch), default=0)
-        asked = max((_asked(error) for pairs in failures.values() for _, error in pairs), default=0.0)
+        asked = max((asked_wait(error) for pairs in failures.values() for _, error in pairs), default=0.0)
         wait = asked + self._retry.wait(tries, self._draw())
         if self._flushing:
             wait = asked + min(wait - asked, self._retry.first)
         if asked:
             self._asked_until = now + asked
-        if isinstance(answer, BaseException) and _may_pass(answer):
+        if isinstance(answer, BaseException) and may_pass(answer):
             self._failed_at, self._quiet_until = now, now + wait
         ended: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
         for delivery in batch:
@@ -219,7 +219,7 @@ class DeliveryQueue:
     async def _attempt(self, batch: Sequence[PendingDelivery]) -> BaseException | Sequence[Unaccepted]:
         sent = [delivery.left for delivery in batch]
         answer = await outcome_of(lambda: self._destination.export(sent), self._retry.timeout)
-        return told(answer) if issubclass(type(answer), BaseException) else unaccepted(answer)
+        return answer if isinstance(answer, BaseException) else unaccepted(answer)
 
     def _left(
         self, delivery: PendingDelivery, failures: Sequence[_Failure], until: float
@@ -241,7 +241,7 @@ class DeliveryQueue:
     def _again(self, delivery: PendingDelivery, error: BaseException, until: float) -> bool:
         absent = reason_of(error) == TRACE_NOT_FOUND
         in_time = until <= delivery.first_try + (self._retry.absent if absent else self._retry.total)
-        return _may_pass(error) and in_time and (absent or delivery.attempts < self._retry.attempts)
+        return may_pass(error) and in_time and (absent or delivery.attempts < self._retry.attempts)
 
     # --- counting ---
 
@@ -286,7 +286,9 @@ class DeliveryQueue:
             self._warned.add(kind)
             what = "a batch" if self._failed else "all of a batch"
             said = plain_text(error, 2_000) if content_is_shown() else kind
-            _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type_name(error), said)
+            _log.warning(
+                "Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, said
+            )
 
 
 _Failure = tuple[Evaluation | None, BaseException]
@@ -305,11 +307,3 @@ def _failures(
 
 def _key(evaluation: Evaluation) -> tuple[str, str, int]:
     return evaluation.trace_id, evaluation.evaluation_id, evaluation.revision
-
-
-def _may_pass(error: BaseException) -> bool:
-    return not is_ours(error) or error.retryable
-
-
-def _asked(error: BaseException) -> float:
-    return (error.retry_after or 0.0) if is_ours(error) and error.retryable else 0.0

@@ -22,7 +22,6 @@ from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import log_error, safely
-from otel_evals._internal.util.plain import attribute, plain_text, type_name
 from otel_evals.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -99,18 +98,6 @@ class FanOut:
             queue.put(scored, leaving, kept=kept)
         return [queue.name for queue in queues]
 
-    async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:
-        """Return the destinations that lack some of these evaluations in this revision or a later one.
-
-        Those without a `holds` method count as lacking them. Returns None without destinations.
-        """
-        lacking = [
-            name
-            for name, destination in self._named()
-            if await _asked(name, destination, "holds", evaluation_ids, revision) is not True
-        ]
-        return lacking if self._queues else None
-
     async def keep_picks(self, rows: Sequence[Any]) -> bool:
         """Give what rules picked to the destinations that store it; returns whether none failed."""
         return all([await _keeps_picks(*each, rows) for each in self._named()])
@@ -179,10 +166,10 @@ def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] =
     def link(place: Any, trace_url: Callable[..., str | None]) -> Callable[[str, str], str | None]:
         return lambda *ids: None if is_failing(place) else trace_url(*ids)
 
-    links = [link(each, url) for each in destinations if (url := attribute(each, "trace_url")) is not None]
+    links = [link(each, each.trace_url) for each in destinations if hasattr(each, "trace_url")]
     for each in destinations:
-        if (link_to := attribute(each, "link_to")) is not None:
-            safely(partial(link_to, links), "a destination failed to take links to traces")
+        if hasattr(each, "link_to"):
+            safely(partial(each.link_to, links), "a destination failed to take links to traces")
 
 
 async def _asked(name: str, destination: Destination, method: str, *args: Any) -> Any:
@@ -190,14 +177,15 @@ async def _asked(name: str, destination: Destination, method: str, *args: Any) -
 
     Returns None without the method.
     """
-    if (ask := attribute(destination, method)) is None:
+    ask = getattr(destination, method, None)
+    if ask is None:
         return None
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
         answer = await outcome_of(lambda: ask(*args), _SECONDS)
     finally:
         detach(token)
-    if not issubclass(type(answer), BaseException):
+    if not isinstance(answer, BaseException):
         return answer
     message = "%s of destination %s failed"
     log_error(_log, message, method, name, error=answer, level=logging.WARNING)
@@ -211,13 +199,13 @@ async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> No
 
 
 def _batch_size(destination: Destination, default: int, most: int) -> int:
-    own = attribute(destination, "batch_size", default)
-    return min(own, most) if type(own) is int and own > 0 else min(default, most)
+    own = getattr(destination, "batch_size", default)
+    return max(1, min(own, most))
 
 
 def _names(destinations: Sequence[Destination]) -> Iterator[str]:
     seen: Counter[str] = Counter()
     for destination in destinations:
-        name = plain_text(attribute(destination, "name") or type_name(destination), 200)
+        name = getattr(destination, "name", "") or type(destination).__name__
         seen[name] += 1
         yield name if seen[name] == 1 else f"{name}-{seen[name]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,8 +47,6 @@ class JsonlDestination:
         self._content = content
         self._file: BinaryIO | None = None
         self._torn = False
-        self._known: set[tuple[str, int]] = set()
-        self._known_to = 0
         if self._path.is_dir():
             raise ConfigError("path", f"{str(self._path)!r} is a folder; name a file in it")
         if not self._path.parent.is_dir():
@@ -72,13 +70,6 @@ class JsonlDestination:
         except OSError as error:
             raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
 
-    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
-        """Return True if the file has this revision of all of these evaluations.
-
-        A later revision does not count: the file has every revision, and the later one may be written first.
-        """
-        return await in_thread(self._holds, frozenset(evaluation_ids), revision)
-
     async def shutdown(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -93,18 +84,6 @@ class JsonlDestination:
         while view:
             view = view[file.write(view) :]
         self._torn = False
-
-    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        """Read the lines appended since the last call, and remember their ids. May run on several threads."""
-        if self._path.exists():
-            with open(self._path, "rb") as file:
-                read_to = file.seek(self._known_to)
-                for line in file:
-                    if line.endswith(b"\n"):
-                        read_to += len(line)
-                        self._known.update(_revisions(line))
-            self._known_to = read_to
-        return all((each, revision) in self._known for each in evaluation_ids)
 
     def _open(self) -> BinaryIO:
         """Open for appending; after a last line that a crash cut off, writing starts on a new line."""
@@ -128,14 +107,6 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 yield read_json(line)
             except ValueError:
                 _log.warning("%s: line %d is not complete; skipped", path, number)
-
-
-def _revisions(line: bytes) -> set[tuple[str, int]]:
-    """Return ids and revisions of a line's evaluations; empty for a line that was cut off."""
-    try:
-        return {(e["evaluation_id"], e["revision"]) for e in read_json(line)["evaluations"]}
-    except (ValueError, KeyError, TypeError):
-        return set()
 
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from otel_evals._internal.deliver.destination import Unaccepted
 from otel_evals._internal.model import Evaluation
-from otel_evals._internal.util.plain import attribute, plain_text, type_name
 from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER, backoff
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -63,57 +61,30 @@ class Retry:
         return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
 
 
-def told(error: BaseException) -> BaseException:
-    """Return a destination's error with fields of their declared types and a bounded wait."""
-    if not is_ours(error):
-        return error
-    given = {name: attribute(error, name) for name in ("retryable", "retry_after", "reason", "status")}
-    wait, reason, status = given["retry_after"], given["reason"], given["status"]
-    waits = type(wait) in (int, float) and wait >= 0
-    return DestinationError(
-        plain_text(error, 2_000),
-        retryable=given["retryable"] is True,
-        retry_after=float(min(wait, LONGEST_RETRY_AFTER)) if waits else None,
-        reason=plain_text(reason, 100) if type(reason) is str else None,
-        status=status if type(status) is int else None,
-    )
-
-
 def unaccepted(answer: object) -> Sequence[Unaccepted]:
     """Return the evaluations that a destination says it did not accept; nothing for other answers."""
-    if not issubclass(type(answer), list | tuple):
-        return ()
-    try:
-        given = [each for each in answer if type(each) is Unaccepted and _is_known(each.evaluation)]  # type: ignore[attr-defined]  # by its type
-    except BaseException:  # a list that it made itself
-        return ()
-    return [Unaccepted(each.evaluation, _why(each.error)) for each in given]
+    given = answer if isinstance(answer, list | tuple) else ()
+    return [each for each in given if isinstance(each, Unaccepted) and _is_valid(each)]
 
 
-def _is_known(evaluation: object) -> bool:
-    """Return True for an evaluation with ids by which it can be found."""
-    if type(evaluation) is not Evaluation:
-        return False
-    return (
-        type(evaluation.trace_id) is type(evaluation.evaluation_id) is str
-        and type(evaluation.revision) is int
-    )
-
-
-def _why(error: object) -> DestinationError:
-    plain = told(error) if issubclass(type(error), BaseException) else None  # type: ignore[arg-type]  # by its type
-    if plain is not None and is_ours(plain):
-        return plain
-    return DestinationError(plain_text(error, 2_000), retryable=False, reason="unexpected_answer")
+def _is_valid(given: Unaccepted) -> bool:
+    return isinstance(given.evaluation, Evaluation) and isinstance(given.error, DestinationError)
 
 
 def reason_of(error: BaseException) -> str:
     """Return the reason under which a loss by this error is counted."""
-    if is_ours(error):
+    if isinstance(error, DestinationError):
         return error.reason if error.retryable or error.reason in FINAL_REASONS else "refused"
-    return "timeout" if issubclass(type(error), TimeoutError) else type_name(error)
+    return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
 
 
-def is_ours(error: BaseException) -> TypeGuard[DestinationError]:
-    """Return True for a DestinationError, whatever class it claims to have."""
-    return issubclass(type(error), DestinationError)
+def may_pass(error: BaseException) -> bool:
+    """Return True if another attempt may succeed."""
+    return not isinstance(error, DestinationError) or error.retryable
+
+
+def asked_wait(error: BaseException) -> float:
+    """Return the seconds that the destination asks to wait, at most an hour."""
+    if not isinstance(error, DestinationError) or not error.retryable:
+        return 0.0
+    return min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections import Counter
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import DestinationStats, Retry, Unaccepted
 from otel_evals.errors import DestinationError
@@ -197,17 +195,15 @@ def test_every_run_ends_exactly_once_whatever_becomes_of_its_scores(fates: list[
     told: Counter[int] = Counter()
     ends: Counter[str] = Counter()
 
+    def ended(_: str, batch: Sequence[ScoredRun], end: str) -> None:
+        told.update(id(scored) for scored in batch)
+        ends[end] += len(batch)
+
     async def send() -> DestinationStats:
-        results: asyncio.Queue[Delivered] = asyncio.Queue()
-        fan_out = FanOut(
-            [picky], delay=0.0, batch_size=3, retry=Retry(first=1e-3, longest=1e-3), results=results
-        )
+        fan_out = FanOut([picky], delay=0.0, batch_size=3, retry=Retry(first=1e-3, longest=1e-3), ended=ended)
         for run in runs:
             fan_out.put(run)
         assert await fan_out.shutdown(10.0)
-        for _, batch, end in taken_from(results):
-            told.update(id(scored) for scored in batch)
-            ends[end] += len(batch)
         return fan_out.stats()["picky"]
 
     stats = anyio.run(send)

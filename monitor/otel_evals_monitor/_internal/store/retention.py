@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, text
+from sqlalchemy import Connection, delete, select, text
 
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.writer import change_rollups
 
 _AT_ONCE = 1_000
-
-
-def holds(database: Database, evaluation_ids: Collection[str], revision: int) -> bool:
-    """Return True if all of these evaluations are stored, in this revision or a later one."""
-    table, wanted = schema.evaluations.c, list(evaluation_ids)
-    found = 0
-    with database.reading() as connection:
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = table.evaluation_id.in_(wanted[start : start + _AT_ONCE])
-            query = select(func.count()).select_from(schema.evaluations)
-            found += connection.execute(query.where(some, table.revision >= revision)).scalar_one()
-    return found == len(set(wanted))
 
 
 def keep_within(database: Database, max_age: float | None, max_bytes: int | None) -> int:
