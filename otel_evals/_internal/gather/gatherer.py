@@ -113,9 +113,10 @@ class Gatherer:
         Only if `reports_left` is set.
         """
         left, self._left = self._left, {}
-        return [trace_id for trace_id in left if not self._is_open(trace_id)]
+        return [trace_id for trace_id in left if not self.is_open(trace_id)]
 
-    def _is_open(self, trace_id: str) -> bool:
+    def is_open(self, trace_id: str) -> bool:
+        """Return True if a run may still come from what arrived of a trace."""
         trace = self._traces.get(trace_id)
         return trace is not None and (bool(trace.spans) or trace.due < inf)
 
@@ -137,16 +138,19 @@ class Gatherer:
                 losses.append(unreadable)
         return losses
 
-    def lack(self, items: Iterable[UnclaimedSpan | CapturedLog | RecordedSpan], now: float) -> None:
+    def lack(self, items: Iterable[IntakeItem], now: float) -> None:
         """Note items for which there was no capacity: their runs are not complete."""
         for item in items:
-            is_log = isinstance(item, CapturedLog)
-            span = item.span if isinstance(item, RecordedSpan) else item
-            trace_id = format_trace_id(item.trace_id) if is_log else span.trace_id
+            span_id = None
+            if isinstance(item, CapturedLog):
+                trace_id = format_trace_id(item.trace_id)
+            else:
+                span = item if isinstance(item, UnclaimedSpan) else item.record()
+                trace_id, span_id = span.trace_id, span.span_id
             trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
             trace.lacks_spans = True
-            if not is_log and span.span_id not in trace.spans:
-                trace.remember(span.span_id, arrived=True)
+            if span_id is not None and span_id not in trace.spans:
+                trace.remember(span_id, arrived=True)
             self._traces.settle(trace)
 
     def seen(self, trace_ids: Iterable[str], now: float) -> None:

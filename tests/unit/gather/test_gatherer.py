@@ -217,7 +217,7 @@ def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
     gatherer = gateway()
     gatherer.add([span(1), span(2, 1), link(3, 1)], 0.0)
     closed(gatherer, 5.0)
-    later = [span(2, 1), span(4, 2), span(5, 3), link(6, 2), span(7, 6), span(8, 99)]
+    later: list[IntakeItem] = [span(2, 1), span(4, 2), span(5, 3), link(6, 2), span(7, 6), span(8, 99)]
     assert reasons(gatherer.add(later, 6.0)) == {"span_repeated": 1, "span_late": 3}
     assert closed(gatherer, 36.0) == [{8}]
 
@@ -411,7 +411,7 @@ def test_very_many_complete_runs_close_in_parts(new: Any) -> None:
 
 
 def deep(depth: int) -> list[IntakeItem]:
-    return [below(number, number - 1) for number in range(depth, 1, -1)] + [span(1)]
+    return [*(below(number, number - 1) for number in range(depth, 1, -1)), span(1)]
 
 
 def linked(depth: int) -> list[IntakeItem]:

@@ -76,7 +76,7 @@ class Known:
 
     @property
     def is_closed(self) -> bool:
-        return not (self.spans or self.links or self.logs) and (self.closed or self.ignored_to > -inf)
+        return not (self.spans or self.links or self.logs) and bool(self.closed or self.ignored_to > -inf)
 
 
 class Gathering(RuleBasedStateMachine):

@@ -1,0 +1,106 @@
+"""The files of a journal: entries that are appended, each with the keys of what has to be done with it."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+_MAGIC = b"otel-evals journal 1\n"
+_HEAD = struct.Struct("<BIII")
+"""Length of the kind, number of keys, length and checksum of all that follows."""
+_DONE = "done"
+
+
+class ForeignFileError(Exception):
+    """The file was not written by a journal, or by another version."""
+
+
+class Entry(NamedTuple):
+    """Something to be done, such as a request whose spans have to be scored."""
+
+    kind: str
+    payload: bytes
+    keys: Collection[bytes]
+    """Up to 255 bytes each; the entry is done once all of them are."""
+
+
+def done(keys: Iterable[bytes]) -> Entry:
+    """Return an entry that says that the earlier entries with these keys are done."""
+    return Entry(_DONE, b"", tuple(keys))
+
+
+def _encoded(entry: Entry) -> bytes:
+    keys = b"".join(bytes([len(key)]) + key for key in entry.keys)
+    body = entry.kind.encode() + keys + entry.payload
+    return _HEAD.pack(len(entry.kind), len(entry.keys), len(body), zlib.crc32(body)) + body
+
+
+def _decoded(data: bytes) -> tuple[list[Entry], int]:
+    """Return the whole entries and where they end; a crash may have cut off the last one."""
+    entries, end = list[Entry](), len(_MAGIC)
+    while end + _HEAD.size <= len(data):
+        kind, count, length, checksum = _HEAD.unpack_from(data, end)
+        body = data[end + _HEAD.size : end + _HEAD.size + length]
+        if len(body) < length or zlib.crc32(body) != checksum:
+            break
+        end += _HEAD.size + length
+        place, keys = kind, []
+        for _ in range(count):
+            keys.append(body[place + 1 : place + 1 + body[place]])
+            place += 1 + body[place]
+        entries.append(Entry(body[:kind].decode(), body[place:], keys))
+    return entries, min(end, len(data))
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A file with entries, of which some are not done."""
+
+    path: Path
+    keys: set[bytes] = field(default_factory=set)
+    """The keys that are not done."""
+    size: int = 0
+    unwritten: list[bytes] = field(default_factory=list)
+    """Keys that are done, which the file does not say yet."""
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Append entries, which then survive the process."""
+        data = (b"" if self.size else _MAGIC) + b"".join(map(_encoded, entries))
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            written = os.write(file, data)
+            if written < len(data):
+                os.ftruncate(file, self.size)
+                raise OSError(f"only {written} of {len(data)} bytes could be written")
+            self.size += written
+        finally:
+            os.close(file)
+
+    def read(self) -> list[Entry]:
+        """Return the entries with keys that are not done; ForeignFileError for other files."""
+        data = self.path.read_bytes()
+        if not data.startswith(_MAGIC):
+            if not _MAGIC.startswith(data):
+                raise ForeignFileError(f"{self.path} was not written by this version's journal")
+            data = b""
+        read, self.size = _decoded(data)
+        os.truncate(self.path, self.size)  # later entries must not follow a part of one
+        entries: list[Entry] = []
+        finished: dict[bytes, int] = {}
+        for entry in read:
+            if entry.kind == _DONE:
+                finished |= dict.fromkeys(entry.keys, len(entries))
+            else:
+                entries.append(entry)
+        left = []
+        for number, entry in enumerate(entries):
+            keys = [key for key in entry.keys if finished.get(key, 0) <= number]
+            if keys:
+                left.append(entry._replace(keys=keys))
+                self.keys.update(keys)
+        return left
