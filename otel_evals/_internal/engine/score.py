@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher, Opened
@@ -34,6 +35,8 @@ from otel_evals._internal.model.derived import DERIVATION
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
+
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 Known = Callable[[str, Run], tuple[int, Outcome | None]]
 """Returns the outcome of an evaluation, by its id, that was made of a run before, and its revision; without
@@ -144,7 +147,7 @@ class RunScorer:
             self._start(self.rules, target, pending, dropped)
 
     def check(self, check: Check, run: Run) -> bool:
-        """Evaluate an unfinished run for a check; returns False if a rule has its scorer in another version."""
+        """Evaluate an unfinished run; returns False if a rule has the check's scorer in another version."""
         queue = self.rules.queues.get(check.rule.name) or self._add(check.rule)
         if queue.facts.version != check.rule.facts.version:
             return False
@@ -298,7 +301,7 @@ def _sampled(
 
 def _lacks_spans(run: Run) -> bool:
     """Return True if a limit removed spans from a run."""
-    return any([operation.span.spans_dropped for operation in run.operations])
+    return any(map(_SPANS_DROPPED, run.operations))
 
 
 def _is_unreadable(run: Run) -> bool:
