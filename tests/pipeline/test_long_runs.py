@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 
 from otel_evals import Rule, Run
-from otel_evals._internal.evaluate.evaluator import lacks_spans
+from otel_evals._internal.engine.score import lacks_spans
 from otel_evals.model import Availability, NotScored
 from otel_evals.scorers import scorer
 from tests.support.traffic import Live

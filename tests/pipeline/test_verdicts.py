@@ -85,7 +85,7 @@ def event_attributes(app: App) -> list[Any]:
     [(RIGHT, "pass", "allowed", 1.0), (WRONG, "fail", "blocked", 0.0)],
 )
 def test_an_open_run_is_judged_once(answer: str, status: str, effect: str, value: float) -> None:
-    """The check takes the place of the rule: in counters, on the event, on the span and in the record."""
+    """The check takes the place of the rule, and is delivered by itself."""
     app = App(GROUNDED, answered(), evaluation_spans="off")
     verdict = app.support(lambda: otel_evals.check_sync(GROUNDED, answer, deadline=5))
     assert (verdict.status, verdict.effect, verdict.allowed) == (status, effect, effect == "allowed")
@@ -96,9 +96,7 @@ def test_an_open_run_is_judged_once(answer: str, status: str, effect: str, value
     checked, other = by_name["grounded_in_tools"], by_name["answered"]
     assert (checked.verdict, checked.effect, checked.sampled.probability) == (status, effect, 1.0)
     assert (other.verdict, other.effect) == (None, None)
-    (scored,) = app.scored.runs
-    assert len(scored.evaluations) == 2, "one delivery, after the run has closed"
-    assert scored.run.end_time is not None
+    assert [len(scored.evaluations) for scored in app.scored.runs] == [1, 1]
     rule = otel_evals.stats().rules["grounded_in_tools"]
     assert (rule.eligible, rule.sampled, rule.scored) == (1, 1, 1)
     (event,) = [e for e in event_attributes(app) if e["gen_ai.evaluation.name"] == "grounded_in_tools"]
@@ -330,10 +328,37 @@ def test_a_second_check_is_a_later_revision() -> None:
         return RIGHT
 
     app.support(twice)
-    (evaluation,) = app.evaluations()
-    assert (evaluation.revision, evaluation.verdict, evaluation.effect) == (2, "pass", "rewritten")
+    first, second = app.evaluations()
+    assert (first.revision, first.verdict, first.effect) == (1, "fail", "rewritten")
+    assert (second.revision, second.verdict, second.effect) == (2, "pass", "rewritten")
     rule = otel_evals.stats().rules["grounded_in_tools"]
     assert (rule.sampled, rule.resumed, rule.scored) == (1, 1, 2)
+
+
+def test_a_check_that_ends_late_does_not_replace_a_later_one_on_the_span() -> None:
+    first_ends = threading.Event()
+
+    @scorer(id="slow_then_fast", version="1")
+    def judge(run: Run) -> float:
+        if run.output == "first":
+            first_ends.wait(5)
+            return 0.1
+        return 0.9
+
+    app = App(Rule(judge, concurrency=2), hold=5)
+
+    def both() -> str:
+        assert otel_evals.check_sync(judge, "first", deadline=0.01).status == "undecided"
+        assert otel_evals.check_sync(judge, "second", deadline=5).status == "fail"
+        return RIGHT
+
+    app.support(both)
+    time.sleep(0.1)  # the run has closed when the first check ends
+    first_ends.set()
+    assert [e.revision for e in app.evaluations()] == [2, 1]
+    otel_evals.force_flush()
+    (root,) = [s for s in app.exported.get_finished_spans() if s.name == "invoke_agent support"]
+    assert (root.attributes or {})["otel_evals.score.slow_then_fast"] == 0.9
 
 
 def test_cascades_follow_a_check() -> None:
@@ -357,18 +382,6 @@ def test_a_cascade_waits_for_a_check_that_outlives_its_run() -> None:
     gate.set()
     (scored,) = app.evaluations() and app.scored.runs
     assert [e.scorer_id for e in scored.evaluations] == ["gated", "after"]
-
-
-def test_a_run_that_never_ends_is_delivered_at_shutdown() -> None:
-    app = App(GROUNDED)
-    with app.tracer.start_as_current_span(
-        "invoke_agent a", attributes={"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
-    ):
-        otel_evals.check_sync(GROUNDED, "It costs $5.", deadline=5)
-        assert app.evaluations() == []
-        otel_evals.shutdown()
-        (evaluation,) = app.scored.evaluations
-    assert evaluation.verdict == "undecided"
 
 
 def test_what_leaves_is_redacted_and_so_is_the_verdict() -> None:
@@ -411,15 +424,6 @@ def test_each_thread_gets_the_verdict_of_its_own_run() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(40))) == ["fail", "pass"] * 20
     assert len(app.evaluations()) == 40
-
-
-def test_with_a_store_the_check_is_delivered_with_the_rest(tmp_path: Any) -> None:
-    app = App(GROUNDED, answered(), store=tmp_path / "runs.db")
-    app.support(lambda: otel_evals.check_sync(GROUNDED, RIGHT, deadline=5))
-    assert {e.scorer_id: e.effect for e in app.evaluations()} == {
-        "grounded_in_tools": "allowed",
-        "answered": None,
-    }
 
 
 def test_under_overload_the_newest_check_comes_first() -> None:
@@ -523,70 +527,34 @@ ALLOWED = ["It arrives on 2026-11-25. ", "It was shipped by post. "]
 
 
 @pytest.mark.parametrize("later", [False, True])
-@pytest.mark.parametrize(
-    "layout", ["guard around the agent", "guard within the agent", "span in the generator"]
-)
-def test_a_stream_leaves_by_sentences_until_one_is_blocked(later: bool, layout: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), [(RIGHT, ["A ", 7, RIGHT]), (WRONG, ["[stopped]"])])
+def test_a_stream_is_checked_as_a_whole(later: bool, text: str, expected: list[Any]) -> None:
     app = App(GROUNDED)
-    closed: list[bool] = []
     options: Any = {"capture_content": True, "tracer_provider": app.provider}
 
-    def speak(question: str) -> Iterator[str]:
-        try:
-            with tool("lookup_order", **options) as call:
-                call.set_result({"eta": "2026-11-25"})
-            yield from CHUNKS
-        finally:
-            closed.append(True)
-
-    def open_span(question: str) -> Iterator[str]:
+    def speak(question: str) -> Iterator[Any]:
         with agent("support", **options) as span:
             span.set_input(question)
-            yield from speak(question)
+            with tool("lookup_order", **options) as call:
+                call.set_result({"eta": "2026-11-25"})
+            yield from ("A ", 7, text)
 
-    async def speak_later(question: str) -> AsyncIterator[str]:
-        for chunk in open_span(question) if layout == "span in the generator" else speak(question):
+    async def speak_later(question: str) -> AsyncIterator[Any]:
+        for item in speak(question):
             await asyncio.sleep(0)
-            yield chunk
+            yield item
 
     guard: Any = otel_evals.guard(GROUNDED, fallback="[stopped]", deadline=5)
-    source = speak_later if later else open_span if layout == "span in the generator" else speak
-    traced = agent("support", **options)
-    decorate: Any = {
-        "guard around the agent": lambda f: guard(traced(f)),
-        "guard within the agent": lambda f: traced(guard(f)),
-        "span in the generator": guard,
-    }[layout]
-    stream = decorate(source)("Where is order A-1001?")
+    stream = guard(speak_later if later else speak)("Where is order A-1001?")
 
-    async def collected() -> list[str]:
-        return [text async for text in stream]
+    async def collected() -> list[Any]:
+        return [item async for item in stream]
 
-    texts = asyncio.run(collected()) if later else list(stream)
-    assert texts == [*ALLOWED, "[stopped]"]
-    assert closed
+    assert (asyncio.run(collected()) if later else list(stream)) == expected
     (evaluation,) = app.evaluations()
-    assert (evaluation.effect, evaluation.revision) == ("blocked", 1), "one evaluation for the whole stream"
-    assert len(getattr(evaluation.outcome, "steps", ())) == 3, "with the steps of every check"
+    assert evaluation.effect == ("allowed" if text == RIGHT else "blocked")
     rule = otel_evals.stats().rules["grounded_in_tools"]
     assert (rule.sampled, rule.scored, rule.resumed) == (1, 1, 0)
-
-
-def test_a_stream_that_passes_is_judged_as_a_whole() -> None:
-    app = App(GROUNDED)
-
-    @otel_evals.guard(GROUNDED, fallback="[stopped]", deadline=5)
-    @agent("support", capture_content=True, tracer_provider=app.provider)
-    def stream(question: str) -> Iterator[Any]:
-        with tool("lookup_order", capture_content=True, tracer_provider=app.provider) as call:
-            call.set_result({"eta": "2026-11-25"})
-        yield "It arrives "
-        yield 7  # not a text
-        yield "on 2026-11-25."
-
-    assert list(stream("When?")) == [7, "It arrives on 2026-11-25."]
-    (evaluation,) = app.evaluations()
-    assert (evaluation.verdict, evaluation.effect) == ("pass", "allowed")
 
 
 # --- conservation ---
@@ -659,6 +627,6 @@ def test_whatever_happens_every_check_ends_as_one_thing(calls: list[tuple[str, s
     assert (rule.pending, ended) == (0, rule.sampled + rule.resumed)
     twice = sum(how == "twice" for _, how in calls)
     assert (rule.sampled, rule.resumed) == (len(calls), twice)
-    assert sorted(s.run.agent_name or "" for s in app.scored.runs) == sorted(map(str, plan))
-    assert all(len(s.evaluations) == 1 for s in app.scored.runs)
+    delivered = [(e.evaluation_id, e.revision) for e in app.scored.evaluations]
+    assert len(delivered) == len(set(delivered)) == len(calls) + twice
     assert {v.status for v in verdicts} <= {"pass", "fail", "undecided"}

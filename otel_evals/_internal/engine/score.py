@@ -193,7 +193,7 @@ class RunScorer:
         if outcome is None and self._known is not None:
             revision, outcome = self._known(pending.evaluation_id, pending.run)
             pending.revision = max(pending.revision, revision) if outcome is None else revision
-        if outcome is None and _lacks_spans(pending.run):
+        if outcome is None and lacks_spans(pending.run):
             outcome = NotScored(reason="run_truncated")
         while outcome is None:
             if not queue.free:
@@ -237,7 +237,7 @@ class RunScorer:
         outcomes of the run, or it would wait for the slowest rule.
         """
         target, rule, decisions = pending.target, pending.queue.rule, pending.decisions
-        if _is_unreadable(pending.run) and not isinstance(outcome, Dropped):
+        if is_unreadable(pending.run) and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # the scorer saw only a part
         evaluation = self._conclude(pending, outcome)
         newest = evaluation
@@ -299,12 +299,12 @@ def _sampled(
     return [Pending(queues[d.rule.name], target, decisions) for d in decided if d.status == "sampled"]
 
 
-def _lacks_spans(run: Run) -> bool:
+def lacks_spans(run: Run) -> bool:
     """Return True if a limit removed spans from a run."""
     return any(map(_SPANS_DROPPED, run.operations))
 
 
-def _is_unreadable(run: Run) -> bool:
+def is_unreadable(run: Run) -> bool:
     """Return True if reading the content of a run has failed."""
     for operation in run.operations:
         derivation = operation.__dict__.get(DERIVATION)
