@@ -187,7 +187,7 @@ def test_every_limit_at_one_still_ends_every_evaluation(population: int, scope: 
             for _ in range(population):
                 agent_run(w.tracer, during=lambda span: span.set_attribute("gen_ai.conversation.id", "c"))
                 w.feed()
-            await w.steps.flush(asyncio.get_running_loop().time() + 5.0, ending=True)
+            await w.flush(ending=True)
             assert w.ledger.pending == 0
 
     asyncio.run(body())

@@ -173,7 +173,7 @@ def test_a_run_some_of_whose_spans_were_refused_is_not_scored() -> None:
     with Live(Rule(answered), destinations=[]) as live:
         live.run()
         assert live.flush()
-        backlog = live.pipeline.engine.intake.backlog
+        backlog = live.pipeline.engine.thread.backlog
         with agent(live):
             before, backlog.capacity, backlog.free = (backlog.capacity, backlog.free), 0, 0
             tool(live)

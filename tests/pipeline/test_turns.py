@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
-from typing import Any
 
-import pytest
 from opentelemetry.trace import SpanKind
 
 from otel_evals import Rule

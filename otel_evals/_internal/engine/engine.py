@@ -125,6 +125,7 @@ class Engine:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
+        self.gatherer.reports_left = self._source is not None
         if self._source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
             self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
@@ -288,6 +289,7 @@ class Engine:
             self._losses.poll(self.losses())
         if self._left is not None:
             self._left.touch(self.gatherer.take_left())
+            self._left.touch(self.gatherer.take_left())
             self._left.poll(self.thread.taken)
         return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
 
@@ -307,8 +309,6 @@ class Engine:
             for span in group.spans:
                 if span.span_id not in awaited:
                     scores.release(span.trace_id, span.span_id)
-        if self._left is not None:
-            self._left.touch({span.trace_id for span in group.spans})
 
     async def drained(self) -> None:
         """Take everything that was captured before."""
@@ -373,8 +373,6 @@ class Engine:
     def _lose(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
             self.ledger.lost(loss)
-        if self._left is not None:
-            self._left.touch(loss.trace_id for loss in losses)
 
     def _deliver(self, target: Target) -> None:
         """Hand the scores of a target to what takes them."""
@@ -446,6 +444,7 @@ class Engine:
         self._drop_all()
         self._attacher.release_metrics()
         if self._left is not None:
+            self._left.touch(self.gatherer.take_left())
             self._left.poll(pause=0.0)
         for loss in self._assembly.end(items):
             self.ledger.lost(loss)

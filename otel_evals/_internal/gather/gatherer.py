@@ -363,4 +363,3 @@ def _shallow(log: SpanEvent) -> SpanEvent:
     if body is log.body and attributes is log.attributes:
         return log
     return replace(log, body=body, attributes=attributes)
-
