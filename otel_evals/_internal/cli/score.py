@@ -178,13 +178,14 @@ def _config(
 
 def unfinished(report: Report, stopped: str | None) -> Iterator[str]:
     """Explain why runs were left unscored, and how to continue."""
-    refused = {each.scorer_id: each.failed.get(_BUDGET, 0) for each in report[0]}
-    for scorer_id, count in refused.items():
-        if count:
-            hint = "fix: run the same command again with --resume"
-            yield f"{scorer_id}: the budget is used up; {count} runs were not scored ({_BUDGET}); {hint}"
     if stopped:
         yield f"stopped early: {stopped}; run the same command again to continue"
+        return
+    for each in report[0]:
+        count = each.failed.get(_BUDGET, 0)
+        if count:
+            hint = "fix: run the same command again with --resume"
+            yield f"{each.scorer_id}: the budget is used up; {count} runs were not scored ({_BUDGET}); {hint}"
 
 
 def problems(

@@ -64,13 +64,6 @@ def test_a_rule_that_waits_is_logged_and_not_counted_yet() -> None:
     assert told.stats().check() == []
 
 
-def test_late_spans_are_counted_one_by_one() -> None:
-    told = ledger()
-    told.lost_late("ab", 3)
-    told.lost_late("cd")
-    assert told.stats().losses == {"span_late": 4}
-
-
 def test_a_run_that_waits_with_its_conversation_is_logged_once() -> None:
     told = ledger()
     waits = LoggedEvaluation("cheap", RUN.root_span_id, "awaiting_idle")

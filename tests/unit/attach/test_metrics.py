@@ -28,14 +28,13 @@ STATS = Stats(
     conversations=ConversationStats(waiting=4),
     rules={
         "judge": RuleStats(
-            eligible=8,
-            sampled=7,
+            eligible=7,
+            sampled=6,
             not_sampled={"sampled_out": 1},
             scored=2,
             not_scored={"no_tool_calls": 1},
             failed={"timeout": 1},
             dropped={"queue_full": 1},
-            stored=1,
             pending=1,
         )
     },
@@ -115,7 +114,6 @@ def test_the_counters_are_observed_by_what_became_of_everything() -> None:
     }
     assert meters.points("otel_evals.evaluations") == {
         of(scorer="judge", outcome="scored"): 2,
-        of(scorer="judge", outcome="stored"): 1,
         of(scorer="judge", outcome="not_sampled", reason="sampled_out"): 1,
         of(scorer="judge", outcome="not_scored", reason="no_tool_calls"): 1,
         of(scorer="judge", outcome="dropped", reason="queue_full"): 1,

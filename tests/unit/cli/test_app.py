@@ -56,7 +56,7 @@ def test_help_lists_every_command_in_its_panel() -> None:
         "Start": ["init", "demo", "doctor"],
         "Look": ["runs", "explain", "report", "monitor", "top"],
         "Run": ["score", "gateway", "judge"],
-        "Manage": ["config", "scorers", "destinations", "results", "labels", "export", "store"],
+        "Manage": ["config", "scorers", "destinations", "results", "labels", "export"],
     }
 
 

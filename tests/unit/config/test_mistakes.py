@@ -261,9 +261,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "the folder '/no/such/folder' does not exist",
         "create it first",
     ),
-    "store's folder": (
-        lambda: build_config(store="/no/such/folder/store.db"),
-        "store",
+    "journal's folder": (
+        lambda: build_config(journal="/no/such/folder/journal"),
+        "journal",
         "the folder '/no/such/folder' does not exist",
         "create it first",
     ),
@@ -273,11 +273,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "must be a mapping such as {'agent_name': 'support'}, or a function of the run",
         "not \"agent_name == 'shop'\"",
     ),
-    "store that is a folder": (
-        lambda: build_config(store="/"),
-        "store",
-        "'/' is a folder",
-        "name a file in it",
+    "journal that is a file": (
+        lambda: build_config(journal=__file__),
+        "journal",
+        f"{__file__!r} is a file",
+        "name a folder",
     ),
     "option": (lambda: build_config(holdd=3), "holdd", "unknown option", "did you mean 'hold'?"),
     "option of configure": (

@@ -92,11 +92,11 @@ rules:
       model: openai/gpt-5-mini
       get_context: combine(tool_results(tools=['search']), documents(top=5), static('In euros.'))
 hold: 500ms
-store_max_age: 2h
+max_age: 2h
 """
     )
     config = load_config(path)
-    assert (config.hold, config.store_max_age, config.rules[0].timeout) == (0.5, 7_200.0, 90.0)
+    assert (config.hold, config.max_age, config.rules[0].timeout) == (0.5, 7_200.0, 90.0)
     combined = context.combine(
         context.tool_results(tools=["search"]), context.documents(top=5), context.static("In euros.")
     )
@@ -216,7 +216,7 @@ SCHEMA_ACCEPTS = [
     "rules: [answered]",
     "rules: ['python:my.module:polite']",
     "rules: [{scorer: tool_call_accuracy, options: {expected_tool: x}, timeout: 5s, sample: 0.1}]",
-    "{rules: [answered], hold: '${HOLD}', store: scores.db, destinations: [console, {jsonl: {path: x}}]}",
+    "{rules: [answered], hold: '${HOLD}', journal: runs, destinations: [console, {jsonl: {path: x}}]}",
     "{rules: [answered], alarms: {every: 5m, floors: {answered: 0.9}}, gateway: {tls: null, quiet: '${Q}'}}",
 ]
 SCHEMA_REFUSES = [

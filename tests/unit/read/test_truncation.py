@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from otel_evals._internal.evaluate.evaluator import is_unreadable
 
 from otel_evals import scorer
+from otel_evals._internal.engine.score import is_unreadable
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import Dialects, recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
