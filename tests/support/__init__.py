@@ -30,7 +30,7 @@ Programs in processes of their own; they get the environment variable PYTHONPATH
     service             a web service whose every request is one agent run
     service_judge       the same service, traced as a server that takes part in its callers' traces
     service_tasks       the same service as a Celery worker
-    adopted_app         an application as the pages of docs/already have it
+    adopted_app         an application as the sections about other SDKs have it
     setups              applications in the set-ups of docs/compatibility.md
     setup_runs          runs of these two, and what they sent
     kill_matrix         kills Kafka workers and their broker, and counts what that cost
