@@ -1,1 +1,1 @@
-"""The results store: scored runs, their outcomes and rollups, in SQLite or PostgreSQL (extra `results`)."""
+"""The results store: scored runs, their outcomes and rollups, in SQLite or PostgreSQL (extras `cli`, `monitor`)."""
