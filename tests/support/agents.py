@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, Tracer
 
-__all__ = ["SeededIds", "agent_run", "said"]
+__all__ = ["SeededIds", "agent_run", "body", "recorded", "said"]
 
 
 def said(role: str, text: str) -> str:
@@ -60,3 +64,18 @@ class SeededIds(RandomIdGenerator):
 
     def generate_trace_id(self) -> int:
         return self._rng.getrandbits(128) or 1
+
+
+def recorded(count: int = 1, **options: Any) -> list[ReadableSpan]:
+    """The spans of so many agent runs."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for _ in range(count):
+        agent_run(provider.get_tracer("tests.app"), **options)
+    return list(exported.get_finished_spans())
+
+
+def body(spans: Sequence[ReadableSpan]) -> bytes:
+    """An export request of these spans."""
+    return bytes(encode_spans(spans).SerializeToString())

@@ -9,24 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.support.gateways import GatewayProcess, post
-from tests.support.traffic import agent_run
+from tests.support.agents import body, recorded
+from tests.support.gateway_process import GatewayProcess, post
 from tests.support.waits import eventually
-
-
-def body(runs: int = 1) -> bytes:
-    """An export request of so many agent runs, of now."""
-    exported = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exported))
-    for _ in range(runs):
-        agent_run(provider.get_tracer("tests.app"))
-    return bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
 
 
 def change(gateway: GatewayProcess, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -44,12 +30,12 @@ def scorers(gateway: GatewayProcess) -> list[str]:
 
 
 def send(gateway: GatewayProcess) -> None:
-    assert post(f"{gateway.endpoint}/v1/traces", body())[0] == 200
+    assert post(f"{gateway.endpoint}/v1/traces", body(recorded()))[0] == 200
 
 
 @pytest.mark.slow
 def test_rules_change_while_the_gateway_runs_and_nothing_is_lost(tmp_path: Path) -> None:
-    with GatewayProcess(tmp_path, ["answered"], store=str(tmp_path / "runs.db")) as gateway:
+    with GatewayProcess(tmp_path, ["answered"]) as gateway:
         send(gateway)  # decided by whichever rules hold when it is complete
         eventually(lambda: scorers(gateway) == ["answered"])
 
