@@ -8,6 +8,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple, overload
 
 from msgspec.structs import replace
@@ -214,6 +215,10 @@ def scorer(
     return make if function is None else make(function)
 
 
+_ROUNDING = 1e-6
+"""A score this close to its bound is the bound: sums of shares and cosines miss it by less."""
+
+
 def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
     """Check the result of a scoring function and convert it to a score.
 
@@ -221,26 +226,29 @@ def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
         TypeError: it is neither a number nor a Score nor a NotScored.
         ValueError: the number is not finite, or not within 0..scale.
     """
-    match value:
-        case NotScored():
-            return value
-        case Score(value=bool(is_true)):
-            known = _of_bool(is_true, scale)
-            return replace(value, value=known.value, label=value.label or known.label)
-        case Score():
-            return replace(value, value=_number(value.value, scale))
-        case bool():
-            return _of_bool(value, scale)
-        case _:
-            return Score(value=_number(value, scale))
+    if isinstance(value, NotScored):
+        return value
+    if isinstance(value, Score):
+        known = _score_of(value.value, scale)
+        return replace(value, value=known.value, label=value.label or known.label)
+    return _score_of(value, scale)
 
 
-def _of_bool(is_true: bool, scale: float | None) -> Score:
-    return Score(value=_number(is_true * (scale or 1.0), scale), label="true" if is_true else "false")
+def _score_of(value: Any, scale: float | None) -> Score:
+    plain = _unboxed(value)
+    if isinstance(plain, bool):
+        return Score(value=_number(plain * (scale or 1.0), scale), label="true" if plain else "false")
+    return Score(value=_number(plain, scale))
+
+
+def _unboxed(value: Any) -> Any:
+    """Return the Python value in a scalar of NumPy or PyTorch, or in an array without dimensions."""
+    is_scalar = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
+    return value.item() if is_scalar else value
 
 
 def _number(value: Any, scale: float | None) -> float:
-    if not isinstance(value, numbers.Real):
+    if not isinstance(value, numbers.Real | Decimal):
         kind = type(value).__name__
         raise TypeError(
             f"a score must be a number, a bool, a Score or a NotScored, not {kind}: {value!r:.100}"
@@ -248,8 +256,11 @@ def _number(value: Any, scale: float | None) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"a score must be finite, not {number}")
+    for bound in (0.0, scale) if scale is not None else ():
+        if abs(number - bound) <= _ROUNDING:
+            return float(bound)
     if scale is not None and not 0.0 <= number <= scale:
-        raise ValueError(f"a score must lie within 0..{scale:g}, not {number:g}")
+        raise ValueError(f"a score must lie within 0..{scale:g}, not {number!r}")
     return number + 0.0  # no negative zero
 
 
