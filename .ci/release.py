@@ -68,7 +68,7 @@ SUITES = {
             "tests/pipeline/test_frameworks.py",
             "tests/behaviour/test_process_ends.py",
             "tests/behaviour/test_scores_on_traces.py",
-            "tests/pipeline/test_otlp_end_to_end.py",
+            "tests/behaviour/test_otlp_end_to_end.py",
         ),
     ),
     "newest": Suite("3.13", "highest"),

@@ -113,18 +113,6 @@ def test_an_evaluation_with_a_judge_has_a_trace_of_its_own_linked_to_the_judged_
     assert children, "its steps and judge calls"
 
 
-def test_proposed_attributes_come_in_addition_when_asked_for() -> None:
-    app = App(half, evaluation_spans="same_trace", semconv="proposed")
-    app.run()
-    app.settle()
-    for attributes in (app.span("evaluate half").attributes, app.events()[0].attributes):
-        assert attributes["gen_ai.evaluation.name"] == "half"
-        assert attributes["gen_ai.evaluation.evaluator.id"] == "half"
-        assert attributes["gen_ai.evaluation.evaluator.version"] == "7"
-        assert attributes["gen_ai.evaluation.evaluator.type"] == "deterministic"
-        assert list(attributes["gen_ai.evaluation.score.range"]) == [0.0, 1.0]
-
-
 def test_the_event_of_a_failed_evaluation_names_the_error() -> None:
     @scorer(version="1")
     def raises(run: Run) -> float:

@@ -32,7 +32,6 @@ from tests.support import PYTHONPATH
 from tests.support.agents import body, recorded
 from tests.support.gateways import GatewayThread
 from tests.support.scored_files import score_files
-from tests.support.traffic import Live
 from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -148,30 +147,6 @@ def test_agents_that_were_judged_by_themselves_are_not_judged_again_below_a_late
     assert [(e.span_id, e.revision) for e in found] == [
         (f"{each.context.span_id:016x}", 1) for each in (inner, outer)
     ]
-
-
-def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:
-    """The same spans, scored in the process they ended in, by a gateway, and from a file."""
-    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.5)]
-    exported = InMemorySpanExporter()
-    with Live(*rules) as live:
-        live.provider.add_span_processor(SimpleSpanProcessor(exported))
-        for number in range(60):
-            live.run(question=f"Where is order {number}?", answer=f"Order {number} is on its way.")
-        assert live.flush()
-        in_process = outcomes(live.scored.evaluations)
-    spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
-    with GatewayThread(*rules) as gateway:
-        for start in range(0, len(spans), 7):
-            assert gateway.post("/v1/traces", body(spans[start : start + 7]))[0] == 200
-        by_gateway = outcomes(gateway.evaluations(len(in_process)))
-    file = tmp_path / "spans.pb"
-    file.write_bytes(body(spans))
-    kept = InMemoryDestination()
-    score_files([str(file)], build_config(rules, [kept]))
-    assert by_gateway == in_process
-    assert outcomes(kept.evaluations) == in_process
-    assert 120 < len(in_process) < 180  # the third rule sampled some
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.support.otlp_receiver import OtlpReceiver
 APPLICATION = """
 import json, sys
 from opentelemetry import trace
-from tests.support.traffic import agent_run
+from tests.support.agents import agent_run
 agent_run(trace.get_tracer("app"), answer="It arrives on 2031-03-07.", result={"eta": "2026-11-24"})
 """
 

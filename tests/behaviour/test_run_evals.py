@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Direction, NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.errors import ConfigError
 from otel_evals.testing import EvalsResult, InMemoryDestination, ItemResult, run_evals, run_evals_async
-from tests.support.traffic import SeededIds, agent_run
+from tests.support.agents import SeededIds, agent_run
 
 
 @scorer
