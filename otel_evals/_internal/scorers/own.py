@@ -279,7 +279,8 @@ def _own(id: str, prompt: str | None, *needed: str) -> str | None:
 def _line(criterion: Criterion, verdict: CriterionVerdict) -> str:
     met = "met" if verdict.verdict == "met" else "NOT met"
     optional = "" if criterion.required else " (optional)"
-    return f"{met}{optional}: {criterion.description} {verdict.reason or verdict.words}".rstrip()
+    why = verdict.reason or verdict.words
+    return f"{met}{optional}: {criterion.description}" + (f" ({why})" if why else "")
 
 
 def _of_run(criteria: Any, run: Run, scorer_id: str) -> list[Criterion] | NotScored:

@@ -179,11 +179,12 @@ class PromptStep(Generic[_R]):
             return slots
         judge = cast("Judge", self.judge or judge)
         instructions = self.instructions if self.instructions is not None else instructions
-        question = question_of(slots, self.prompt, instructions, self.schema, id(judge), _VOTE.get())
+        parts = (self.prompt, instructions, id(self.schema), id(judge), _VOTE.get())
 
         async def ask() -> _R | NotScored:
             return await self._ask(params, record, slots, scorer_id, judge, instructions)
 
+        question = question_of(slots, *parts)
         return cast("_R | NotScored", await asked_once(params.run, question, scorer_id, record, ask))
 
     async def _ask(
