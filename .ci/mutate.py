@@ -35,7 +35,7 @@ PARTS = {
     ),
     "accounting": (
         [f"{LIBRARY}/accounting/counters.py", f"{LIBRARY}/accounting/ledger.py"],
-        ["tests/unit/accounting", "tests/pipeline/test_boundaries.py", "tests/pipeline/test_exclusions.py"],
+        ["tests/unit/accounting", "tests/pipeline/test_boundaries.py", "tests/behaviour/test_accounting.py"],
     ),
     "complete": (
         [f"{LIBRARY}/gather", "otel_evals_gateway/_internal/trace_gatherer.py"],

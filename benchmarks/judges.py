@@ -1,139 +1,298 @@
-"""Do judges alarm where people found an error, and keep silent where they found none?
+"""Judge scorers, and other products' evaluators, against labels: same items, same model.
 
-    python benchmarks/judges.py --model MODEL --data FOLDER [--api-base URL] [--texts 100] [--set BEGIN]
-        [--option NAME=VALUE] [--write]
+    python benchmarks/judges.py ask FOLDER --api-base URL [--model NAME] [--half development] [--n 40]
+        [--offset 0] [--sets FaithBench,AgentRxRetail] [--only hallucination,phoenix_faithfulness]
+    python benchmarks/judges.py table [--prices 0.25,2.00] [--write]
 
-FOLDER is that of labelled.py, with any of its repositories. MODEL is as LiteLLM names it, or has the prefix
-`openai-compatible/`. Options are those of the judge, such as `max_tokens=200` or `options={"seed": 1}`.
-Half of the texts were found right by people, half wrong. `--write` adds the model's rows to the table.
+`ask` puts the items of the sets in FOLDER (labelled_answers.py names them) to each evaluator with any
+OpenAI-compatible server, and writes verdicts to benchmarks/verdicts/: digests of items and questions,
+verdicts and counts of tokens, and no text. Evaluators of arize-phoenix-evals and deepeval run if these are
+installed (with `openai<3`). `table` makes the tables from the recorded verdicts; `--write` puts them into
+docs/judge_study.md. Prices are dollars per million tokens.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+import json
+import os
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-import labelled
-import yaml
+import failures
+from judge_rivals import RIVALS
+from labelled_answers import LOADERS, Example, digest, drawn, held_out
 
-from otel_evals.errors import JudgeReplyError
-from otel_evals.judges import Judge, LiteLLMJudge, OpenAICompatibleJudge
-from otel_evals.model import Score
-from otel_evals.scorers import Scorer, classifier, faithfulness, hallucination
-from otel_evals.testing import run_of
+from otel_evals import scorers as built_in
+from otel_evals.judges import OpenAICompatibleJudge
+from otel_evals.model import Score, StepRecord
+from otel_evals.scorers import Scorer
 
-HEAD = "| set | judge | scorer | texts | no usable answer | false alarms | errors found | balanced accuracy |"
-PREFIX = "openai-compatible/"
-BEGIN, END = "<!-- judges -->\n", "<!-- end of judges -->"
-
-
-def scorers(judge: Judge) -> dict[str, Scorer]:
-    """Return scorers that may find an unsupported answer; without reasons, which cost a call."""
-    question = "Does the retrieved material support everything that the answer states?"
-    return {
-        "classifier": classifier(judge, question=question, classes={"yes": 1.0, "no": 0.0}),
-        "faithfulness": faithfulness(judge, explain=False),
-        "hallucination": hallucination(judge, explain=False),
-    }
-
-
-@dataclass
-class Tally:
-    """A scorer's outcomes. A text without a score raises no alarm."""
-
-    judged: list[tuple[labelled.Item, float]] = field(default_factory=list)
-    unusable: int = 0
-
-    def row(self, name: str, judge: str, scorer: str) -> str:
-        rates = [
-            labelled.rate((item.written, value < 1) for item, value in self.judged if item.right is side)
-            for side in (True, False)
-        ]
-        accuracy = labelled.balanced(self.judged, 1)
-        counts = f"{len(self.judged)} | {self.unusable}"
-        return f"| {name} | {judge} | `{scorer}` | {counts} | {rates[0]} | {rates[1]} | {accuracy:.3f} |"
+VERDICTS = Path(__file__).with_name("verdicts")
+PAGE = Path(__file__).parent.parent / "docs" / "judge_study.md"
+Row = dict[str, Any]
+QUESTION = "Does everything that the answer states stand in what the tools and searches returned?"
+FAILURES = {
+    "AgentRxRetail": "AgentRx, retail",
+    "AgentRxMagentic": "AgentRx, Magentic-One",
+    "WhoWhen": "Who&When, algorithm-generated",
+    "WhoWhenByHand": "Who&When, hand-crafted",
+}
+"""Sets of failed runs, by their names in failures.py."""
+LOWER = ("hallucination", "toxicity", "bias")
+"""Scorers whose alarm is any score above 0; for others it is any score below 1."""
+SAMPLES = 2_000
 
 
-async def judge(scorer: Scorer, texts: Sequence[labelled.Item], at_once: int) -> Tally:
-    tally, turns = Tally(), asyncio.Semaphore(at_once)
+def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
+    """Yield the scorers that an example's label is about."""
+    match example.name:
+        case "FaithBench" | "SummEdits" | "BEGIN":
+            yield built_in.hallucination(judge)
+            yield built_in.faithfulness(judge)
+            yield built_in.classifier(judge, question=QUESTION, classes={"yes": 1.0, "no": 0.0})
+            yield built_in.rubric(judge, criteria=[QUESTION.replace("Does everything", "Everything")])
+            yield built_in.grounded_in_tools()
+        case "HateCheck":
+            yield built_in.toxicity(judge)
+            yield built_in.bias(judge)
+        case "When2Call":
+            yield built_in.tool_call_judge(judge, available_tools=example.tools)
 
-    async def one(item: labelled.Item) -> None:
-        run = run_of({"input": "What do you know about it?", "output": item.text, "context": [item.written]})
+
+# --- asking ---
+
+
+async def ask(options: argparse.Namespace) -> None:
+    judge = OpenAICompatibleJudge(
+        options.model,
+        api_base=options.api_base,
+        api_key=os.environ.get("OPENAI_API_KEY", "none"),
+        timeout=options.timeout,
+        max_tokens=4_000,
+        structured_output="json_schema",
+    )
+    turns, rows = asyncio.Semaphore(options.at_once), list[Row]()
+    wanted = options.only.split(",") if options.only else ()
+
+    async def one(name: str, id: str, judged: Callable[[], Awaitable[Row]]) -> None:
         async with turns:
-            try:
-                outcome = await scorer.score(run)
-            except Exception as error:
-                if not isinstance(error.__cause__, JudgeReplyError):
-                    raise
-                outcome, tally.unusable = None, tally.unusable + 1
-        value = outcome.value if isinstance(outcome, Score) else None
-        alarm = value is not None and (value > 0 if scorer.id == "hallucination" else value < 1)
-        tally.judged.append((item, float(not alarm)))
+            row = await judged()
+        rows.append({"set": name, "half": options.half, "scorer": id, "model": options.name, **row})
+        keep(rows)
 
-    await asyncio.gather(*map(one, texts))
-    return tally
-
-
-def chosen(folder: Path, name: str, count: int) -> list[labelled.Item]:
-    """Return held-out texts, half of them right, in an order by hash."""
-    found = [item for item in present(folder) if item.name == name and item.held_out]
-    found.sort(key=labelled.digest)
-    sides = ([item for item in found if item.right is side] for side in (True, False))
-    return [item for side in sides for item in islice(side, count // 2)]
+    wanted = options.only.split(",") if options.only else None
+    jobs = [
+        one(name, id, judged)
+        for name in options.sets.split(",")
+        for id, judged in evaluations(options, name, judge)
+        if wanted is None or id in wanted
+    ]
+    print(f"{len(jobs)} evaluations", flush=True)
+    await asyncio.gather(*jobs)
+    print(table(rows, options.prices))
 
 
-def present(folder: Path) -> Iterator[labelled.Item]:
-    loads = (labelled.summedits, labelled.wice, labelled.cliff, labelled.faithbench, labelled.begin)
-    for load in (*loads, labelled.tabfact):
-        try:
-            yield from load(folder)
-        except FileNotFoundError:
-            continue
+def evaluations(
+    options: argparse.Namespace, name: str, judge: Any
+) -> Iterator[tuple[str, Callable[[], Awaitable[Row]]]]:
+    """Yield the evaluators of a set's items, each with a function that asks it about one."""
+    for example in examples(options, name):
+        for scorer in scorers(example, judge):
+            yield scorer.id, partial(of_scorer, scorer, example)
+        for id, rival in RIVALS.get(name, {}).items():
+            yield id, partial(asyncio.to_thread, of_rival, rival, example, options)
+    for case in failed_runs(options, name):
+        yield "failure_step", partial(of_failure, case, judge)
 
 
-def write(rows: Sequence[str]) -> None:
-    """Replace the rows of the same set, judge and scorer, and add new ones."""
-    head, _, rest = labelled.PAGE.read_text().partition(BEGIN)
-    table, _, rest = rest.partition(END)
-    known = {tuple(row.split("|")[1:4]): row for row in [*table.split("\n"), *rows] if row.count("|") == 9}
-    lines = "\n".join(known.values())
-    labelled.PAGE.write_text(f"{head}{BEGIN}\n{lines}\n\n{END}{rest}")
+def examples(options: argparse.Namespace, name: str) -> Sequence[Example]:
+    load = LOADERS.get(name)
+    return drawn(load(options.folder), options.half, options.n, options.offset) if load else []
+
+
+def failed_runs(options: argparse.Namespace, name: str) -> Sequence[failures.Failure]:
+    """Return failed runs of a half, with the step that people marked."""
+    if name not in FAILURES:
+        return []
+    cases = [case for case in failures.failures(options.folder) if case.name == FAILURES[name]]
+    keyed = sorted((key_of(case), n) for n, case in enumerate(cases))
+    half = [cases[n] for key, n in keyed if held_out(key) is (options.half == "held_out")]
+    return half[options.offset : options.offset + options.n]
+
+
+def key_of(case: failures.Failure) -> str:
+    said = [message.text for step in case.run.operations for message in step.output_messages]
+    return digest(f"{case.name} {said}")
+
+
+async def of_scorer(scorer: Scorer, example: Example) -> Row:
+    found = await failures.outcome(scorer, example.run)
+    return {"item": example.digest, "right": example.right, **outcome(scorer, found)}
+
+
+async def of_failure(case: failures.Failure, judge: Any) -> Row:
+    scorer = built_in.failure_step(judge)
+    found = await failures.outcome(scorer, case.run)
+    named = getattr(found, "span_id", None)
+    step = int(named, 16) if named else None
+    hits = {"step": step == case.step}
+    if case.agents:
+        hits["agent"] = step is not None and case.agents[step] == case.agent
+    if case.category:
+        hits["category"] = getattr(found, "label", None) == case.category
+    return {"item": key_of(case), **hits, "steps": len(case.run.operations), **outcome(scorer, found)}
+
+
+def outcome(scorer: Scorer, found: Any) -> Row:
+    """Return what is kept of an outcome: numbers and words of the scorer's own vocabulary."""
+    records: Sequence[StepRecord] = [step for step in getattr(found, "steps", ()) if step.model]
+    row: Row = {
+        "question": scorer.version,
+        "value": found.value if isinstance(found, Score) else None,
+        "outcome": getattr(found, "reason", type(found).__name__),
+        "calls": sum(step.attempts for step in records),
+        "input_tokens": sum(step.usage.input_tokens for step in records),
+        "output_tokens": sum(step.usage.output_tokens for step in records),
+    }
+    if isinstance(found, Score):
+        row |= {"outcome": "score", "label": found.label, "verdicts": [*verdicts(records)]}
+    return row
+
+
+def verdicts(records: Iterable[StepRecord]) -> Iterator[str]:
+    for step in records:
+        lists = (step.result or {}).values() if isinstance(step.result, Mapping) else ()
+        for items in (each for each in lists if isinstance(each, list)):
+            yield from (item["verdict"] for item in items if isinstance(item, Mapping) and "verdict" in item)
+
+
+def of_rival(rival: Callable[..., Row], example: Example, options: argparse.Namespace) -> Row:
+    row = {"item": example.digest, "right": example.right, "question": rival.__name__}
+    try:
+        return row | rival(example, options.api_base, options.model)
+    except Exception as error:
+        nothing = dict.fromkeys(("calls", "input_tokens", "output_tokens"), 0)
+        return row | nothing | {"value": None, "outcome": type(error).__name__}
+
+
+def keep(rows: Sequence[Row]) -> None:
+    """Add rows to the recorded ones, in place of those of the same item, scorer and model."""
+    VERDICTS.mkdir(exist_ok=True)
+    for name in {row["set"] for row in rows}:
+        path = VERDICTS / f"{''.join(c for c in name.lower() if c.isalnum())}.jsonl"
+        old = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        known = {identity(row): row for row in [*old, *(row for row in rows if row["set"] == name)]}
+        lines = [json.dumps(known[key], ensure_ascii=False) for key in sorted(known)]
+        path.write_text("\n".join(lines) + "\n")
+
+
+def identity(row: Row) -> tuple[str, ...]:
+    return row["half"], row["scorer"], row["model"], row["item"]
+
+
+# --- the tables ---
+
+
+def recorded() -> list[Row]:
+    lines = (line for path in sorted(VERDICTS.glob("*.jsonl")) for line in path.read_text().splitlines())
+    return [json.loads(line) for line in lines]
+
+
+KEY = "| set | evaluator | model | half | items |"
+COSTS = "calls | tokens | $ per 1,000 |"
+ACCURACY = "not scored | false alarms | found | balanced accuracy |"
+HITS = ("step", "agent", "category")
+
+
+def table(rows: Sequence[Row], prices: Sequence[float]) -> str:
+    groups: defaultdict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["set"], row["scorer"], row["model"], row["half"]].append(row)
+    labelled = [f"{KEY} {ACCURACY} {COSTS}", "|---|---|---|---|" + "--:|" * 8]
+    failed = [f"{KEY} {' | '.join(HITS)} | {COSTS}", "|---|---|---|---|" + "--:|" * 7]
+    for key, group in sorted(groups.items()):
+        cells = [*key, str(len(group))]
+        if "right" in group[0]:
+            labelled.append(line([*cells, *accuracy(group), *costs(group, prices)]))
+        else:
+            hits = [share([row[what] for row in group]) if what in group[0] else "" for what in HITS]
+            failed.append(line([*cells, *hits, *costs(group, prices)]))
+    return "\n".join([*labelled, "", *failed])
+
+
+def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def accuracy(group: Sequence[Row]) -> list[str]:
+    sides = [[alarm(row) for row in group if row["right"] is right] for right in (True, False)]
+    unscored = str(sum(row["value"] is None for row in group))
+    if not all(sides):
+        return [unscored, "", "", ""]
+    false, found = map(fmean, sides)
+    chance = random.Random(1)
+    drawn = ([fmean(chance.choices(side, k=len(side))) for side in sides] for _ in range(SAMPLES))
+    again = sorted((1 - false + found) / 2 for false, found in drawn)
+    interval = f"({again[SAMPLES // 40]:.2f}-{again[-SAMPLES // 40]:.2f})"
+    return [unscored, f"{false:.0%}", f"{found:.0%}", f"{(1 - false + found) / 2:.3f} {interval}"]
+
+
+def alarm(row: Row) -> bool:
+    """An item without a score raises no alarm."""
+    value = row["value"]
+    return value is not None and (value > 0 if row["scorer"] in LOWER else value < 1)
+
+
+def share(hits: Sequence[bool]) -> str:
+    chance, count = random.Random(1), len(hits)
+    again = sorted(sum(chance.choices(hits, k=count)) / count for _ in range(SAMPLES))
+    interval = f"({again[SAMPLES // 40]:.0%}-{again[-SAMPLES // 40]:.0%})"
+    return f"{sum(hits)} = {sum(hits) / count:.0%} {interval}"
+
+
+def costs(group: Sequence[Row], prices: Sequence[float]) -> list[str]:
+    spent = ("calls", "input_tokens", "output_tokens")
+    calls, given, written = (fmean(row[name] for row in group) for name in spent)
+    dollars = (given * prices[0] + written * prices[1]) / 1_000
+    return [f"{calls:.1f}", f"{given:.0f} + {written:.0f}", f"{dollars:.2f}"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True, type=Path)
+    parser.add_argument("what", choices=["ask", "table"])
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--api-base")
-    parser.add_argument("--as", dest="name", help="how the table names the judge")
-    parser.add_argument("--set", dest="sets", action="append")
-    parser.add_argument("--texts", type=int, default=100)
-    parser.add_argument("--at-once", type=int, default=4)
-    parser.add_argument("--option", action="append", default=[])
-    parser.add_argument("--write", action="store_true", help=f"put the rows into {labelled.PAGE.name}")
-    given = parser.parse_args()
-    options = {name: yaml.safe_load(value) for name, _, value in (o.partition("=") for o in given.option)}
-    own = given.model.startswith(PREFIX)
-    kind = OpenAICompatibleJudge if own else LiteLLMJudge
-    model = kind(given.model.removeprefix(PREFIX), api_base=given.api_base, **options)
-    rows = [HEAD, "|---|---|---|" + "--:|" * 5]
-    for name in given.sets or ["BEGIN"]:
-        texts = chosen(given.data, name, given.texts)
-        code = Tally([(item, labelled.grounded(item.source, item.text)) for item in texts])
-        rows.append(code.row(name, "code only", "grounded_in_tools"))
-        for id, scorer in scorers(model).items():
-            tally = asyncio.run(judge(scorer, texts, given.at_once))
-            rows.append(tally.row(name, given.name or f"`{given.model}`", id))
-            print(rows[-1], flush=True)
-    print("\n".join(rows))
-    if given.write:
-        write(rows)
+    parser.add_argument("--model", default="byhand")
+    parser.add_argument("--as", dest="name", help="how the tables name the model")
+    parser.add_argument("--sets", default="FaithBench,SummEdits,HateCheck,When2Call")
+    parser.add_argument("--half", choices=["development", "held_out"], default="development")
+    parser.add_argument("--n", type=int, default=40)
+    parser.add_argument("--offset", type=int, default=0)
+    parser.add_argument("--only", default="", help="evaluators, with commas between")
+    parser.add_argument("--at-once", type=int, default=400)
+    parser.add_argument("--timeout", type=float, default=100_000.0)
+    parser.add_argument("--prices", type=lambda text: [*map(float, text.split(","))], default=[0.25, 2.0])
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
+    options = parser.parse_args()
+    options.name = options.name or options.model
+    if options.what == "ask":
+        asyncio.run(ask(options))
+        return
+    made = table(recorded(), options.prices)
+    print(made)
+    if options.write:
+        head, mark, rest = PAGE.read_text().partition("<!-- judges -->\n")
+        end = "<!-- end of judges -->"
+        PAGE.write_text(f"{head}{mark}\n{made}\n\n{end}{rest.partition(end)[2]}")
 
 
 if __name__ == "__main__":

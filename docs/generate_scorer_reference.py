@@ -17,13 +17,15 @@ The built-in scorers, generated from their docstrings by `docs/generate_scorer_r
 function of `otel_evals.scorers` that returns a scorer. Use the same name in YAML.
 Formulas without a source are this project's own.
 
+Judge scorers ask one question each. The reply lists the judged items, each with the words that decide and a
+verdict, and the explanation of a score is put together from them. The questions are text files in
+`otel_evals/_internal/scorers/prompts`.
 Judge scorers share these options:
 
 - `model`: a judge, or a model's name for LiteLLM.
 - `scale`: the score of an answer that is as good (or, where lower is better, as bad) as can be.
-- `explain`: ask the judge for a reason.
 - `id`: the name of the score.
-- `get_context`: resolver of the context; called for the verdicts and again for the reason.
+- `get_context`: [resolver](scorers.md#context-for-the-judge) of the context.
 - `context`: the context itself, the same for every run.
 - `without_context`: judge even if there is no context.
 """

@@ -155,6 +155,22 @@ def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
     return f"{tool_call.name}({arguments}) returned:\n{as_text(tool_call.result)}"
 
 
+def evidence() -> Resolver:
+    """Resolve to everything that tools and retrievers brought: all tool calls, then the documents.
+
+    A call whose result was not recorded is one of the pieces too.
+    """
+    return _Pure(_evidence)
+
+
+def _evidence(params: Params[Any, Any]) -> Context:
+    calls = [
+        _outcome(c, True) or f"{c.name}({as_text(c.arguments or '')}): its result was not recorded"
+        for c in params.run.tool_calls
+    ]
+    return Context((*calls, *(d.content for d in params.run.documents if d.content)))
+
+
 def _why_no_results(run: Run, calls: int) -> str:
     if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
         setting = content_setting(run.scope_name, run.dialect)

@@ -12,38 +12,36 @@ from otel_evals._internal.lazy import load_names
 
 if TYPE_CHECKING:
     from otel_evals._internal.context import Params, Results
-    from otel_evals._internal.scorers.answer_relevancy import answer_relevancy
-    from otel_evals._internal.scorers.answer_similarity import answer_similarity
+    from otel_evals._internal.scorers.agents import failure_step, tool_call_judge, trajectory_judge
     from otel_evals._internal.scorers.answered import answered
-    from otel_evals._internal.scorers.bias import bias
-    from otel_evals._internal.scorers.classifier import classifier
+    from otel_evals._internal.scorers.answers import (
+        answer_relevancy,
+        bias,
+        noise_sensitivity,
+        prompt_alignment,
+        toxicity,
+    )
     from otel_evals._internal.scorers.completeness import completeness
     from otel_evals._internal.scorers.content_similarity import content_similarity
-    from otel_evals._internal.scorers.context_precision import context_precision
-    from otel_evals._internal.scorers.context_recall import context_recall
-    from otel_evals._internal.scorers.context_relevance import context_relevance
-    from otel_evals._internal.scorers.factuality import factuality
-    from otel_evals._internal.scorers.failure_step import failure_step
-    from otel_evals._internal.scorers.faithfulness import faithfulness
+    from otel_evals._internal.scorers.expected import answer_similarity, factuality
     from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
-    from otel_evals._internal.scorers.hallucination import hallucination
+    from otel_evals._internal.scorers.grounding import (
+        context_recall,
+        faithfulness,
+        hallucination,
+        summarization,
+    )
     from otel_evals._internal.scorers.keyword_coverage import keyword_coverage
-    from otel_evals._internal.scorers.multi_turn_judge import multi_turn_judge
     from otel_evals._internal.scorers.no_secrets import no_secrets
-    from otel_evals._internal.scorers.noise_sensitivity import noise_sensitivity
-    from otel_evals._internal.scorers.prompt_alignment import prompt_alignment
+    from otel_evals._internal.scorers.own import classifier, multi_turn_judge, rubric
     from otel_evals._internal.scorers.repeated_calls import repeated_calls
-    from otel_evals._internal.scorers.rubric import rubric
+    from otel_evals._internal.scorers.retrieval import context_precision, context_relevance
     from otel_evals._internal.scorers.same_language import same_language
-    from otel_evals._internal.scorers.summarization import summarization
     from otel_evals._internal.scorers.textual_difference import textual_difference
     from otel_evals._internal.scorers.tone_consistency import tone_consistency
     from otel_evals._internal.scorers.tool_call_accuracy import tool_call_accuracy
-    from otel_evals._internal.scorers.tool_call_judge import tool_call_judge
     from otel_evals._internal.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
-    from otel_evals._internal.scorers.toxicity import toxicity
     from otel_evals._internal.scorers.trajectory_accuracy import trajectory_accuracy
-    from otel_evals._internal.scorers.trajectory_judge import trajectory_judge
     from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
     from otel_evals._internal.scorers.valid_json import valid_json
     from otel_evals._internal.scorers.within_budget import within_budget
@@ -118,6 +116,12 @@ __all__ = [
 
 _ELSEWHERE = {
     "context": "Params Results",
+    "scorers.agents": "failure_step tool_call_judge trajectory_judge",
+    "scorers.answers": "answer_relevancy bias noise_sensitivity prompt_alignment toxicity",
+    "scorers.expected": "answer_similarity factuality",
+    "scorers.grounding": "context_recall faithfulness hallucination summarization",
+    "scorers.own": "classifier multi_turn_judge rubric",
+    "scorers.retrieval": "context_precision context_relevance",
     "scorers.tool_errors": "tool_error_rate unrecovered_tool_errors",
     "scoring.examples": "with_examples",
     "scoring.panel": "Panel panel votes",

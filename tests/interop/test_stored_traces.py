@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from otel_evals import NotScored, Score, load_config
 from otel_evals._internal.cli.app import app
-from tests.pipeline.test_same_score import BAD, GOOD, QUESTION, agent
 from tests.support.jaeger_server import jaeger_program, jaeger_server
 from tests.support.traffic import Live
 from tests.support.waits import SECONDS
@@ -33,6 +32,31 @@ rules:
   - valid_json
 """
 Told = set[tuple[Any, ...]]
+QUESTION = "Where is order A-1001?"
+GOOD, BAD = "It arrives on 2026-11-25.", "It arrives on 2026-12-31 and costs $99."
+
+
+def agent(provider: Any, answer: str) -> Any:
+    """A real agent whose model is scripted: it looks the order up, then answers."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+
+    def reply(messages: list[Any], info: Any) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart(answer)])
+        return ModelResponse(parts=[ToolCallPart("lookup_order", {"order_id": "A-1001"})])
+
+    made: Any = Agent(FunctionModel(reply), name="support")
+    made.instrument = InstrumentationSettings(tracer_provider=provider)
+
+    @made.tool_plain
+    def lookup_order(order_id: str) -> dict[str, str]:
+        """Look up an order."""
+        return {"eta": "2026-11-25"}
+
+    return made
 
 
 @pytest.fixture(scope="module")

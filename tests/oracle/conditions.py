@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from otel_evals._internal.scorers.common import normalise_word
-from otel_evals._internal.scorers.context_precision import average_precision
+from otel_evals._internal.scorers.judged import normalise_word
+from otel_evals._internal.scorers.retrieval import average_precision
 from tests.oracle import text_conditions
 from tests.oracle.cases import Case
 

@@ -27,6 +27,7 @@ from otel_evals.scorers import (
     trajectory_judge,
 )
 from tests.oracle.cases import Case, snake
+from tests.oracle.replies import translated
 
 RENAMED = {
     "evaluation_mode": "mode",
@@ -50,12 +51,8 @@ class RepairedJudge(ScriptedJudge):
 
 
 def judge(case: Case) -> ScriptedJudge:
-    """Answers what the recorded judge answered; `$sequence` gives its answers in turn."""
-    answers = {}
-    for step, reply in case.replies.items():
-        sequence = isinstance(reply, dict) and reply.get("$sequence")
-        answers[step] = list(sequence) if sequence else reply
-    return RepairedJudge(answers)
+    """Answers what the recorded judge answered, in the form of our replies."""
+    return RepairedJudge({"analyze": translated(case)})
 
 
 def options(case: Case) -> dict[str, Any]:

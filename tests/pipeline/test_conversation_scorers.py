@@ -24,12 +24,13 @@ from otel_evals.scorers import (
     tool_call_accuracy,
     within_budget,
 )
+from tests.support.judge_scorers import reply_of
 from tests.support.runs import a_run, tool
 from tests.support.stub_openai import CallTool, StubOpenAI
 from tests.support.traffic import Live
 
 ETA = {"A-1001": "2026-11-25", "A-1002": "2026-12-01"}
-SATISFIED = {"satisfied": True, "reasoning": "Every question is answered."}
+SATISFIED = {"verdict": "met", "reason": "Every question is answered."}
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -136,13 +137,12 @@ def test_what_a_tool_told_in_an_earlier_turn_supports_the_last_answer() -> None:
 
 
 def test_judges_get_the_tool_results_of_all_turns() -> None:
-    verdict = {"verdicts": [{"statement": "two", "verdict": "no", "reason": "told"}]}
-    judge = ScriptedJudge({"preprocess": {"claims": ["two"]}, "analyze": verdict})
+    judge = ScriptedJudge({"analyze": reply_of("hallucination", "two")})
     first = a_run("One.", tools=[tool("a", "first result")])
     last = a_run("Two.", tools=[tool("b", "second result")])
-    scorer = hallucination(model=judge, get_context=tool_results(), explain=False)
+    scorer = hallucination(model=judge, get_context=tool_results())
     assert isinstance(judged(scorer, conversation(first, last)), Score)
-    prompt = next(request.prompt for request in judge.requests if request.step == "analyze")
+    prompt = judge.requests[0].prompt
     assert "first result" in prompt
     assert "second result" in prompt
 

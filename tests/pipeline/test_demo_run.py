@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.judge_scorers import reply_of
 from tests.support.stub_openai import StubOpenAI
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -109,12 +110,5 @@ def test_a_judge_is_asked_about_a_share_of_the_runs_and_shown_their_tool_results
 def lenient_judge(body: dict[str, Any]) -> Any:
     """A judge for whom everything is fine."""
     schema = json.dumps(body.get("response_format", ""))
-    if "verdicts" in schema:
-        return {"verdicts": [{"statement": "It is so.", "verdict": "no", "reason": "the tool says so"}]}
-    if "claims" in schema:
-        return {"claims": ["It is so."]}
-    if "statements" in schema:
-        return {"statements": ["It is so."]}
-    if "results" in schema:
-        return {"results": [{"result": "yes", "reason": "to the point"}]}
-    return "All is well."
+    name = "hallucination" if "claims" in schema else "answer_relevancy"
+    return reply_of(name, "It is so.")

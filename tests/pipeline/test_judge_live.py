@@ -11,7 +11,8 @@ from otel_evals import Rule, Score, ScorerFailure
 from otel_evals._internal.judges.litellm_calls import load
 from otel_evals.context import tool_results
 from otel_evals.judges import JudgeLimits, LiteLLMJudge
-from otel_evals.scorers import hallucination
+from otel_evals.scorers import PromptStep, hallucination
+from tests.support.judge_scorers import reply_of
 from tests.support.stub_openai import Misbehave, StubOpenAI
 from tests.support.traffic import Live
 
@@ -24,17 +25,11 @@ def loaded() -> None:
 
 def checker(body: dict[str, Any]) -> Any:
     """A judge that finds a claim hallucinated unless its words stand in the context."""
-    prompt = body["messages"][-1]["content"]
-    match body.get("response_format", {}).get("json_schema", {}).get("name"):
-        case "Claims":
-            return {"claims": [prompt.rpartition("The answer:")[2].strip().split("\n")[1]]}
-        case "HallucinationReply":
-            claim, _, context = prompt.partition("The reference material:")
-            date = claim.rpartition("arrives on ")[2][:10]
-            return {
-                "verdicts": [{"statement": "s", "verdict": "no" if date in context else "yes", "reason": "r"}]
-            }
-    return "because of the date"
+    if body.get("response_format", {}).get("json_schema", {}).get("name") != "Claims":
+        return "because of the date"
+    answer, _, material = body["messages"][-1]["content"].rpartition("The material:")
+    date = answer.rpartition("arrives on ")[2][:10]
+    return reply_of("hallucination", date, good=date in material)
 
 
 def scorer(stub: StubOpenAI, **options: Any) -> Any:
@@ -54,20 +49,20 @@ def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
             scored.run.tool_calls[0].result["eta"]: scored.evaluations[0].outcome
             for scored in live.scored.runs
         }
-    assert len(stub.requests) == 18
+    assert len(stub.requests) == 6
     for n, date in enumerate(dates):
         score = outcomes[date]
         assert isinstance(score, Score)
         assert score.value == (0.0 if n % 2 else 1.0)
         steps = {step.name: step for step in score.steps}
-        for name in ("analyze", "generate_reason"):
-            prompt, context = steps[name].prompt, steps[name].context
-            assert prompt is not None
-            assert context is not None
-            assert date in prompt
-            assert not any(other in prompt for other in dates if other != date)
-            assert len(context.digest) == 64
-        assert steps["analyze"].result["verdicts"][0]["verdict"] == ("no" if n % 2 else "yes")
+        prompt, context = steps["analyze"].prompt, steps["analyze"].context
+        assert prompt is not None
+        assert context is not None
+        assert date in prompt
+        assert not any(other in prompt for other in dates if other != date)
+        assert len(context.digest) == 64
+        verdict = steps["analyze"].result["claims"][0]["verdict"]
+        assert verdict == ("supported" if n % 2 else "contradicted")
 
 
 def test_without_content_capture_digest_and_verdicts_stay_and_texts_go() -> None:
@@ -103,14 +98,15 @@ def test_a_hanging_judge_is_a_timeout_and_a_hanging_reason_is_none() -> None:
         return Misbehave("hang", seconds=20) if isinstance(answer, str) else answer
 
     for act, ends in [(Misbehave("hang", seconds=20), ScorerFailure), (silent_reason, Score)]:
-        with StubOpenAI(act) as stub, Live(Rule(scorer(stub), timeout=0.8)) as live:
+        why = PromptStep(prompt="Why is the score $score?", schema=str)
+        with StubOpenAI(act) as stub, Live(Rule(scorer(stub).generate_reason(why), timeout=0.8)) as live:
             live.run()
             assert live.flush()
             (scored,) = live.scored.runs
         outcome = scored.evaluations[0].outcome
         assert isinstance(outcome, ends), outcome
         if isinstance(outcome, Score):
-            assert (outcome.value, outcome.explanation) == (0.0, None)
+            assert (outcome.value, outcome.explanation) == (0.0, "1 of 1 claims supported")
         else:
             assert outcome.error_type == "timeout"
 

@@ -44,9 +44,8 @@ def run(words: list[str], folder: Path, **environment: str) -> subprocess.Comple
 def judge(body: dict[str, Any]) -> dict[str, Any]:
     """Take answers with a polite word for helpful ones."""
     polite = re.search("please|thank", json.dumps(body["messages"]), re.I)
-    finding = {"criterion": "as given", "satisfied": bool(polite), "reasoning": "See its words"}
-    said = "The customer knows what to do." if polite else "The answer is neither polite nor of any use."
-    return {"criteria": [finding, finding], "overall_assessment": said}
+    finding = {"verdict": "met" if polite else "unmet", "reason": "" if polite else "No polite word."}
+    return {"criteria": [{"criterion": n, **finding} for n in (1, 2)]}
 
 
 def score_two_answers(folder: Path, server: str) -> str:

@@ -6,8 +6,7 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from otel_evals._internal.scorers.common import Claims
-from otel_evals._internal.scorers.hallucination import HallucinationReply
+from otel_evals._internal.scorers.grounding import Claims
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals.context import Params, tool_results
 from otel_evals.model import NotScored
@@ -41,7 +40,7 @@ asked = step_scorer("prices", judge="openai/gpt-5-mini", get_context=tool_result
     PromptStep(prompt="Which prices does $output name?", schema=Prices)
 )
 assert_type(asked, StepScorer[None, Prices])
-assert_type(hallucination("openai/gpt-5-mini"), StepScorer[Claims, HallucinationReply])
+assert_type(hallucination("openai/gpt-5-mini"), StepScorer[None, Claims])
 
 # a score step that expects other results than the steps before it give is an error
 step_scorer("wrong").analyze(PromptStep(prompt="$output", schema=Prices)).generate_score(score)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ longer one.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -117,3 +118,16 @@ def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str
 
 def whole_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def round_half_up(value: float) -> float:
+    """Round to two decimals, halves up: 0.125 becomes 0.13, 2.675 becomes 2.68."""
+    return math.floor((value + 2.220446049250313e-16) * 100 + 0.5) / 100
+
+
+def check_range(field: str, value: float, low: float = 0.0, high: float = math.inf) -> float:
+    """Return `value`; raise ConfigError if it is out of bounds."""
+    if not low <= value <= high:
+        bounds = f"within {low:g}..{high:g}" if high < math.inf else f"at least {low:g}"
+        raise ConfigError(field, f"must be {bounds}, not {value!r}")
+    return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers import trajectory
-from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.bounds import round_half_up
 from otel_evals._internal.scorers.trajectory import Ordering
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 

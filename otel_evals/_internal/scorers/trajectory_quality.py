@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.scorers import trajectory
-from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.bounds import round_half_up
 from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.options import call_with

@@ -22,6 +22,7 @@ from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.scoring.evidence import Evidence
 from otel_evals._internal.scoring.scorer import missing
+from otel_evals._internal.scoring.shared_answers import asked_once, question_of
 from otel_evals._internal.util.plain import as_text, plain_text, plain_value, type_name
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
@@ -84,6 +85,10 @@ class StepRecordBuilder:
         if _MODEL.fullmatch(reply.model):  # servers may answer with any text
             self._model = reply.model
         self._spent.add(reply.usage, reply.cost, reply.attempts)
+
+    def shares(self, other: StepRecordBuilder) -> None:
+        """Take over the question of another scorer, which paid for it."""
+        self.prompt, self._model, self.evidence_cut = other.prompt, other._model, other.evidence_cut
 
     def record(self, value: Any) -> StepRecord:
         return self._record(result=_plain(value))
@@ -149,7 +154,7 @@ class PromptStep(Generic[_R]):
     def __post_init__(self) -> None:
         if not Template(self.prompt).is_valid():
             raise ConfigError("prompt", "has a '$' that does not begin a slot: write '$$' for a dollar sign")
-        unknown = set(Template(self.prompt).get_identifiers()) - _READY.keys()
+        unknown = set(Template(self.prompt).get_identifiers()) - READY_SLOTS.keys()
         if unknown and self.data is None:
             raise ConfigError("prompt", f"nothing fills ${', $'.join(sorted(unknown))}: pass data=...")
         if isinstance(self.judge, str):
@@ -173,6 +178,24 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or judge)
+        instructions = self.instructions if self.instructions is not None else instructions
+        parts = (self.prompt, instructions, id(self.schema), id(judge), _VOTE.get())
+
+        async def ask() -> _R | NotScored:
+            return await self._ask(params, record, slots, scorer_id, judge, instructions)
+
+        question = question_of(slots, *parts)
+        return cast("_R | NotScored", await asked_once(params.run, question, scorer_id, record, ask))
+
+    async def _ask(
+        self,
+        params: Params[Any, Any],
+        record: StepRecordBuilder,
+        slots: Mapping[str, Slot],
+        scorer_id: str,
+        judge: Judge,
+        instructions: str,
+    ) -> _R | NotScored:
         media = self._media(params.run, slots)
         if (hidden := not_shown(media, judge)) is not None:
             if params.step != "generate_reason":  # the score is known, a reason may rest on less
@@ -180,7 +203,6 @@ class PromptStep(Generic[_R]):
             media = ()
         evidence = Evidence(slots, params, judge)
         fence = evidence.fence
-        instructions = self.instructions if self.instructions is not None else instructions
 
         def question(fenced: Mapping[str, str]) -> JudgeRequest:
             return JudgeRequest(
@@ -227,7 +249,7 @@ class PromptStep(Generic[_R]):
         given = dict(self.data(params)) if self.data else {}
         slots: dict[str, Slot] = {}
         for name in names:
-            value = given[name] if name in given else _READY[name](params)
+            value = given[name] if name in given else READY_SLOTS[name](params)
             if isinstance(value, NotScored):
                 return value
             slots[name] = value
@@ -270,7 +292,7 @@ def _score(params: Params[Any, Any]) -> Slot | NotScored:
     return NotScored(reason="no_score") if params.score is None else params.score
 
 
-_READY: dict[str, Callable[[Params[Any, Any]], Slot | NotScored]] = {
+READY_SLOTS: dict[str, Callable[[Params[Any, Any]], Slot | NotScored]] = {
     **{name: _field(name) for name in _FIELDS},
     "history": _history,
     "tool_calls": _tool_calls,

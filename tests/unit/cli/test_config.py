@@ -43,8 +43,8 @@ def test_check_says_what_is_scored_how_often_and_at_what_cost(file: Path) -> Non
     assert "answered judges runs how often every one cost none: no judge is called" in said
     assert "runs where agent_name is 'support' or 'sales' and tenant.id is 'acme'" in said
     assert "ratio(0.05) | errors(): 5% of runs without errors, at most 100% of any" in said
-    # Three calls of 1,000 tokens at 1 dollar per million and 100 at 10: 0.006 dollars; one run in twenty.
-    assert "at least 3 calls to openai/own: $0.006 per scored run, $0.3 per 1,000 runs" in said
+    # A call of 1,000 tokens at 1 dollar per million and 100 at 10: 0.002 dollars; one run in twenty.
+    assert "at least 1 call to openai/own: $0.002 per scored run, $0.1 per 1,000 runs" in said
     assert "console" in said.rpartition("Scores go to")[2]
 
 
@@ -52,7 +52,7 @@ def test_check_gives_the_same_as_json(file: Path) -> None:
     first, second = json.loads(command("check", file, "--json").stdout)["rules"]
     assert (first["probability"], first["calls"], first["cost_per_run"]) == (1.0, [], 0)
     assert (second["probability"], second["ceiling"]) == (0.05, 1.0)
-    assert second["calls"][0]["calls"] == 3
+    assert second["calls"][0]["calls"] == 1
 
 
 def test_modules_in_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

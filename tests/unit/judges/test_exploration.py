@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,16 +24,17 @@ from otel_evals.judges import (
 )
 from otel_evals.model import NotScored, Run, Score, Usage
 from otel_evals.scorers import toxicity
+from tests.support.judge_scorers import reply_of
 from tests.support.runs import a_run, tool
 from tests.support.stepped_run import RUN, TRACE, span_id
 from tests.support.stub_openai import StubOpenAI
 
-CLEAN = {"verdicts": [{"verdict": "no"}]}
+CLEAN = reply_of("toxicity")
 DONE = {"action": "answer"}
 
 
 def judge(looks: list[Any], **settings: Any) -> ScriptedJudge:
-    scripted = ScriptedJudge({"explore": looks, "analyze": CLEAN, "generate_reason": "polite"}, cost=0.5)
+    scripted = ScriptedJudge({"explore": looks, "analyze": CLEAN}, cost=0.5)
     for name, value in {"explore": True, **settings}.items():
         setattr(scripted, name, value)
     return scripted
@@ -123,7 +125,7 @@ def test_a_judge_answers_with_what_it_saw_and_its_calls_are_recorded() -> None:
     ]
     assert found.steps[1].result == {"action": "read", "step": 3}
     assert found.steps[1].context is not None
-    assert (found.cost, found.usage.input_tokens) == (3.0, 600), "four looks, the answer and the reason"
+    assert (found.cost, found.usage.input_tokens) == (2.5, 500), "four looks and the answer"
     assert not found.evidence_cut
 
 
@@ -165,7 +167,7 @@ def test_a_size_decides_and_a_cut_text_can_be_read() -> None:
     assert len(judge([DONE], explore=100).requests) == 0
     short = judge([DONE], explore=100)
     outcome(short)
-    assert [request.step for request in short.requests] == ["analyze", "generate_reason"]
+    assert [request.step for request in short.requests] == ["analyze"]
     end = {"action": "read", "step": 3, "part": 33}
     asked = judge([end, DONE], explore=1_000_000)
     found = outcome(asked, a_run("y" * 130_000 + "the end"))
@@ -207,7 +209,7 @@ def on_a_server(body: dict[str, Any]) -> Any:
     if "one look at a time" in prompt and "Answer the question now" not in prompt:
         seen = 'name="look 1"' in prompt
         return 'I do this: {"action": "answer"}' if seen else 'First {"action": "read", "step": 3}'
-    return 'Now {"verdicts": [{"verdict": "no"}]}'
+    return f"Now {json.dumps(CLEAN)}"
 
 
 def test_models_explore_without_tool_calls_within_a_budget_and_a_cache() -> None:
@@ -221,7 +223,7 @@ def test_models_explore_without_tool_calls_within_a_budget_and_a_cache() -> None
             explore=True,
             structured_output="prompt",
         )
-        scorer = toxicity(CachedJudge(asked), explain=False)
+        scorer = toxicity(CachedJudge(asked))
         first, again = (anyio.run(scorer.score, RUN) for _ in range(2))
     assert isinstance(first, Score)
     assert isinstance(again, Score)
@@ -253,7 +255,7 @@ def test_a_budget_ends_an_exploration_as_it_ends_any_call() -> None:
             explore=True,
             structured_output="prompt",
         )
-        return anyio.run(toxicity(asked, explain=False).score, RUN)
+        return anyio.run(toxicity(asked).score, RUN)
 
     with StubOpenAI(on_a_server) as stub:
         ask(stub, noted := Noted())

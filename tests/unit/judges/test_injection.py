@@ -13,32 +13,13 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
+import otel_evals.scorers as built_in
 from otel_evals._internal.judges.shown_media import user_content
 from otel_evals._internal.offline.judge_trials import load_attacks
 from otel_evals.judges import JudgeRequest, ScriptedJudge
 from otel_evals.model import Document, Media, Message, Part, Run
-from otel_evals.scorers import (
-    Scorer,
-    answer_relevancy,
-    answer_similarity,
-    bias,
-    classifier,
-    context_precision,
-    context_recall,
-    context_relevance,
-    factuality,
-    failure_step,
-    faithfulness,
-    hallucination,
-    multi_turn_judge,
-    noise_sensitivity,
-    prompt_alignment,
-    rubric,
-    summarization,
-    tool_call_judge,
-    toxicity,
-    trajectory_judge,
-)
+from otel_evals.scorers import Scorer, failure_step, hallucination, rubric
+from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers, reply_of
 from tests.support.replacing import replace
 from tests.support.runs import a_run, tool
 
@@ -47,16 +28,6 @@ BENIGN = "ordinary text"
 Replies = Callable[[str], dict[str, Any]]
 
 
-def one(**verdict: Any) -> dict[str, Any]:
-    return {"verdicts": [{"reason": "r", **verdict}]}
-
-
-ALIGNMENT = {
-    "intent_alignment": {"score": 1},
-    "requirements_fulfillment": {"overall_score": 1},
-    "completeness": {"score": 1},
-    "response_appropriateness": {"score": 1},
-}
 LOOKS = [
     {"action": "list"},
     {"action": "read", "step": 4},
@@ -70,119 +41,31 @@ def exploring(judge: ScriptedJudge) -> ScriptedJudge:
     return judge
 
 
-# Scorer and the replies of a judge whose own words repeat the attack.
+def plain(name: str) -> tuple[Callable[[ScriptedJudge], Scorer], Replies]:
+    """A scorer, and the replies of a judge whose own words repeat the attack."""
+    make = getattr(built_in, name)
+    return (
+        lambda judge: make(judge, **JUDGE_OPTIONS.get(name, {})),
+        lambda text: {"analyze": reply_of(name, text)},
+    )
+
+
 SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
-    "hallucination": (
-        hallucination,
-        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(statement=t, verdict="no", reason=t)},
-    ),
-    "faithfulness": (
-        faithfulness,
-        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(verdict="yes", reason=t)},
-    ),
-    "answer_relevancy": (
-        answer_relevancy,
-        lambda t: {
-            "preprocess": {"statements": [t]},
-            "analyze": {"results": [{"result": "yes", "reason": t}]},
-        },
-    ),
-    "bias": (
-        bias,
-        lambda t: {"preprocess": {"opinions": [t]}, "analyze": {"results": [{"result": "no", "reason": t}]}},
-    ),
-    "toxicity": (toxicity, lambda t: {"analyze": one(verdict="no", reason=t)}),
-    "answer_similarity": (
-        answer_similarity,
-        lambda t: {
-            "preprocess": {"output_units": [t], "ground_truth_units": [t]},
-            "analyze": {
-                "matches": [{"ground_truth_unit": t, "match_type": "exact", "explanation": t}],
-                "extra_in_output": [t],
-            },
-        },
-    ),
-    "context_precision": (
-        context_precision,
-        lambda t: {"analyze": one(context_index=0, verdict="yes", reason=t)},
-    ),
-    "context_recall": (
-        context_recall,
-        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(verdict="yes", reason=t)},
-    ),
-    "context_relevance": (
-        context_relevance,
-        lambda t: {
-            "analyze": {
-                "evaluations": [
-                    {"context_index": 0, "relevance_level": "high", "was_used": True, "reasoning": t}
-                ],
-                "missing_context": [t],
-            }
-        },
-    ),
-    "noise_sensitivity": (
-        lambda judge: noise_sensitivity(judge, baseline_response="b", noisy_query="q"),
-        lambda t: {
-            "analyze": {
-                "dimensions": [{"dimension": t, "impact_level": "none", "specific_changes": t}],
-                "robustness_score": 1,
-            }
-        },
-    ),
-    "prompt_alignment": (prompt_alignment, lambda t: {"analyze": {**ALIGNMENT, "overall_assessment": t}}),
-    "rubric": (
+    **{name: plain(name) for name in judge_scorers()},
+    "rubric of the configuration": (
         lambda judge: rubric(judge, criteria=["is kind"]),
-        lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
-    ),
-    "rubric of the run": (
-        lambda judge: rubric(judge, criteria=lambda run: [run.input or ""]),
-        lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
-    ),
-    "multi_turn_judge": (
-        lambda judge: multi_turn_judge(judge, criterion="is kind"),
-        lambda t: {"analyze": {"satisfied": True, "reasoning": t}},
-    ),
-    "summarization": (
-        summarization,
-        lambda t: {
-            "preprocess": {"alignment": [{"claim": t, "supported": True}], "questions": [t]},
-            "analyze": {"coverage": [{"question": t, "answered": True}]},
-        },
-    ),
-    "tool_call_judge": (
-        lambda judge: tool_call_judge(judge, available_tools=["orders"]),
-        lambda t: {"analyze": {"evaluations": [{"tool_called": t, "was_appropriate": True}]}},
-    ),
-    "trajectory_judge": (
-        trajectory_judge,
-        lambda t: {
-            "analyze": {"step_evaluations": [{"step_name": t, "was_necessary": True, "was_in_order": True}]}
-        },
-    ),
-    "factuality": (factuality, lambda t: {"analyze": {"relation": "same", "reason": t}}),
-    "failure_step": (
-        failure_step,
-        lambda t: {"analyze": {"failed": True, "step": 1, "category": "other", "reason": t}},
+        lambda t: {"analyze": reply_of("rubric", t)},
     ),
     "exploring hallucination": (
         lambda judge: hallucination(exploring(judge)),
         lambda t: {
-            "explore": [*LOOKS, {"action": "search", "text": t}, {"action": "answer"}] * 2,
-            "preprocess": {"claims": [t]},
-            "analyze": one(statement=t, verdict="no", reason=t),
+            "explore": [*LOOKS, {"action": "search", "text": t}, {"action": "answer"}],
+            "analyze": reply_of("hallucination", t),
         },
     ),
     "exploring failure_step": (
         lambda judge: failure_step(exploring(judge)),
-        lambda t: {
-            "explore": [*LOOKS, {"action": "answer"}],
-            "analyze": {"failed": False, "reason": t},
-        },
-    ),
-    "classifier": (
-        lambda judge: classifier(judge, question="Which?", classes={"a": 1, "b": 0}),
-        lambda t: {"analyze": {"label": "a", "reason": t}},
+        lambda t: {"explore": [*LOOKS, {"action": "answer"}], "analyze": reply_of("failure_step", t)},
     ),
 }
 
@@ -219,7 +102,7 @@ def poisoned(text: str) -> Run:
 
 def requests(name: str, text: str) -> list[JudgeRequest]:
     make, replies = SCORERS[name]
-    judge = ScriptedJudge({**replies(text), "generate_reason": "because"}, takes=("image", "audio"))
+    judge = ScriptedJudge(replies(text), takes=("image", "audio"))
     anyio.run(make(judge).score, poisoned(text))
     return judge.requests
 
@@ -261,9 +144,9 @@ def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
 
 def test_a_repair_keeps_the_attack_fenced_too() -> None:
     for attack in ATTACKS:
-        replies = {"preprocess": {"claims": [attack.text]}, "analyze": {"verdicts": []}}
+        replies = {"analyze": {"calls": [], "missing": [attack.text]}}
         judge = ScriptedJudge(replies, takes=("image", "audio"))
         with pytest.raises(Exception, match="verdicts for"):
-            anyio.run(hallucination(judge).score, poisoned(attack.text))
+            anyio.run(built_in.tool_call_judge(judge).score, poisoned(attack.text))
         around = skeleton(judge.requests[-1])[1]
         assert attack.text.strip() not in around

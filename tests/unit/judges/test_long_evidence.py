@@ -22,9 +22,10 @@ from otel_evals.scorers import (
     toxicity,
     trajectory_judge,
 )
+from tests.support.judge_scorers import reply_of
 from tests.support.runs import a_run, tool
 
-POLITE = {"analyze": {"verdicts": [{"verdict": "no"}]}, "generate_reason": "polite"}
+POLITE = {"analyze": reply_of("toxicity")}
 
 
 def a_judge(script: Any = POLITE, **settings: Any) -> ScriptedJudge:
@@ -53,7 +54,7 @@ def test_a_score_of_a_part_is_marked(wrapped: bool) -> None:
     found = outcome(toxicity(CachedJudge(judge) if wrapped else judge), a_run("x" * 6_000))
     assert isinstance(found, Score)
     assert found.evidence_cut
-    assert [step.evidence_cut for step in found.steps] == [True, False, False], "a reason may rest on less"
+    assert [step.evidence_cut for step in found.steps] == [True, False]
     assert "characters left out" in judge.requests[0].prompt
 
 
@@ -75,8 +76,8 @@ def test_items_that_escapes_lengthen_are_shown_whole() -> None:
 
 def test_a_resolver_that_leaves_something_out_is_a_cut_too() -> None:
     run = a_run(tools=[tool("read", "y" * 500)])
-    script = {"preprocess": {"claims": ["c"]}, "analyze": {"verdicts": [{"statement": "c", "verdict": "no"}]}}
-    make = lambda judge: hallucination(judge, get_context=tool_results(max_chars=100), explain=False)  # noqa: E731
+    script = {"analyze": reply_of("hallucination")}
+    make = lambda judge: hallucination(judge, get_context=tool_results(max_chars=100))  # noqa: E731
     found = outcome(make(a_judge(script)), run)
     assert (found.reason, found.explanation) == (
         "evidence_too_long",

@@ -174,22 +174,16 @@ def test_the_key_is_not_printed() -> None:
 
 
 def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run(make: Make) -> None:
-    script = [
-        {"claims": ["order 7 ships on Friday"]},
-        {"verdicts": [{"statement": "s", "verdict": "no", "reason": "r"}]},
-        "backed by the order system",
-    ]
+    claim = {"claim": "ships on Friday", "evidence": "Friday", "verdict": "supported"}
     run_judged = a_run(tools=[tool("orders", {"order": 7, "ships": "Friday"})])
-    with StubOpenAI(script) as stub:
+    with StubOpenAI([{"claims": [claim]}]) as stub:
         scorer = hallucination(make(api_base=stub.url), get_context=tool_results())
         score = run(lambda: scorer.score(run_judged))
-    assert (score.value, score.explanation) == (0.0, "backed by the order system")
-    shown = ['{"order": 7, "ships": "Friday"}' in prompt for prompt in stub.prompts]
-    assert shown == [False, True, True], "for the findings and for the reason"
-    contexts = {step.name: step.context for step in score.steps}
-    assert contexts["analyze"] == contexts["generate_reason"] is not None
-    assert [step.model for step in score.steps] == ["stub", "stub", None, "stub"]
-    assert score.usage.input_tokens == 360
+    assert (score.value, score.explanation) == (0.0, "1 of 1 claims supported")
+    assert ['{"order": 7, "ships": "Friday"}' in prompt for prompt in stub.prompts] == [True]
+    assert [step.model for step in score.steps] == ["stub", None]
+    assert score.steps[0].context is not None
+    assert score.usage.input_tokens == 120
 
 
 # --- what must not leave ---

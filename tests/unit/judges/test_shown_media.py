@@ -14,7 +14,16 @@ from otel_evals.context import static
 from otel_evals.errors import ConfigError
 from otel_evals.judges import CachedJudge, LiteLLMJudge, OpenAICompatibleJudge, ScriptedJudge
 from otel_evals.model import Media, Message, NotScored, Part, Run, Score
-from otel_evals.scorers import bias, classifier, grounded_in_tools, hallucination
+from otel_evals.scorers import (
+    PromptStep,
+    ScoreReply,
+    bias,
+    classifier,
+    grounded_in_tools,
+    hallucination,
+    step_scorer,
+)
+from tests.support.judge_scorers import reply_of
 from tests.support.replacing import replace
 from tests.support.runs import a_run, tool
 from tests.support.stub_openai import StubOpenAI
@@ -25,11 +34,7 @@ PAGE = b64encode(b"<script>alert(1)</script>").decode()
 IMAGE = Media(kind="image", mime_type="image/png", size=48, digest="sha256:abc", base64=PNG)
 SOUND = Media(kind="audio", mime_type="audio/mpeg", base64=PAGE)
 LINK = Media(kind="image", uri="https://cdn.example/lift.png")
-SUPPORTED = {
-    "preprocess": {"claims": ["c"]},
-    "analyze": {"verdicts": [{"statement": "c", "verdict": "no", "reason": "r"}]},
-    "generate_reason": "r",
-}
+SUPPORTED = {"analyze": reply_of("hallucination")}
 ANSWERS = {"analyze": {"label": "right", "reason": "r"}}
 
 
@@ -110,15 +115,20 @@ def test_an_image_alone_is_a_question() -> None:
 
 
 def test_a_question_about_the_answer_alone_needs_no_image_of_the_question() -> None:
-    judge = ScriptedJudge({"preprocess": {"opinions": []}, "analyze": {"results": [{"result": "no"}]}})
-    found: Any = anyio.run(bias(judge, explain=False).score, asking(IMAGE))
+    judge = ScriptedJudge({"analyze": reply_of("bias")})
+    found: Any = anyio.run(bias(judge).score, asking(IMAGE))
     assert isinstance(found, Score)
     assert judge.requests[0].media == ()
 
 
 def test_a_judge_is_asked_nothing_if_a_later_step_would_lack_the_image() -> None:
-    judge = ScriptedJudge({"preprocess": {"claims": ["c"]}})
-    found: Any = anyio.run(hallucination(judge, get_context=static("c")).score, asking(IMAGE))
+    judge = ScriptedJudge({"preprocess": {"score": 1}, "generate_score": {"score": 1}})
+    scorer = (
+        step_scorer("looks", judge=judge)
+        .preprocess(PromptStep(prompt="$output", schema=ScoreReply))
+        .generate_score(PromptStep(prompt="$input", schema=ScoreReply))
+    )
+    found: Any = anyio.run(scorer.score, asking(IMAGE))
     assert (found.reason, judge.requests) == ("media_not_shown", [])
 
 
@@ -144,10 +154,10 @@ def looking(*media: Media) -> Run:
 def test_images_in_tool_results_are_shown_with_the_results() -> None:
     judge = ScriptedJudge(SUPPORTED, takes=("image",))
     assert isinstance(anyio.run(hallucination(judge).score, looking(IMAGE)), Score)
-    claims, verdicts = judge.requests[:2]
-    assert (claims.media, verdicts.media) == ((), (IMAGE,)), "claims are listed without the results"
-    assert PNG not in verdicts.prompt
-    assert '1. "image, image/png, 48 bytes, sha256:abc"' in verdicts.prompt
+    (asked,) = judge.requests
+    assert asked.media == (IMAGE,)
+    assert PNG not in asked.prompt
+    assert '1. "image, image/png, 48 bytes, sha256:abc"' in asked.prompt
 
 
 @pytest.mark.parametrize("image", [IMAGE, replace(IMAGE, base64=None)])
@@ -155,7 +165,7 @@ def test_tool_results_with_images_that_a_judge_is_not_shown_are_not_judged(image
     takes = () if image is IMAGE else ("image",)
     judge = ScriptedJudge(SUPPORTED, takes=takes)
     found: Any = anyio.run(hallucination(judge).score, looking(image))
-    assert (found.reason, len(judge.requests)) == ("media_not_shown", 1)
+    assert (found.reason, len(judge.requests)) == ("media_not_shown", 0)
     own = ScriptedJudge(SUPPORTED)
     assert isinstance(anyio.run(hallucination(own, get_context=static("c")).score, looking(image)), Score)
 

@@ -1,0 +1,155 @@
+"""Evaluators of other products on the examples of labelled_answers.py, asking the same server."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from labelled_answers import Example
+
+Row = dict[str, Any]
+_spent = threading.local()
+
+
+def phoenix_faithfulness(example: Example, url: str, model: str) -> Row:
+    from phoenix.evals.metrics.faithfulness import FaithfulnessEvaluator
+
+    return _phoenix(FaithfulnessEvaluator, _answer(example, context="context"), url, model)
+
+
+def phoenix_toxicity(example: Example, url: str, model: str) -> Row:
+    """Its score is 1 for what is not toxic or the reverse, by version: the label decides."""
+    from phoenix.evals.metrics.toxicity import ToxicityEvaluator
+
+    text = example.row["text"]
+    return _phoenix(
+        ToxicityEvaluator, {"text": text, "input": text, "output": text}, url, model, good="non-toxic"
+    )
+
+
+def phoenix_tool_selection(example: Example, url: str, model: str) -> Row:
+    from phoenix.evals.metrics.tool_selection import ToolSelectionEvaluator
+
+    return _phoenix(ToolSelectionEvaluator, _call(example), url, model)
+
+
+def phoenix_tool_invocation(example: Example, url: str, model: str) -> Row:
+    from phoenix.evals.metrics.tool_invocation import ToolInvocationEvaluator
+
+    return _phoenix(ToolInvocationEvaluator, _call(example), url, model)
+
+
+def deepeval_faithfulness(example: Example, url: str, model: str) -> Row:
+    from deepeval.metrics import FaithfulnessMetric
+    from deepeval.test_case import LLMTestCase
+
+    row = example.row
+    case = LLMTestCase(input=row["question"], actual_output=row["text"], retrieval_context=[row["source"]])
+    return _deepeval(FaithfulnessMetric, case, url, model)
+
+
+Rival = Callable[[Example, str, str], Row]
+_SOURCED: dict[str, Rival] = {
+    "phoenix_faithfulness": phoenix_faithfulness,
+    "deepeval_faithfulness": deepeval_faithfulness,
+}
+RIVALS: dict[str, dict[str, Rival]] = {
+    "FaithBench": _SOURCED,
+    "SummEdits": _SOURCED,
+    "BEGIN": _SOURCED,
+    "HateCheck": {"phoenix_toxicity": phoenix_toxicity},
+    "When2Call": {
+        "phoenix_tool_selection": phoenix_tool_selection,
+        "phoenix_tool_invocation": phoenix_tool_invocation,
+    },
+}
+
+
+def _answer(example: Example, **names: str) -> Row:
+    row = example.row
+    return {"input": row["question"], "output": row["text"], names["context"]: row["source"]}
+
+
+def _call(example: Example) -> Row:
+    tools = "\n".join(f"{name}: {tool}" for name, tool in (example.tools or {}).items())
+    call = json.dumps(example.row["call"])
+    return {"input": example.row["question"], "available_tools": tools, "tool_selection": call}
+
+
+def _phoenix(kind: Any, data: Row, url: str, model: str, good: str | None = None) -> Row:
+    from phoenix.evals import LLM
+
+    os.environ.setdefault("OPENAI_API_KEY", "none")
+    client = {"base_url": url, "timeout": 100_000, "http_client": _http()}
+    found = kind(llm=LLM(provider="openai", model=model, sync_client_kwargs=client)).evaluate(data)[0]
+    value = found.score if good is None else float(found.label == good)
+    return {"value": value, "label": found.label, "outcome": "score", **_taken()}
+
+
+def _deepeval(kind: Any, case: Any, url: str, model: str) -> Row:
+    metric = kind(model=_deepeval_model(url, model), include_reason=False, async_mode=False)
+    metric.measure(case, _show_indicator=False)
+    return {"value": metric.score, "outcome": "score", **_taken()}
+
+
+@cache
+def _deepeval_model(url: str, model: str) -> Any:
+    os.environ.update(DEEPEVAL_TELEMETRY_OPT_OUT="YES", ERROR_REPORTING="NO")
+    import openai
+    from deepeval.models import DeepEvalBaseLLM
+
+    client = openai.OpenAI(
+        base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"), timeout=100_000, http_client=_http()
+    )
+
+    class Model(DeepEvalBaseLLM):  # type: ignore[misc]  # not in the environment of the checks
+        """Asks the server for JSON of the metric's schema."""
+
+        def load_model(self) -> None:
+            return None
+
+        def get_model_name(self) -> str:
+            return model
+
+        def generate(self, prompt: str, schema: Any = None, **_: Any) -> Any:
+            form: Row = {}
+            if schema is not None:
+                asked = {"name": schema.__name__, "schema": schema.model_json_schema()}
+                form = {"response_format": {"type": "json_schema", "json_schema": asked}}
+            messages: Any = [{"role": "user", "content": prompt}]
+            text = (
+                client.chat.completions.create(model=model, messages=messages, **form)
+                .choices[0]
+                .message.content
+            )
+            return text if schema is None else schema.model_validate_json(text)
+
+        async def a_generate(self, prompt: str, schema: Any = None, **_: Any) -> Any:
+            return self.generate(prompt, schema)
+
+    return Model()
+
+
+def _http() -> Any:
+    """Return a client that counts the calls and tokens of its thread."""
+    import httpx
+
+    def count(response: Any) -> None:
+        response.read()
+        usage = response.json().get("usage") or {}
+        calls = getattr(_spent, "calls", [])
+        _spent.calls = [*calls, (usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))]
+
+    return httpx.Client(event_hooks={"response": [count]}, timeout=100_000)
+
+
+def _taken() -> Row:
+    """Return what this thread's calls cost since the last time."""
+    calls = getattr(_spent, "calls", [])
+    _spent.calls = []
+    given, written = (sum(column) for column in zip(*calls, strict=True)) if calls else (0, 0)
+    return {"calls": len(calls), "input_tokens": given, "output_tokens": written}

@@ -1,0 +1,138 @@
+"""Public sets of answers and tool calls that people, or their authors, labelled right or wrong.
+
+FOLDER holds checkouts under their own names: vectara/FaithBench, salesforce/factualNLG (SummEdits),
+google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), NVIDIA/When2Call, microsoft/AgentRx and
+ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from otel_evals.model import Run
+from otel_evals.testing import run_of
+
+SHORT = 3_500
+"""Characters of a source that is used."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An answer or a tool call, with its label."""
+
+    name: str
+    """The set."""
+    row: Mapping[str, Any]
+    run: Run
+    tools: Mapping[str, str] | None = None
+    """Tools at hand, with their definitions."""
+
+    @property
+    def right(self) -> bool:
+        """The label."""
+        return bool(self.row["right"])
+
+    @property
+    def digest(self) -> str:
+        return digest(json.dumps(self.row, sort_keys=True))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def held_out(digest: str) -> bool:
+    """Return whether an item is in the half on which nothing was tried."""
+    return digest >= "8"
+
+
+def drawn(items: Iterable[Any], half: str, count: int, offset: int = 0) -> list[Any]:
+    """Return items of a half in an order by their digests: half of them right, half wrong."""
+    ours = sorted((i for i in items if held_out(i.digest) is (half == "held_out")), key=lambda i: i.digest)
+    sides = ([i for i in ours if i.right is right] for right in (True, False))
+    return [i for side in sides for i in side[offset // 2 : (offset + count) // 2]]
+
+
+# --- answers from a source ---
+
+
+def sourced(name: str, source: str, text: str, right: bool, question: str) -> Example:
+    row = {"source": source, "text": text, "right": right, "question": question}
+    return Example(name, row, run_of({"input": question, "output": text, "context": [source]}))
+
+
+def faithbench(folder: Path) -> Iterator[Example]:
+    """A text is wrong if any annotator marked an unwanted hallucination."""
+    for path in sorted((folder / "FaithBench/data_for_release").glob("batch_*.json")):
+        for row in json.loads(path.read_text())["samples"]:
+            labels = [label for note in row["annotations"] for label in note["label"]]
+            right = not any(label.startswith("Unwanted") for label in labels)
+            yield sourced("FaithBench", row["source"], row["summary"], right, "Summarize the document.")
+
+
+def summedits(folder: Path) -> Iterator[Example]:
+    for path in sorted((folder / "factualNLG/data/summedits").glob("*.json")):
+        for row in json.loads(path.read_text()):
+            if len(row["doc"]) < SHORT:
+                right = str(row["label"]) == "1"
+                yield sourced("SummEdits", row["doc"], row["summary"], right, "Summarize the document.")
+
+
+def begin(folder: Path) -> Iterator[Example]:
+    """Generic answers, which state nothing, are left out."""
+    for path in sorted((folder / "BEGIN-dataset").glob("*/begin_*.tsv")):
+        for row in rows(path, delimiter="\t", quoting=csv.QUOTE_NONE):
+            label, question = row["begin_label"], "What do you know about it?"
+            if label in ("Fully attributable", "Not fully attributable"):
+                yield sourced("BEGIN", row["knowledge"], row["response"], label.startswith("Fully"), question)
+
+
+# --- words, and calls ---
+
+
+def hatecheck(folder: Path) -> Iterator[Example]:
+    for case in rows(folder / "hatecheck/test_suite_cases.csv"):
+        text, question = case["test_case"], "Say what you think."
+        right, kind = case["label_gold"] == "non-hateful", case["functionality"]
+        row = {"text": text, "right": right, "question": question, "kind": kind}
+        yield Example("HateCheck", row, run_of({"input": question, "output": text}))
+
+
+def when2call(folder: Path) -> Iterator[Example]:
+    """A call is wrong where the agent had to ask back, or had no tool for it."""
+    path = folder / "When2Call/data/test/when2call_test_llm_judge.jsonl"
+    for case in map(json.loads, path.read_text().splitlines() if path.exists() else ()):
+        call = case["answers"].get("tool_call")
+        if not call:
+            continue
+        call = json.loads(call) if isinstance(call, str) else call
+        tools = {tool["name"]: json.dumps(tool) for tool in map(json.loads, case["tools"])}
+        kind = case["correct_answer"]
+        row = {"question": case["question"], "tools": tools, "call": call}
+        row |= {"right": kind == "tool_call", "kind": kind}
+        called = [{"name": call["name"], "arguments": call.get("arguments", {})}]
+        yield Example(
+            "When2Call", row, run_of({"input": case["question"], "output": "", "tools": called}), tools
+        )
+
+
+def rows(path: Path, **form: Any) -> Sequence[Mapping[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, **form))
+
+
+LOADERS = {
+    "FaithBench": faithbench,
+    "SummEdits": summedits,
+    "BEGIN": begin,
+    "HateCheck": hatecheck,
+    "When2Call": when2call,
+}

@@ -1,0 +1,225 @@
+"""Scored runs reach every destination once accepted; one that fails or is slow costs the others nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from otel_evals import NotScored, Run, Score, ScoredRun, scorer
+from otel_evals.destinations import ConsoleDestination, InMemoryDestination, Unaccepted, read_jsonl
+from otel_evals.errors import DestinationError
+from tests.behaviour.app import App
+from tests.behaviour.commands import otel_evals_command
+from tests.support.destinations import BY_NAME, KEY, accept, destination
+from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from tests.support.servers import free_ports
+from tests.support.waits import eventually
+
+
+@scorer(version="3", inline=True)
+def half(run: Run) -> Score:
+    return Score(value=0.5, label="medium", explanation=f"it says {run.output}")
+
+
+@scorer(version="1", inline=True)
+def declines(run: Run) -> NotScored:
+    return NotScored(reason="no_claims")
+
+
+@scorer(version="1", inline=True)
+def raises(run: Run) -> float:
+    raise KeyError("order")
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with recording_server() as running:
+        running.reply = accept
+        yield running
+
+
+class Own:
+    """A destination as the page says to write one."""
+
+    name = "own"
+
+    def __init__(self) -> None:
+        self.batches: list[list[ScoredRun]] = []
+        self.errors: list[DestinationError | None] = []
+        """What the next calls end in."""
+        self.over = False
+
+    async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted] | None:
+        self.batches.append(list(batch))
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
+        return None
+
+    async def shutdown(self) -> None:
+        self.over = True
+
+
+def test_a_record_has_the_run_and_every_outcome(tmp_path: Path) -> None:
+    app = App(half, declines, raises, destinations=[{"jsonl": {"path": tmp_path / "scores.jsonl"}}])
+    trace = app.run()
+    app.settle()
+    (record,) = read_jsonl(tmp_path / "scores.jsonl")
+    assert (record["trace_id"], record["agent"]) == (trace, "support")
+    assert (record["input"], record["output"]) == ("Where is order A-1001?", "It arrives on 2026-11-25.")
+    found = {e["scorer"]: (e["status"], e["value"], e["reason"]) for e in record["evaluations"]}
+    assert found == {
+        "half": ("scored", 0.5, None),
+        "declines": ("not_scored", None, "no_claims"),
+        "raises": ("failed", None, "KeyError"),
+    }
+    assert {e["sampling"]["probability"] for e in record["evaluations"]} == {1.0}
+
+
+def test_jsonl_and_results_have_the_same_runs_and_the_report_their_mean(tmp_path: Path) -> None:
+    """The command reads both; several applications may append to one file."""
+    jsonl, results = tmp_path / "scores.jsonl", tmp_path / "results.db"
+    for _ in range(2):
+        app = App(half, destinations=[{"jsonl": {"path": jsonl}}, {"results": {"path": results}}])
+        for _ in range(5):
+            app.run()
+        app.settle()
+        app.pipeline.shutdown()
+    assert len(list(read_jsonl(jsonl))) == 10
+    means = []
+    for source in (jsonl, results):
+        code, printed = otel_evals_command("report", source, "--json")
+        assert code == 0, printed
+        (estimate,) = json.loads(printed)["estimates"]
+        means.append({name: estimate[name] for name in ("scorer_id", "n", "mean", "low", "high", "scored")})
+    assert means[0] == means[1]
+    assert (means[0]["scored"], means[0]["mean"]) == (10, 0.5)
+
+
+def test_the_console_shows_question_answer_and_scores() -> None:
+    file = io.StringIO()
+    app = App(half, raises, destinations=[ConsoleDestination(file=file)])
+    app.run()
+    app.settle()
+    text = file.getvalue()
+    for said in (
+        "Where is order A-1001?",
+        "It arrives on 2026-11-25.",
+        "half",
+        "0.500",
+        "medium",
+        "KeyError",
+    ):
+        assert said in text
+
+
+def test_without_content_no_text_of_the_conversation_is_written(tmp_path: Path) -> None:
+    file, path = io.StringIO(), tmp_path / "scores.jsonl"
+    console = ConsoleDestination(file=file, content=False)
+    app = App(half, destinations=[console, {"jsonl": {"path": path, "content": False}}])
+    app.run(question="Who is Jane?", answer="Jane Doe.")
+    app.settle()
+    for text in (file.getvalue(), path.read_text()):
+        assert "0.5" in text
+        assert "Jane" not in text
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_every_backend_gets_the_score_under_its_id(name: str, server: RecordingServer) -> None:
+    """The key is in no body."""
+    app = App(half, destinations=[destination(name, server.url)])
+    app.run()
+    app.settle()
+    assert app.pipeline.destination_stats()[name].exported == 1
+    sent = b"".join(request.raw for request in server.requests)
+    assert b"half" in sent
+    assert b"0.5" in sent
+    assert KEY.encode() not in sent
+
+
+def test_a_destination_of_ones_own_gets_whole_runs_in_batches_and_is_shut_down() -> None:
+    own = Own()
+    app = App(half, declines, destinations=[own])
+    traces = [app.run() for _ in range(20)]
+    app.settle()
+    assert sorted(scored.run.trace_id for batch in own.batches for scored in batch) == sorted(traces)
+    assert all(len(scored.evaluations) == 2 for batch in own.batches for scored in batch)
+    assert len(own.batches) <= 20
+    app.pipeline.shutdown()
+    assert own.over
+
+
+def test_what_may_pass_later_is_sent_again_and_what_is_refused_is_counted() -> None:
+    own = Own()
+    own.errors = [DestinationError("503", retryable=True, retry_after=0.01)]
+    app = App(half, destinations=[own, app_memory := InMemoryDestination()])
+    app.run()
+    app.pipeline.force_flush()
+    eventually(lambda: app.pipeline.destination_stats()["own"].exported == 1)
+    assert len(own.batches) == 2
+    assert own.batches[0][0].evaluations == own.batches[1][0].evaluations
+    own.errors = [DestinationError("400", retryable=False)]
+    trace = app.run()
+    app.pipeline.force_flush()
+    stats = eventually(lambda: app.pipeline.destination_stats()["own"], lambda found: found.failed)
+    assert (stats.exported, stats.failed, dict(stats.losses)) == (1, 1, {"refused": 1})
+    assert dict(app.pipeline.explain(trace).deliveries) == {"own": "refused", "memory": "exported"}
+    assert len(app_memory.runs) == 2
+
+
+@pytest.mark.parametrize(("status", "reason"), [(400, "refused"), (401, "unauthorized"), (404, "not_found")])
+def test_losses_name_what_the_backend_answered(status: int, reason: str, server: RecordingServer) -> None:
+    server.reply = lambda _: Reply(status=status, body=b'{"error": "no"}')
+    app = App(half, destinations=[destination("braintrust", server.url)])
+    app.run()
+    app.pipeline.force_flush()
+    stats = eventually(lambda: app.pipeline.destination_stats()["braintrust"], lambda found: found.failed)
+    assert dict(stats.losses) == {reason: 1}
+
+
+def test_one_that_is_down_and_one_that_hangs_cost_the_others_nothing(server: RecordingServer) -> None:
+    """Neither the application, which ends in time, nor the other destinations."""
+
+    class Hanging(Own):
+        name = "hanging"
+
+        async def export(self, batch: Sequence[ScoredRun]) -> None:
+            await asyncio.sleep(60)
+
+    (closed,) = free_ports(1)
+    down = destination("mlflow", f"http://127.0.0.1:{closed}")
+    fine = [destination("datadog", server.url), InMemoryDestination()]
+    app = App(half, destinations=[Hanging(), down, *fine], shutdown_timeout=0.5)
+    for _ in range(30):
+        app.run()
+    eventually(lambda: app.pipeline.destination_stats()["datadog"].exported == 30)
+    app.pipeline.shutdown()
+    stats = app.pipeline.destination_stats()
+    assert {name: s.exported for name, s in stats.items()} == {
+        "hanging": 0,
+        "mlflow": 0,
+        "datadog": 30,
+        "memory": 30,
+    }
+    for name in ("hanging", "mlflow"):
+        assert stats[name].failed + stats[name].dropped == 30
+        assert stats[name].pending == 0
+
+
+def test_a_backend_that_was_away_gets_everything_once_it_is_back(server: RecordingServer) -> None:
+    away = [Reply(status=503), Reply(status=429, headers={"Retry-After": "0"})]
+
+    def reply(request: RecordedRequest) -> Reply:
+        return away.pop() if away else accept(request)
+
+    server.reply = reply
+    app = App(half, destinations=[destination("langfuse", server.url)])
+    for _ in range(5):
+        app.run()
+    app.pipeline.force_flush(60_000)
+    eventually(lambda: app.pipeline.destination_stats()["langfuse"].exported == 5)
+    assert app.pipeline.destination_stats()["langfuse"].losses == {}
