@@ -187,8 +187,8 @@ def refresh_locks(*options: str) -> None:
     form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet"
     compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split(), *options]
     dev = LOCKS / "dev.lock"
-    must(*compile_lock, "--extra", "all", "--group", "dev", "--output-file", dev)
-    parts = {"demo": ("demo",), "gateway": ("gateway", "kafka", "litellm", "redis", "results", "text")}
+    must(*compile_lock, "--all-extras", "--group", "dev", "--output-file", dev)
+    parts = {"demo": ("demo",), "gateway": ("gateway", "http", "litellm", "redis", "monitor", "text")}
     for name, extras in parts.items():
         part = LOCKS / f"{name}.lock"
         # Compiled without its old versions: only `dev` constrains them.

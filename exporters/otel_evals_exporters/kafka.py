@@ -64,7 +64,7 @@ class KafkaDestination:
         """
         if isinstance(brokers, str) or not brokers:
             raise ConfigError("brokers", 'must be a list of addresses, as in ["kafka:9092"]')
-        with extra("kafka", "kafka"):
+        with extra("gateway", "kafka"):
             from confluent_kafka import KafkaException, Producer
         self._topic = topic
         self._content = content

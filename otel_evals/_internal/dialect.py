@@ -20,6 +20,7 @@ from otel_evals import semconv
 from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
+from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import attribute, plain_text, type_name
@@ -57,6 +58,8 @@ class Dialect(Protocol):
 
 _BY_MARKER: Any = object()
 _UNKNOWN: Any = object()
+_MOST_SCOPES: Final = 1_000
+"""Instrumentation scopes to remember; a sender may invent new ones for ever."""
 
 _NO_MODELS = """
 aio_pika aiohttp_client aiohttp_server aiokafka aiopg asgi asyncio asyncpg boto boto3sqs cassandra celery
@@ -68,6 +71,7 @@ requests sqlalchemy sqlite3 starlette system_metrics threading tornado tortoiseo
 
 `botocore` is not one of them: it records calls of Bedrock models.
 """
+_WITHOUT_MODELS: Final = frozenset(f"opentelemetry.instrumentation.{name}" for name in _NO_MODELS.split())
 
 
 class Dialects:
@@ -81,16 +85,17 @@ class Dialects:
         found = [(d, _texts(d, "scopes"), _texts(d, "markers")) for d in dialects]
         self._dialects = tuple(d for d, _, _ in found)
         self._scopes = [(prefix, d) for d, scopes, _ in found for prefix in scopes]
+        self._loggers = tuple(prefix for d, _, _ in found for prefix in _texts(d, "loggers"))
+        self._named = {(s, n): d for d, _, _ in found for s, n in getattr(d, "span_names", ())}
+        self._have_names = frozenset(scope for scope, _ in self._named)
         self.failing: dict[str, str] = {}
         """Dialects that raised while they read a span, with their first error."""
-        self._by_scope: dict[str, Dialect | None] = {semconv.SCOPE_NAME: None}
-        for library in _NO_MODELS.split():
-            self._by_scope[f"opentelemetry.instrumentation.{library}"] = None
+        self._by_scope: BoundedCache[str, Dialect | None] = BoundedCache(_MOST_SCOPES)
         by_marker = [(marker, d) for d, _, markers in found for marker in markers]
         self._by_marker = dict(reversed(by_marker))
         self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
         self._markers = frozenset(self._ranks)
-        self._claimed: dict[str, bool | None] = {}
+        self._claimed: BoundedCache[str, bool | None] = BoundedCache(_MOST_SCOPES)
 
     def __iter__(self) -> Any:
         return iter(self._dialects)
@@ -107,15 +112,30 @@ class Dialects:
         """Return True if a dialect claims all spans of this scope."""
         return self._of_scope(scope_name) not in (None, _BY_MARKER)
 
-    def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
-        """Return the dialect for spans of this scope with these attributes; None if none claims them."""
+    def claims_log(self, scope_name: str, event_name: str) -> bool:
+        """Return True for a log record that may have content: an event, or a line of a known logger."""
+        return bool(event_name) or scope_name.startswith(self._loggers)
+
+    def choose(self, scope_name: str, attributes: Mapping[str, Any], name: str = "") -> Dialect | None:
+        """Return the dialect of spans of this scope with these attributes and this name; None without one."""
         dialect: Dialect | None = self._by_scope.get(scope_name, _UNKNOWN)
         if dialect is _UNKNOWN:
             dialect = self._of_scope(scope_name)
         if dialect is not _BY_MARKER:
             return dialect
+        if scope_name in self._have_names:
+            dialect = self._by_name(scope_name, name)
+            if dialect is not None:
+                return dialect
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+
+    def _by_name(self, scope_name: str, name: str) -> Dialect | None:
+        """Return the dialect of a span by its name, for scopes that frameworks share with others."""
+        known = (
+            d for (scope, start), d in self._named.items() if scope == scope_name and name.startswith(start)
+        )
+        return next(known, None)
 
     def claims(self, scope_name: str, span: Any) -> bool:
         """Return True if any dialect claims a span of this scope, open or ended.
@@ -129,18 +149,15 @@ class Dialects:
             claimed = self._claimed[scope_name] = None if dialect is _BY_MARKER else dialect is not None
         if claimed is not None:
             return claimed
+        if scope_name in self._have_names and self._by_name(scope_name, span.name) is not None:
+            return True
         # One copy and one pass, both in C: for spans of unknown scopes this is the whole cost.
         keys: Any = span.attributes or ()
         return not self._markers.isdisjoint(keys.copy() if hasattr(keys, "copy") else keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no dialect claims it, or it is no operation of an agent. Never raises."""
-        dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
-        if dialect is _BY_MARKER:  # as in `choose`, without a call
-            markers = self._markers.intersection(span.attributes)
-            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
-        elif dialect is _UNKNOWN:
-            dialect = self.choose(span.scope_name, span.attributes)
+        dialect = self.choose(span.scope_name, span.attributes, span.name)
         if dialect is None:
             return None
         try:
@@ -163,12 +180,15 @@ class Dialects:
         try:
             return self._by_scope[scope_name]
         except KeyError:
-            dialect = self._by_scope[scope_name] = self._claim(scope_name) or _BY_MARKER
+            dialect = self._by_scope[scope_name] = self._claim(scope_name)
             return dialect
 
     def _claim(self, scope_name: str) -> Dialect | None:
+        """Return the dialect of a scope by its longest prefix, or what decides about its spans."""
+        if scope_name == semconv.SCOPE_NAME or scope_name in _WITHOUT_MODELS:
+            return None
         claims = [(len(p), d) for p, d in self._scopes if scope_name.startswith(p)]
-        return max(claims, key=lambda claim: claim[0])[1] if claims else None
+        return max(claims, key=itemgetter(0))[1] if claims else _BY_MARKER
 
 
 def load_dialects() -> Dialects:
@@ -189,9 +209,9 @@ def load_dialects() -> Dialects:
 
 
 def _texts(dialect: Dialect, name: str) -> tuple[str, ...]:
-    """Return the texts in a dialect's property; none if it raises."""
+    """Return the texts in a dialect's property; none if it raises or does not exist."""
     try:
-        return tuple(each for each in getattr(dialect, name) if isinstance(each, str))
+        return tuple(each for each in getattr(dialect, name, ()) if isinstance(each, str))
     except BaseException as error:
         message = "the %s of dialect %s cannot be read"
         log_error(_logger, message, name, type_name(dialect), error=error, level=logging.WARNING)

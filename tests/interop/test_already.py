@@ -1,4 +1,4 @@
-"""Each page of docs/already is run as it stands, with the real library, and so is what the README shows.
+"""Each section about another SDK runs as it stands, with the real library, and so does the README's example.
 
 `python -m tests.interop.test_already` writes what landed into the pages. test_setups.py runs them in either
 order.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from otel_evals.model import SpanRecord
+from tests.support.adopted_app import SECTIONS, section
 from tests.support.setup_runs import CALLS, PAGES, SCORE, Received, run
 
-ROOT = Path(__file__).parents[2]
-PUBLISHED = sorted(path.stem for path in (ROOT / "docs" / "already").glob("*.md"))
 VARIABLES = {
     "MLFLOW_USE_DEFAULT_TRACER_PROVIDER": "false",
     "OPTIONS": 'evaluation_spans="same_trace", ',
@@ -52,16 +50,14 @@ def landed(received: Received) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shown(page: str) -> str | None:
-    """What the page says that landed, if it does."""
-    text = (ROOT / "docs" / "already" / f"{page}.md").read_text(encoding="utf-8")
-    found = re.search(r"```text\n(.+?)```", text, re.DOTALL)
-    return found and found[1]
+def shown(page: str) -> str:
+    """The exported spans that the section shows."""
+    return re.findall(r"```text\n(.+?)```", section(page), re.DOTALL)[0]
 
 
 @pytest.mark.interop
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", PUBLISHED)
+@pytest.mark.parametrize("page", sorted(SECTIONS))
 def test_a_page_shows_what_lands(page: str) -> None:
     received = run_page(page)
     assert shown(page) == landed(received)
@@ -120,17 +116,10 @@ def test_the_readme_s_example_does_what_the_readme_says() -> None:
 
 def write() -> None:
     """Write into each page what landed."""
-    for page in sys.argv[1:] or PUBLISHED:
-        path, block = ROOT / "docs" / "already" / f"{page}.md", landed(run_page(page))
-        old = shown(page)
+    for page in sys.argv[1:] or sorted(SECTIONS):
+        path, old, new = SECTIONS[page][0], section(page), landed(run_page(page))
         text = path.read_text(encoding="utf-8")
-        if old is None:
-            heading = "## What you get\n\n"
-            told = "One call exports these spans with the code above:\n\n```text\n"
-            text = text.replace(heading, f"{heading}{told}{block}```\n\n", 1)
-        else:
-            text = text.replace(f"```text\n{old}```", f"```text\n{block}```", 1)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text.replace(old, old.replace(shown(page), new)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ def test_two_gateways_behind_a_collector_that_splits_by_trace_id(tmp_path: Path)
 
 
 def test_the_page_s_tail_sampling_keeps_bad_answers_and_their_evaluations(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
     (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "tail_sampling" in b)
     processors = yaml.safe_load(block.replace("grounded_in_tools", "rubric"))["processors"]
     processors["tail_sampling"]["decision_wait"] = "2s"

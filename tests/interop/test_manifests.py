@@ -45,7 +45,7 @@ def test_a_manifest_is_valid(path: Path) -> None:
 
 
 def test_the_pods_on_the_page_of_platforms_are_valid() -> None:
-    page = (GATEWAY.parents[1] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    page = (GATEWAY.parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
     pods = [block for block in re.findall(r"```yaml\n(.+?)```", page, re.S) if "containers:" in block]
     assert len(pods) == 2
     for pod in pods:

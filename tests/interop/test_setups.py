@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.adopted_app import SECTIONS
 from tests.support.setup_runs import CALLS, PAGES, SETUPS, Received, run
 
 TABLE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -37,7 +38,10 @@ class Row:
 
 
 def page(name: str, title: str, line: str = "", reason: str = "") -> Row:
-    return Row(f"[{title}](already/{name}.md)", f"already-{name}", line, reason, program=PAGES)
+    path, heading = SECTIONS[name]
+    anchor = "-".join(re.findall(r"\w+", heading.lower()))
+    link = f"{path.relative_to(TABLE.parent)}#{anchor}"
+    return Row(f"[{title}]({link})", f"already-{name}", line, reason, program=PAGES)
 
 
 def framework(title: str, line: str = "") -> Row:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import http.client
-import json
 import os
 import re
 import subprocess
@@ -17,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToJson
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -34,11 +28,11 @@ from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
 from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
-from tests.support.gateways import GatewayProcess, GatewayThread
-from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.agents import body, recorded
+from tests.support.gateways import GatewayThread
 from tests.support.recordings import send_recording
 from tests.support.scored_files import score_files
-from tests.support.traffic import Live, agent_run
+from tests.support.traffic import Live
 from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -75,20 +69,6 @@ def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
     assert "Failed" not in done.stderr, done.stderr
 
 
-def recorded(count: int = 1, **options: Any) -> list[ReadableSpan]:
-    """The spans of so many agent runs."""
-    exported = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exported))
-    for _ in range(count):
-        agent_run(provider.get_tracer("tests.app"), **options)
-    return list(exported.get_finished_spans())
-
-
-def body(spans: Sequence[ReadableSpan]) -> bytes:
-    return bytes(encode_spans(spans).SerializeToString())
-
-
 def recorded_below_an_agent() -> list[ReadableSpan]:
     """An agent below another, with a model call."""
     exported = InMemorySpanExporter()
@@ -117,69 +97,6 @@ def server_span(below: ReadableSpan) -> ReadableSpan:
 def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
     """What was judged how, by evaluation id."""
     return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
-
-
-@pytest.mark.slow
-def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_path: Path) -> None:
-    """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
-    with OtlpReceiver() as backend:
-        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint, "OTEL_BLRP_SCHEDULE_DELAY": "100"}
-        rules, options = ["answered", "tool_error_rate"], {"evaluation_spans": "same_trace"}
-        with GatewayProcess(tmp_path, rules, environment=environment, **options) as gateway:
-            run_agent(gateway.endpoint, 20)
-            records = eventually(lambda: len(found := gateway.records()) >= 20 and found)
-            status, stats = gateway.page("/stats")
-            assert (status, stats["items"]["traces"]["received"]) == (200, 80)
-            assert stats["rules"]["answered"]["scored"] == 20
-            assert gateway.page("/healthz")[0] == 200
-            backend.wait_for_metric("otel_evals.gateway.items")
-            assert gateway.stop() == 0
-        events = backend.wait_for_logs(40)
-    assert {e.event_name for e in events} == {"gen_ai.evaluation.result"}
-    judged = {r["trace_id"] for r in records}
-    assert {e.trace_id for e in events} == judged
-    spans = [span for span in backend.spans if span.name.startswith("evaluate ")]
-    assert len(spans) == 40
-    assert {s.resource["service.name"] for s in spans} == {"otel-evals-gateway"}
-    assert any(m.name == "otel_evals.score" for m in backend.metrics)
-
-
-@pytest.mark.parametrize("form", ["protobuf", "json"])
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_every_form_of_a_request_is_taken(form: str, packed: bool, chunked: bool) -> None:
-    """Chunked bodies have no Content-Length: Node's exporter sends them so."""
-    spans = recorded()
-    message = encode_spans(spans)
-    data = message.SerializeToString() if form == "protobuf" else MessageToJson(message).encode()
-    content_type = "application/x-protobuf" if form == "protobuf" else "application/json; charset=utf-8"
-    headers = {"Content-Type": content_type}
-    if packed:
-        data, headers["Content-Encoding"] = gzip.compress(data), "gzip"
-    with GatewayThread(Rule(answered())) as gateway:
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.service.ports["http"], timeout=20)
-        parts = iter([data[:100], data[100:]]) if chunked else data
-        connection.request("POST", "/v1/traces", parts, headers, encode_chunked=chunked)
-        response = connection.getresponse()
-        answer = response.read()
-        connection.close()
-        assert response.status == 200, answer
-        assert response.headers["Content-Type"].partition(";")[0] == content_type.partition(";")[0]
-        if form == "protobuf":
-            assert not ExportTraceServiceResponse.FromString(answer).HasField("partial_success")
-        else:
-            assert json.loads(answer) == {"partialSuccess": {}}
-        (evaluation,) = gateway.evaluations(1)
-    assert evaluation.trace_id == f"{spans[0].context.trace_id:032x}"
-    assert evaluation.outcome.value == 1.0
-
-
-def test_spans_that_come_in_any_order_and_in_many_requests_make_one_run() -> None:
-    with GatewayThread(Rule(answered()), gateway={"quiet": 0.5, "idle": 20.0}) as gateway:
-        for span in recorded():
-            assert gateway.post("/v1/traces", body([span]))[0] == 200
-        (scored,) = eventually(lambda: gateway.scored.runs)
-        assert len(scored.run.operations) == 3
 
 
 def test_a_run_is_scored_again_with_its_late_spans_if_they_change_it() -> None:
@@ -282,14 +199,6 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
     assert differing == []
 
 
-@pytest.mark.slow
-def test_what_was_received_is_scored_when_it_is_told_to_end(tmp_path: Path) -> None:
-    """SIGTERM right after the answer: the trace is not quiet yet, but its root span is there."""
-    with GatewayProcess(tmp_path, ["answered"], {"quiet": 30.0, "idle": 60.0}) as gateway:
-        run_agent(gateway.endpoint, 5)
-        assert gateway.records() == []
-        assert gateway.stop() == 0
-        assert len(gateway.records()) == 5
 
 
 def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None:
@@ -320,31 +229,6 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
         assert gateway.service.scoring.engine.steps.stats().losses == {}
-
-
-def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
-    spans = recorded(200)
-    with GatewayThread(Rule(answered(), sample=0.1)) as gateway:
-        assert gateway.post("/v1/traces", body(spans))[0] == 200
-        gateway.service.scoring.engine.flush(SECONDS)
-        seen = gateway.service.scoring.engine.steps.stats().seen
-        assert 0 < seen < 60
-        counts = gateway.service.traffic.counts
-        assert counts["traces", "received"] == 600
-        assert counts["traces", "to_judge"] == 3 * seen
-
-
-GRPC_AGENT = AGENT.replace("proto.http.trace_exporter", "proto.grpc.trace_exporter").replace(
-    'OTLPSpanExporter(sys.argv[1] + "/v1/traces", compression=Compression.Gzip)',
-    "OTLPSpanExporter(sys.argv[1], insecure=True)",
-)
-
-
-def test_agents_that_send_by_grpc_are_scored(tmp_path: Path) -> None:
-    with GatewayThread(Rule(answered()), gateway={"grpc": "127.0.0.1:0"}) as gateway:
-        run_agent(f"127.0.0.1:{gateway.service.ports['grpc']}", 5, GRPC_AGENT)
-        assert len(gateway.evaluations(5)) == 5
-        assert gateway.service.traffic.snapshot()["requests"]["traces"]["200"] >= 1
 
 
 def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for() -> None:

@@ -287,9 +287,9 @@ def test_a_scorer_that_cannot_be_sent_is_a_configuration_error() -> None:
 def test_without_cloudpickle_only_importable_scorers_can_be_sent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The message names the extra; a scorer that a module defines under its name needs none."""
+    """The message names the library; a scorer that a module defines under its name needs none."""
     monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
-    with pytest.raises(ConfigError, match=r"pip install .*\[process\]"):
+    with pytest.raises(ConfigError, match=r"pip install cloudpickle"):
         Rule(scoring(lambda run: 1.0, "nameless"), isolation="process")
     (tmp_path / "my_scorers.py").write_text(
         "from otel_evals import scorer\n"

@@ -1,7 +1,8 @@
 """Helpers of the tests, one module per kind of thing, imported by full name: `tests.support.traffic`.
 
 Agent traffic and records
-    traffic             agents, their spans, and `Live`: a configured pipeline to send them through
+    agents              runs of agents as spans
+    traffic             `Live`: a configured pipeline to send them through
     fixed_traffic       traffic whose times, tokens and cost are always the same
     sampled_traffic     traffic with a known mean under a sampler that looks at runs
     handwritten         an agent made with the decorators, and what became of its spans
@@ -17,7 +18,8 @@ Agent traffic and records
 
 The product under test
     wired               the steps of one process, wired by hand on the caller's event loop
-    gateways            a gateway in a thread or in a process of its own
+    gateway_process     a gateway in a process of its own
+    gateways            a gateway in a thread
     destinations        every destination that sends something, pointed at a recording server
     public_api          the public API as text; writes the snapshot
     auto_judge          a judge that answers every question in its form
@@ -30,7 +32,7 @@ Programs in processes of their own; they get the environment variable PYTHONPATH
     service             a web service whose every request is one agent run
     service_judge       the same service, traced as a server that takes part in its callers' traces
     service_tasks       the same service as a Celery worker
-    adopted_app         an application as the pages of docs/already have it
+    adopted_app         an application as the sections about other SDKs have it
     setups              applications in the set-ups of docs/compatibility.md
     setup_runs          runs of these two, and what they sent
     kill_matrix         kills Kafka workers and their broker, and counts what that cost

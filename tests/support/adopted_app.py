@@ -1,4 +1,4 @@
-"""A small application as its users have it: the code of a page of docs/already, then agent calls.
+"""A small application as its users have it: the code of a page about another SDK, then agent calls.
 
 `python -m tests.support.adopted_app PAGE ORDER` runs the page's code (`after`), with the lines of otel-evals
 first (`before`), or without them (`without`). Added are only options: one for slow machines, the destinations
@@ -18,15 +18,31 @@ from pathlib import Path
 from tests.support.setups import note_warnings
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "already"
+DOCS = ROOT / "docs"
+SECTIONS = {
+    **{
+        name: (DOCS / "backends" / f"{name}.md", "Next to its SDK")
+        for name in ("azure", "langfuse", "logfire", "mlflow", "phoenix")
+    },
+    "fastapi": (DOCS / "existing-tracing.md", "FastAPI, and a provider of your own"),
+    "openlit": (DOCS / "existing-tracing.md", "OpenLIT"),
+    "traceloop": (DOCS / "existing-tracing.md", "Traceloop (OpenLLMetry)"),
+}
+"""Page and heading of each SDK that has a tracer provider of its own."""
 QUESTION = "Where is my order?"
+
+
+def section(page: str) -> str:
+    """The section of the docs about this SDK."""
+    path, heading = SECTIONS[page]
+    return path.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
 def code_of(page: str, order: str, *destinations: str) -> str:
     """The page's code in this order."""
     if page == "README":
         return code_of_readme()
-    (code,) = re.findall(r"```python\n(.+?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.+?)```", section(page), re.DOTALL)
     library, found, ours = code.partition("import otel_evals\n")
     assert found
     more = f"no_traffic_after=900, destinations={list(destinations)}, {os.environ.get('OPTIONS', '')}"

@@ -189,7 +189,6 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
     wanted = {re.split(r"[\[<>=!~ ]", name)[0].lower() for name in named} - {"otel-evals"}
-    wanted -= {"deepeval"}  # brings a pytest plugin and telemetry of its own: tested in an environment apart
     assert wanted <= {name for name, _ in pins(ROOT / "requirements" / "dev.lock")}
 
 

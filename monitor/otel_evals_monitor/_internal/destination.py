@@ -72,7 +72,7 @@ class ResultsDestination:
         for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
             if limit is not None and not limit > 0:
                 raise ConfigError(field, "must be greater than zero")
-        with extra("results", "results"):
+        with extra("cli", "results"):
             import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""

@@ -182,7 +182,13 @@ def size_of_sdk_span(span: ReadableSpan) -> int:
 
 
 def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:
-    return tuple([SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in events])
+    return tuple(map(_event, events))
+
+
+def _event(event: Event) -> SpanEvent:
+    dropped = getattr(event, "dropped_attributes", 0)
+    attributes = _plain(event.attributes)
+    return SpanEvent(name=event.name, time=event.timestamp, attributes=attributes, dropped_attributes=dropped)
 
 
 def _ids(context: Any) -> tuple[str, str]:

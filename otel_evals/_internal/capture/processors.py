@@ -209,6 +209,8 @@ class CaptureLogRecords(LogRecordProcessor):
     intake: Intake
     keeps: Callable[[int, int], bool]
     """Returns True if a span's trace may be sampled; `CaptureSpans.keeps`."""
+    claims: Callable[[str, str], bool] = lambda _, event_name: bool(event_name)
+    """Returns True if a record of this scope and with this name may have content; `Dialects.claims_log`."""
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""
@@ -222,9 +224,13 @@ class CaptureLogRecords(LogRecordProcessor):
                 return
             attributes = dict(record.attributes or {})
             name = record.event_name or str(attributes.get("event.name") or "")
-            if name:
+            if self.claims(scope.name if scope is not None else "", name):
                 event = SpanEvent(
-                    name=name, time=record.timestamp or 0, attributes=attributes, body=record.body
+                    name=name,
+                    time=record.timestamp or 0,
+                    attributes=attributes,
+                    body=record.body,
+                    dropped_attributes=getattr(record, "dropped_attributes", 0),
                 )
                 self.intake.put(CapturedLog(trace_id, span_id, event))
         except Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from otel_evals._internal.accounting.explanation import (
     trace_status,
 )
 from otel_evals._internal.cli.scored_records import RecordedEvaluation, ScoredRecord, scored_records
-from otel_evals._internal.cli.terminal import AsJson, echo, exit_on
+from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
@@ -51,7 +50,7 @@ def explain(
         read = scored_records(scores or (), command="explain")
         records = [record for record in read if any(each.startswith(begin) for each in _traces_of(record))]
         answer = _explanation(_full_id(trace_id, records), records, scores or [], rules, trace_state)
-    echo(json.dumps(asdict(answer)) if as_json else str(answer))
+    echo(json_text(asdict(answer)) if as_json else str(answer))
     if scores and answer.status == "unknown":
         raise typer.Exit(1)
 

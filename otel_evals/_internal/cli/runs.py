@@ -15,7 +15,7 @@ from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_te
 from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.model import Run
+from otel_evals._internal.model import Run, ToolCall
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
@@ -82,21 +82,30 @@ def _print_json(found: Iterable[Run]) -> int:
 
 
 _IDS = ("trace_id", "trace_ids", "root_span_id", "root_kind", "agent_name", "agent_version")
+_NAMED = ("prompt_version", "tenant")
 _CONTENT = ("conversation_id", "user_id", "input", "output", "error", "error_type")
 _CALL = ("id", "name", "arguments", "result", "error", "error_type", "status", "span_id", "source")
+
+
+_ATTEMPT = ("status", "result", "error", "error_type", "span_id")
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run as one JSON object, without its operations."""
     return {
-        **_picked(run, *_IDS, *_CONTENT),
-        "tool_calls": [_picked(call, *_CALL) for call in run.tool_calls],
+        **_picked(run, *_IDS, *_NAMED, *_CONTENT),
+        "tool_calls": [_call_as_json(call) for call in run.tool_calls],
         "documents": [_picked(document, "id", "content", "score") for document in run.documents],
-        **_picked(run, "models", "provider", "finish_reasons"),
-        "usage": _picked(run.usage, "input_tokens", "output_tokens"),
+        **_picked(run, "models", "provider", "finish_reasons", "waiting"),
+        "usage": _picked(run.usage, *run.usage.__struct_fields__),
         **_picked(run, "start_time", "duration", "dialect"),
         "availability": dict(run.availability),
     }
+
+
+def _call_as_json(call: ToolCall) -> dict[str, Any]:
+    attempts = {"attempts": [_picked(each, *_ATTEMPT) for each in call.attempts]} if call.attempts else {}
+    return _picked(call, *_CALL) | attempts
 
 
 def _picked(record: Any, *names: str) -> dict[str, Any]:

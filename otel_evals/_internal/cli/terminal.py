@@ -13,6 +13,7 @@ import typer
 
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.json_text import write_json
 from otel_evals.errors import OtelEvalsError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -71,7 +72,7 @@ def done(text: str, as_json: bool, **values: Any) -> None:
 
 def json_text(value: Any, **options: Any) -> str:
     """Return a value as JSON, readable in every language; unprintable characters are escaped."""
-    return _UNUSUAL.sub(_escaped, json.dumps(value, ensure_ascii=False, **options))
+    return _UNUSUAL.sub(_escaped, write_json(value, **options))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -113,7 +113,7 @@ class HttpClient:
         self, url: str, headers: Mapping[str, str], secrets: tuple[str | None, ...], options: HttpOptions
     ) -> None:
         if importlib.util.find_spec("httpx") is None:
-            raise ConfigError("httpx", f"is not installed: {install_hint('destinations')}")
+            raise ConfigError("httpx", f"is not installed: {install_hint('http')}")
         self.url = url
         self.headers = {**headers, **options.headers}
         given = [*options.headers.values(), *headers.values()]

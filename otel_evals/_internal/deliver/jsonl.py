@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from msgspec.json import Encoder
 from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.json_text import read_json, write_json
 from otel_evals.errors import ConfigError, DestinationError
 
 _log = logging.getLogger(__name__)
@@ -114,4 +113,4 @@ def _line(scored: ScoredRun, *, content: bool) -> bytes:
     try:
         return _encode(record) + b"\n"
     except (UnicodeEncodeError, TypeError):  # a lone surrogate of broken input; a subclass of str
-        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        return write_json(record).encode("utf-8", "replace") + b"\n"

@@ -46,7 +46,7 @@ def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0)
     run, redact = before_redaction(scored.run)
     recorded = run.content  # first: most other fields are found with it
     return {
-        **redact(_run(run, content=content)),
+        **_run(run, redact, content=content),
         "content": recorded,
         "media": _media(run, media_bytes, redact) if content else [],
         "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
@@ -103,33 +103,45 @@ def _plain(value: Any, depth: int) -> Any:
     return str(value)
 
 
-def _run(run: Run, *, content: bool) -> dict[str, Any]:
-    return {
-        "trace_id": run.trace_id,
-        "span_id": run.root_span_id,
+def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -> dict[str, Any]:
+    """Return the record of a run. Ids and figures are fields of ours; all else is redacted as content."""
+    texts = {
         "service": plain(run.resource.get(semconv.SERVICE_NAME)),
         "agent": run.agent_name,
         "agent_version": run.agent_version,
-        "conversation_id": run.conversation_id,
-        "turns": [{"trace_id": turn.trace_id, "span_id": turn.root_span_id} for turn in run.turns],
         "user_id": run.user_id,
         "tenant": plain(tenant_of(run)),
         "provider": run.provider,
         "models": list(run.models),
-        "start_time": run.start_time,
-        "end_time": run.end_time,
-        "duration": run.duration,
-        "usage": _usage(run.usage),
-        "content": None,
         "error_type": run.error_type,
         "error": run.error if content else None,
         "input": run.input if content else None,
         "output": run.output if content else None,
         "system": run.system_instructions if content else None,
-        "history": [{"role": m.role, "content": m.text} for m in run.history] if content else [],
+        "history": [[m.role, m.text] for m in run.history] if content else [],
         "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
-        "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
+        "documents": [[d.id, d.content] for d in run.documents] if content else [],
     }
+    # Without our own keys: those of content are redacted, too.
+    texts = dict(zip(texts, redact(list(texts.values())), strict=True))
+    return {
+        "trace_id": run.trace_id,
+        "span_id": run.root_span_id,
+        "conversation_id": run.conversation_id,
+        "turns": [{"trace_id": turn.trace_id, "span_id": turn.root_span_id} for turn in run.turns],
+        "start_time": run.start_time,
+        "end_time": run.end_time,
+        "duration": run.duration,
+        "usage": _usage(run.usage),
+        **texts,
+        "history": _named(("role", "content"), texts["history"]),
+        "tool_calls": _named(_OF_CALLS, texts["tool_calls"]),
+        "documents": _named(("id", "content"), texts["documents"]),
+    }
+
+
+def _named(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, row, strict=False)) for row in rows]
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -156,10 +168,13 @@ def tenant_of(run: Run) -> Any:
     return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
 
 
-def _tool_call(call: ToolCall, *, content: bool) -> dict[str, Any]:
+_OF_CALLS = ("name", "status", "arguments", "result", "error")
+
+
+def _tool_call(call: ToolCall, *, content: bool) -> list[Any]:
     """Return all that scorers read of a tool call: a run can be scored again from its record."""
-    said = {"arguments": plain(call.arguments), "result": plain(call.result), "error": call.error}
-    return {"name": call.name, "status": call.status, **(said if content else {})}
+    said = [plain(call.arguments), plain(call.result), call.error]
+    return [call.name, call.status, *(said if content else ())]
 
 
 def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Pipeline:
             flush=self.force_flush,
             close=self.shutdown,
         )
-        self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps)
+        self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps, dialects.claims_log)
         if config.metrics:
             attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)

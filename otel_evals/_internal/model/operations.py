@@ -20,6 +20,10 @@ class Availability(StrEnum):
 
     PRESENT = "present"
     """Recorded in full."""
+    EMPTY = "empty"
+    """Recorded, and there is nothing in it."""
+    REFUSED = "refused"
+    """The model refused or a filter blocked the answer, which has no text."""
     TRUNCATED = "truncated"
     """Recorded up to a limit."""
     CAPTURED_OFF = "captured_off"
@@ -40,7 +44,7 @@ class Source(Record, frozen=True):
 class Part(Record, frozen=True, kw_only=True):
     """One part of a message."""
 
-    kind: Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
+    kind: Literal["text", "refusal", "reasoning", "tool_call", "tool_result", "media", "other"]
     text: str | None = None
     """The text; for media, a transcript."""
     data: Any = None
@@ -52,6 +56,10 @@ class Part(Record, frozen=True, kw_only=True):
     failed: bool = False
     """For tool results: True if the message says that the call failed."""
     truncated: bool = False
+
+
+_SAID = ("text", "media", "refusal")
+"""Kinds of parts whose text is the message's."""
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -67,7 +75,7 @@ class Message(Record, frozen=True, kw_only=True):
         """The message's texts and transcripts, joined by a blank line; empty when it has none."""
         if len(self.parts) == 1 and self.parts[0].kind == "text":  # most have one
             return self.parts[0].text or ""
-        texts = [p.text for p in self.parts if p.text and (p.kind == "text" or p.kind == "media")]
+        texts = [p.text for p in self.parts if p.text and p.kind in _SAID]
         return "\n\n".join(texts)
 
     @property
@@ -88,10 +96,13 @@ class ToolCall(Record, frozen=True, kw_only=True):
     error: str | None = None
     """Message of a failed call, if recorded."""
     error_type: str | None = None
-    status: Literal["ok", "error", "unknown"] = "unknown"
+    status: Literal["ok", "error", "pending", "unknown"] = "unknown"
+    """`pending` for a call that waits for an approval, an answer of a person, or its result."""
     span_id: str | None = None
     source: Literal["span", "messages", "both"] = "span"
     duration: float | None = None
+    attempts: tuple[ToolCall, ...] = ()
+    """All executions if there were several with this id, in order; the call itself is as the last one."""
 
     @property
     def media(self) -> tuple[Media, ...]:
@@ -222,9 +233,10 @@ class Operation:
     conversation_id: str | None = None
     user_id: str | None = None
     agent_name: str | None = None
-    agent_version: str | None = None
     error: str | None = None
     error_type: str | None = None
+    paused: bool = False
+    """True if the operation ended to wait for something, by an interrupt or a deferred call."""
     availability: Mapping[str, Availability] = field(default_factory=nothing)
     """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
     sources: Mapping[str, Source] = field(default_factory=nothing)

@@ -64,6 +64,7 @@ def _event(event: Mapping[str, Any]) -> SpanEvent:
         name=str(event.get("name", "")),
         time=_number(event.get("timeUnixNano")),
         attributes=_attributes(event),
+        dropped_attributes=_number(event.get("droppedAttributesCount")),
     )
 
 
@@ -74,6 +75,7 @@ def _log(log: Mapping[str, Any]) -> SpanEvent:
         time=_number(log.get("timeUnixNano")) or _number(log.get("observedTimeUnixNano")),
         attributes=attributes,
         body=_value(log.get("body")),
+        dropped_attributes=_number(log.get("droppedAttributesCount")),
     )
 
 

@@ -24,6 +24,8 @@ from otel_evals._internal.model.spans import nothing
 
 @derives(
     "agent_version",
+    "prompt_version",
+    "tenant",
     "conversation_id",
     "user_id",
     "input_messages",
@@ -36,6 +38,7 @@ from otel_evals._internal.model.spans import nothing
     "provider",
     "usage",
     "finish_reasons",
+    "waiting",
     "error",
     "error_type",
     "availability",
@@ -55,6 +58,8 @@ class Run:
     trace_ids: tuple[str, ...] = ()
     agent_name: str | None = None
     agent_version: str | None = None
+    prompt_version: str | None = None
+    tenant: str | None = None
     conversation_id: str | None = None
     user_id: str | None = None
     input_messages: tuple[Message, ...] = ()
@@ -64,13 +69,17 @@ class Run:
     system_instructions: str | None = None
     output_messages: tuple[Message, ...] = ()
     output: str | None = None
-    """The final answer as text (JSON if the answer is structured); None when not recorded."""
+    """The final answer as text (JSON if it is structured), empty if there is none; None when not recorded."""
     tool_calls: tuple[ToolCall, ...] = ()
     documents: tuple[Document, ...] = ()
     models: tuple[str, ...] = ()
     provider: str | None = None
     usage: Usage = NO_USAGE
     finish_reasons: tuple[str, ...] = ()
+    """Of the last model call: `stop`, `length`, `refused`, `blocked`, `tool_calls`, `error`, `paused` or
+    `other`."""
+    waiting: bool = False
+    """True for a run that ended to wait for an approval, a person's answer, or the result of a call."""
     error: str | None = None
     error_type: str | None = None
     start_time: int = 0
@@ -83,6 +92,7 @@ class Run:
     availability: Mapping[str, Availability] = field(default_factory=nothing)
     """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
     sources: Mapping[str, Source] = field(default_factory=nothing)
+    """By field, as in `availability`; also `agent_version`, `prompt_version`, `tenant`."""
     turns: tuple[Run, ...] = ()
     """For a whole conversation (rules of scope `conversation`): its runs, oldest first."""
     ground_truth: Any = None

@@ -30,6 +30,7 @@ class SpanEvent(Record, frozen=True, kw_only=True):
     time: int = 0
     attributes: Mapping[str, Any] = field(default_factory=nothing)
     body: Any = None
+    dropped_attributes: int = 0
 
 
 class SpanRecord(Record, frozen=True, kw_only=True):

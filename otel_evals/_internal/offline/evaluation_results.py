@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from otel_evals._internal.offline.data_sets import Item
 from otel_evals._internal.offline.requirements import EvalsStatus, Requirement
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
+from otel_evals._internal.util.json_text import write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class EvalsResult:
 
     def write(self, path: str | Path) -> None:
         """Write everything as a JSON file."""
-        text = json.dumps(self.as_json(), ensure_ascii=False, indent=2)
+        text = write_json(self.as_json(), indent=2)
         Path(path).write_text(text + "\n", "utf-8")
 
     def __str__(self) -> str:

@@ -77,7 +77,9 @@ class SpanRecorder(SpanProcessor):
         self._recordings: set[Recording] = set()
         self._everything: Recording | None = None
         self._by_trace: dict[int, Recording] = {}
-        self.log_records = CaptureLogRecords(self, lambda trace_id, _: trace_id in self._by_trace)
+        self.log_records = CaptureLogRecords(
+            self, lambda trace_id, _: trace_id in self._by_trace, dialects.claims_log
+        )
 
     @contextmanager
     def record_context(self) -> Iterator[Recording]:

@@ -97,9 +97,7 @@ def span_record(
         start_time=span.start_time_unix_nano,
         end_time=span.end_time_unix_nano or None,
         attributes=attributes_of(span),
-        events=tuple(
-            SpanEvent(name=e.name, time=e.time_unix_nano, attributes=attributes_of(e)) for e in span.events
-        ),
+        events=tuple(map(_event, span.events)),
         status=cast(
             "Literal['UNSET', 'OK', 'ERROR']", STATUS[span.status.code] if span.status.code < 3 else "UNSET"
         ),
@@ -115,6 +113,15 @@ def span_record(
     )
 
 
+def _event(event: Any) -> SpanEvent:
+    return SpanEvent(
+        name=event.name,
+        time=event.time_unix_nano,
+        attributes=attributes_of(event),
+        dropped_attributes=event.dropped_attributes_count,
+    )
+
+
 def log_event(log: Any) -> SpanEvent:
     """Convert a log record message to an event of its span."""
     attributes = attributes_of(log)
@@ -123,6 +130,7 @@ def log_event(log: Any) -> SpanEvent:
         time=log.time_unix_nano or log.observed_time_unix_nano,
         attributes=attributes,
         body=_value(log.body),
+        dropped_attributes=log.dropped_attributes_count,
     )
 
 

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from otel_evals._internal.processes.importable import by_name, importable
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.install_hint import package_hint
 
 
 class NotPortableError(Exception):
@@ -26,7 +26,7 @@ def pack(thing: Any) -> bytes:
         from otel_evals._internal.processes.by_value import Pickler as ByValue
     except ImportError:
         pickler: pickle.Pickler = _ByName(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = f"move it to the top level of an importable module, or {install_hint('process')}"
+        fix = f"move it to the top level of an importable module, or {package_hint('cloudpickle')}"
     else:
         pickler = ByValue(buffer, pickle.HIGHEST_PROTOCOL)
         fix = "build it from plain values, and open files, locks and connections on first use"

@@ -7,11 +7,22 @@ from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
+from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.read.provenance import find_provenance
-from otel_evals._internal.read.question import Answer, Question, find_answer, find_question, is_json_of
+from otel_evals._internal.read.availability import Ending, find_availability
+from otel_evals._internal.read.names import Named, versions_and_tenant
+from otel_evals._internal.read.question import (
+    Answer,
+    Question,
+    find_answer,
+    find_question,
+    is_json_of,
+    is_unfinished,
+    reasons_of,
+    waiting_calls,
+)
 from otel_evals._internal.read.tokens import APART, tokens_used
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
@@ -19,7 +30,8 @@ from otel_evals._internal.sampling.consistent import credible_state
 _Part = TypeVar("_Part")
 _UNNAMED = "LangGraph"
 """LangGraph's name of a graph without a name."""
-_OF_FIRST = ("agent_version", "conversation_id", "user_id")
+_OF_FIRST = ("conversation_id", "user_id")
+_NAMED = ("agent_version", "prompt_version", "tenant")
 _FOUND_WITH = {
     "history": "input_messages",
     "output_messages": "output",
@@ -46,7 +58,7 @@ def assemble(
         "trace_ids": (span.trace_id,),
         "agent_name": _agent(root, operations),
         "models": _models(root, operations),
-        "start_time": operations[0].span.start_time,
+        "start_time": _start(root, operations),
         "end_time": span.end_time,
         "resource": span.resource,
         "scope_name": span.scope_name,
@@ -55,6 +67,17 @@ def assemble(
         "trace_state": span.trace_state and _trace_state(span),
     }
     return recovered(Run, Recovery(root, operations, above, guards), given)
+
+
+def _start(root: Operation, operations: Sequence[Operation]) -> int:
+    """Return the root's start; a turn of model calls without an agent starts with the first of them.
+
+    Other operations may be from hosts whose clocks differ.
+    """
+    if root.kind is not OperationKind.INFERENCE:
+        return root.span.start_time
+    host = root.span.resource
+    return min(o.span.start_time for o in operations if o is root or o.span.resource == host)
 
 
 def _trace_state(span: SpanRecord) -> str:
@@ -79,6 +102,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def derive(self, field: str) -> Mapping[str, Any]:
         if field in _OF_FIRST:
             return {each: _first(each, self._root, self._operations) for each in _OF_FIRST}
+        if field in _NAMED:
+            named = self._names()
+            return {each: named[each][0] if each in named else None for each in _NAMED}
         found: Mapping[str, Any] = getattr(self, _FOUND_WITH.get(field, field))()
         return found
 
@@ -111,7 +137,30 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return calls
         answer = self._answer()
         said = answer.text if answer is not None else ""
-        return tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
+        calls = tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
+        return self._part(_with_pending, calls, self._last_asked()) if not said else calls
+
+    def _last_asked(self) -> Sequence[Part]:
+        """Return the calls that the last model call asked for, if the run ended after them."""
+        last = self._last()
+        if last is None or self._root.kind is OperationKind.INFERENCE or self._failed() is not None:
+            return ()
+        return [part for message in last.output_messages[-1:] for part in waiting_calls(message)]
+
+    def _waits(self) -> bool:
+        """Return True for a run that ended to wait: paused, or with calls that have no result yet."""
+        answer = self._answer()
+        if any(call.status == "pending" for call in self._calls()):
+            last = self._last()
+            answered = answer is not None and last is not None and _is_after_calls(last, self._operations)
+            return not answered
+        if (answer is not None and answer.said) or self._failed() is not None:
+            return False
+        paused = self._root.paused or any(o.paused for o in self._operations)
+        return paused or self._reasons()[-1:] == ("paused",) or is_unfinished(self._root)
+
+    def _names(self) -> Mapping[str, Named]:
+        return self._part(versions_and_tenant, self._root, self._operations)
 
     def _documents(self) -> tuple[Document, ...]:
         return self._part(_retrieved, self._operations)
@@ -167,8 +216,24 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def usage(self) -> Mapping[str, Any]:
         return {"usage": tokens_used(self._operations, self._above)}
 
+    def _reasons(self) -> tuple[str, ...]:
+        return self._part(reasons_of, self._last() or self._root, self._answer())
+
+    def _ending(self) -> Ending:
+        if self._waits():
+            return "waiting"
+        reasons = self._reasons()
+        if "refused" in reasons or "blocked" in reasons:
+            return "refused"
+        if any(o.error is not None or o.error_type is not None for o in self._operations):
+            return "failed"
+        return "cut" if "length" in reasons else "answered"
+
     def finish_reasons(self) -> Mapping[str, Any]:
-        return {"finish_reasons": (self._last() or self._root).finish_reasons}
+        return {"finish_reasons": self._reasons()}
+
+    def waiting(self) -> Mapping[str, Any]:
+        return {"waiting": self._waits()}
 
     def error(self) -> Mapping[str, Any]:
         failed = self._failed()
@@ -180,7 +245,8 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def availability(self) -> Mapping[str, Any]:
         calls, documents, (system, system_from) = self._calls(), self._documents(), self._system()
         parts = self._question(), self._answer(), calls, documents, system_from
-        found = find_provenance(self._operations, *parts)
+        found = find_availability(self._operations, *parts, self._ending())
+        found["sources"] = found["sources"] | {name: source for name, (_, source) in self._names().items()}
         return found | {"tool_calls": calls, "documents": documents, "system_instructions": system}
 
 
@@ -199,6 +265,24 @@ def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
     """Return a field of the root, or else of the first operation that has it."""
     value = getattr(root, name)
     return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
+
+
+def _with_pending(calls: Sequence[ToolCall], asked: Sequence[Part]) -> tuple[ToolCall, ...]:
+    """Mark the calls that a model asked for and that have no result as pending."""
+    ids = {part.tool_call_id for part in asked}
+    names = {part.name for part in asked if part.tool_call_id is None}
+    return tuple(
+        replace(call, status="pending")
+        if call.result is None and call.error is None and (call.id in ids or call.name in names)
+        else call
+        for call in calls
+    )
+
+
+def _is_after_calls(last: Operation, operations: Iterable[Operation]) -> bool:
+    """Return True if the last model call began after every call that is pending."""
+    pending = (o for o in operations if o.tool_call is not None and o.tool_call.status == "pending")
+    return all(o.span.start_time < last.span.start_time for o in pending)
 
 
 def _may_be_form(call: ToolCall) -> bool:

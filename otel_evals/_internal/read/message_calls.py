@@ -221,12 +221,16 @@ def _once(said: Sequence[Message]) -> Sequence[Message]:
 
 
 def follow_conversations(found: MessageCalls) -> None:
-    """Order calls after the calls of earlier messages, whose results the model already had."""
+    """Order calls after the calls of earlier messages, whose results the model already had.
+
+    Calls of one message keep the order of the request, whichever began first.
+    """
     for walk in found.walks:
         earliest = 0
         for group in walk:
-            for known in group:
-                known.time = max(known.time, earliest)
+            times = sorted(known.time for known in group)
+            for known, time in zip(group, times, strict=True):
+                known.time = max(time, earliest)
             earliest = max([earliest, *(known.time for known in group)])
 
 

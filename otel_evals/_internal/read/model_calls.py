@@ -8,11 +8,11 @@ from itertools import chain
 from otel_evals._internal.model import Message, Operation, OperationKind, Part
 from otel_evals._internal.read.question import (
     asks,
+    asks_for_tools,
     is_observation,
     parts_of,
     says_tools,
     turn_start,
-    waiting_calls,
 )
 from otel_evals._internal.read.tree import is_before, is_during
 
@@ -93,8 +93,16 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
 
 
 def _returns_results(last: Operation, call: Operation) -> bool:
-    """Compare across traces without ids: the same messages again, and as many results as requested calls."""
-    if last.span.trace_id == call.span.trace_id or not last.input_messages or not _extends(last, call):
+    """Compare across traces without ids: the same messages again, and as many results as requested calls.
+
+    Without messages, a prompt in one text begins with the earlier prompt.
+    """
+    if last.span.trace_id == call.span.trace_id or not last.input_messages:
+        return False
+    if not last.output_messages and says_tools(last):
+        before, now = ("\n".join(m.text for m in o.input_messages) for o in (last, call))
+        return now.startswith(before + "\n")
+    if not _extends(last, call):
         return False
     results = parts_of(call.input_messages[len(last.input_messages) :], "tool_result")
     return all(p.tool_call_id is None for p in results) and 0 < len(results) == len(asked_by(last))
@@ -143,11 +151,6 @@ def _extends(last: Operation, call: Operation) -> bool:
     if not before or any(asks(now, index) for index in added):
         return False
     return bool(parts_of(new, "tool_result")) or any(is_observation(now, index) for index in added)
-
-
-def asks_for_tools(call: Operation) -> bool:
-    """Return True if a model call ended by requesting tools."""
-    return says_tools(call) or any(map(waiting_calls, call.output_messages))
 
 
 def _belongs(turn: Sequence[Operation], other: Operation) -> bool:

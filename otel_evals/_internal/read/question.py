@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
+from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.model.operations import confirms_answer
 from otel_evals._internal.util.json_text import read_json
 
-_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
+_FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.IGNORECASE)
+_FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason")
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
 
@@ -30,6 +33,12 @@ class Answer:
     operation: Operation
     messages: tuple[Message, ...]
     text: str
+    """Empty for an answer that has media only, or is known to be empty."""
+
+    @property
+    def said(self) -> bool:
+        """True unless the answer is known to be empty."""
+        return bool(self.text or any(message.media for message in self.messages))
 
 
 def parts_of(messages: Iterable[Message], *kinds: str) -> list[Part]:
@@ -116,10 +125,16 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
             break
         if message.role == "user" and says(message):
             asked.append(message)
-    if not asked:
+    if not asked or (messages[0].role == "unknown" and _ends_a_result(asked[-1].text, operations)):
         return None
     history = tuple(m for m in messages[:start] if m.role != "system")
     return Question(operation, tuple(asked), history)
+
+
+def _ends_a_result(text: str, operations: Iterable[Operation]) -> bool:
+    """Return True for the end of a prompt without roles that is the end of a tool's result."""
+    tools = (o.span.attributes for o in operations if o.kind is OperationKind.TOOL)
+    return any(isinstance(v, str) and v.endswith(text) for attributes in tools for v in attributes.values())
 
 
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
@@ -179,12 +194,12 @@ def _with_history(
 
 
 def answer_of(operation: Operation) -> str | None:
-    """Return the text at the end of an operation's output; None if it ends with a tool call or is empty.
+    """Return the text at the end of an operation's output; None if it ends with a tool call.
 
-    The text of an answer with media only is empty.
+    The text is empty for an answer with media only, and for one that was recorded and is empty.
     """
     if not operation.output_messages:
-        return None
+        return "" if operation.availability.get("output") is Availability.EMPTY else None
     last = operation.output_messages[-1]
     if last.role in ("user", "tool", "system"):
         return None
@@ -194,7 +209,9 @@ def answer_of(operation: Operation) -> str | None:
     text = _text_after("tool_result", last) or last.text
     if confirms_answer(text):  # recorded without the tool's message around it
         return None
-    return text or ("" if last.media else None)
+    if text.strip():
+        return text
+    return "" if text or last.media or operation.availability.get("output") is Availability.EMPTY else None
 
 
 def _text_after(kind: str, message: Message) -> str:
@@ -205,7 +222,51 @@ def _text_after(kind: str, message: Message) -> str:
 
 def says_tools(operation: Operation) -> bool:
     """Return True if a model call or an agent ended by requesting tools, by its finish reason."""
-    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in operation.finish_reasons)
+    return "tool_calls" in map(finish_reason, operation.finish_reasons)
+
+
+def asks_for_tools(call: Operation) -> bool:
+    """Return True if a model call ended by requesting tools."""
+    return says_tools(call) or any(map(waiting_calls, call.output_messages))
+
+
+def is_unfinished(root: Operation) -> bool:
+    """Return True if an operation requested tools, whose results will be the input of another run.
+
+    That is a model call without an agent, or an agent with that finish reason: applications that run
+    the tools themselves call it again.
+    """
+    if root.kind is OperationKind.INFERENCE:
+        return asks_for_tools(root)
+    if root.kind is not OperationKind.AGENT or not root.finish_reasons:
+        return False
+    # An agent may say something next to its calls.
+    return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+
+
+def reasons_of(operation: Operation, answer: Answer | None) -> tuple[str, ...]:
+    """Return the finish reasons of a model call in one vocabulary, those in its messages too.
+
+    A part of type `refusal` in the answer says so whatever the reason.
+    """
+    recorded = operation.finish_reasons or tuple(_recorded_reasons(operation))
+    reasons = tuple(dict.fromkeys(map(finish_reason, recorded)))
+    if answer is not None and parts_of(answer.messages, "refusal") and "refused" not in reasons:
+        return (*(reason for reason in reasons if reason != "stop"), "refused")
+    return reasons
+
+
+def _recorded_reasons(operation: Operation) -> Iterator[str]:
+    """Yield the reason next to or in an operation's output, for conventions without an attribute for it."""
+    attributes = operation.span.attributes
+    for name, value in attributes.items():
+        if name.endswith(_FINISH_KEYS) and isinstance(value, str) and value:
+            yield value
+            return
+    source = operation.sources.get("output")
+    value = attributes.get(source.key) if source is not None else None
+    found = _FINISH.findall(value) if isinstance(value, str) else ()
+    yield from found[-1:]
 
 
 def waiting_calls(message: Message) -> list[Part]:
@@ -254,7 +315,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     if text and _is_error(text, root, operations):
         text = None
     answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
-    if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
+    is_data = root.kind is OperationKind.WORKFLOW and is_data_of(root, text)
+    if answer is not None and answer.said and not is_data:
         return answer
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
@@ -265,7 +327,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
         text = answer_of(operation)
         if text is not None:
             if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
-                return Answer(operation, operation.output_messages[-1:], text)
+                found = Answer(operation, operation.output_messages[-1:], text)
+                return found if found.said else answer or _structured((root, *ended)) or found
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
             return answer or _structured((root, *ended))
     return answer

@@ -12,9 +12,9 @@ from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.grouped import invocations_in
-from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.misplaced_choices import restore_choices, with_details
 from otel_evals._internal.read.model_calls import group_loose
+from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in

@@ -13,27 +13,22 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
-from otel_evals._internal.read.question import says_tools, waiting_calls
+from otel_evals._internal.read.model_calls import asked_by, continues, given_to
+from otel_evals._internal.read.question import is_unfinished as ends_with_calls
 from otel_evals._internal.read.tree import guards_in, is_before, parents_in
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
-_MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
+_MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 
 
 def is_unfinished(run: Run) -> bool:
-    """Return True if a run's root requested tools, whose results will be the input of another run.
-
-    That is a model call without an agent, or an agent with that finish reason: applications that run
-    the tools themselves call it again.
-    """
-    if run.root_kind is OperationKind.INFERENCE:
-        return run.output is None and run.root is not None and asks_for_tools(run.root)
-    for root in run.operations:
-        if root.finish_reasons and root.kind is OperationKind.AGENT and root.span.span_id == run.root_span_id:
-            # An agent may say something next to its calls.
-            return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    """Return True if another run may continue this one with the results of tools, or after a pause."""
+    for operation in run.operations:
+        if operation.paused:
+            return True
+        if operation.span.span_id == run.root_span_id and ends_with_calls(operation):
+            return operation.kind is not OperationKind.INFERENCE or not run.output
     return False
 
 
@@ -49,7 +44,8 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
         joined = _join_with(run, held)
         if joined.root_kind is OperationKind.AGENT:
             agents = agents or is_unfinished(joined)
-        if not _is_bare(joined) and not (agents and joined.root_kind is OperationKind.AGENT):
+        waits = _is_bare(joined) or (agents and joined.root_kind is OperationKind.AGENT)
+        if not waits and not is_unfinished(joined) and not _has_streamed(joined):
             yield joined
             continue
         held.append(joined)
@@ -124,6 +120,12 @@ def _is_bare(run: Run) -> bool:
     return run.root_kind is OperationKind.INFERENCE and run.root is not None
 
 
+def _has_streamed(run: Run) -> bool:
+    """Return True for an agent whose span ended before its model calls: the first may have its own trace."""
+    calls = (o.span.start_time for o in run.operations if o.kind is OperationKind.INFERENCE)
+    return run.end_time is not None and run.end_time < next(calls, 0)
+
+
 def _join_with(run: Run, held: list[Run]) -> Run:
     """Join a run with all held ones that it continues or that continue it, and remove these from the list."""
     if run.root_kind not in _MAY_JOIN:
@@ -131,8 +133,6 @@ def _join_with(run: Run, held: list[Run]) -> Run:
     theirs = len(held)
     for index in range(theirs - 1, -1, -1):
         other = held[index]
-        if other.root_kind is not run.root_kind:
-            continue
         if index < theirs - _RECENT and _ids(run).isdisjoint(_ids(other)):
             continue
         for first, then in ((other, run), (run, other)):
@@ -161,10 +161,16 @@ def _calls(run: Run) -> list[Operation]:
 def _continues(first: Run, then: Run) -> bool:
     calls, earlier = _calls(then), _calls(first)
     known = first.resource.get("service.name"), first.scope_name
-    if (then.resource.get("service.name"), then.scope_name) != known or not calls:
+    if (then.resource.get("service.name"), then.scope_name) != known or not calls or not earlier:
+        return False
+    if then.root_kind is first.root_kind and not any(o.paused for o in first.operations):
+        calls = calls[:1]
+    elif None not in (first.conversation_id, then.conversation_id) and (
+        first.conversation_id != then.conversation_id
+    ):
         return False
     ended = first.end_time or first.start_time
-    return is_before(ended, calls[0].span.start_time) and continues(earlier, calls[0])
+    return any(is_before(ended, call.span.start_time) and continues(earlier, call) for call in calls)
 
 
 def _joined(first: Run, then: Run) -> Run:

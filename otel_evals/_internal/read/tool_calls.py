@@ -37,7 +37,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         t for t in in_messages.calls if t.name not in not_tools and not is_pseudo_tool(t.name)
     )
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
-    for time, call in _SpanCalls(operations, above).calls.values():
+    for time, call in _SpanCalls(operations, above).with_attempts():
         match = mentioned.take(call)
         if match is not None:
             match.time = time
@@ -77,6 +77,21 @@ class _SpanCalls:
                 if known.id is None and call.id is not None:
                     self._with_id.setdefault(call.id, []).append(outer)
 
+    def with_attempts(self) -> list[tuple[int, ToolCall]]:
+        """Return the calls with the times of their starts; executions with one id are its attempts."""
+        found: list[tuple[int, list[ToolCall]]] = []
+        latest: dict[str, list[ToolCall]] = {}
+        for time, call in self.calls.values():
+            attempts = latest.get(call.id, []) if call.id is not None else []
+            if attempts and not differ(attempts[-1].arguments, call.arguments):
+                attempts.append(call)
+                continue
+            started = [call]
+            found.append((time, started))
+            if call.id is not None:
+                latest[call.id] = started
+        return [(time, each[0] if len(each) == 1 else _attempted(each)) for time, each in found]
+
     def _add(self, operation: Operation, call: ToolCall) -> None:
         span_id = operation.span_id
         self.calls[span_id] = operation.span.start_time, call
@@ -91,7 +106,7 @@ class _SpanCalls:
         """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
         by_id = self._by_id
         for twin in self._with_id.get(call.id, ()) if call.id is not None else ():
-            if not _reuses_id(operation, by_id[twin], call, self.calls[twin][1]):
+            if not _is_later(operation, by_id[twin], call, self.calls[twin][1]):
                 return twin
         if operation.span.kind == "SERVER" and call.id is None:
             client = self._client_of(operation, call)
@@ -151,10 +166,19 @@ def _is_inside(inner: Operation, outer: Operation) -> bool:
     return one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
 
 
-def _reuses_id(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Return True for a later call with the id of another: some number each response anew."""
+def _is_later(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
+    """Return True for a later execution with the id of another: a retry, or a number used again."""
     ended = before.span.end_time or before.span.start_time
-    return is_before(ended, operation.span.start_time) and differ(call.arguments, known.arguments)
+    if not is_before(ended, operation.span.start_time):
+        return False
+    return operation.span.scope_name == before.span.scope_name or differ(call.arguments, known.arguments)
+
+
+def _attempted(attempts: Sequence[ToolCall]) -> ToolCall:
+    """Return a call as its last attempt, with what only earlier ones recorded."""
+    last = attempts[-1]
+    arguments = next((each.arguments for each in reversed(attempts) if each.arguments is not None), None)
+    return replace(last, arguments=arguments, attempts=tuple(attempts))
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
@@ -238,9 +262,10 @@ def _agree(one: Any, other: Any) -> bool:
 def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:
     if mentioned is None:
         return call
-    result = call.result if call.result is not None else mentioned.result
+    failed_again = bool(call.attempts) and call.status == "error"
+    result = mentioned.result if call.result is None and not failed_again else call.result
     status = call.status
-    if mentioned.failed or status == "unknown":
+    if mentioned.failed or status == "unknown" or (status == "pending" and result is not None):
         status = "error" if mentioned.failed else "ok" if result is not None else "unknown"
     error = call.error
     if status == "error" and error in (None, "error") and isinstance(mentioned.result, str):

@@ -24,7 +24,14 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, derives, recovered
-from otel_evals._internal.redaction.secrets import redact_secrets, replaced, search
+from otel_evals._internal.redaction.secrets import (
+    MARK,
+    is_secret_under,
+    names_secrets,
+    redact_secrets,
+    replaced,
+    search,
+)
 from otel_evals._internal.util.error_log import show_content
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals._internal.util.plain import plain_text, type_name
@@ -40,7 +47,7 @@ _IDS = frozenset(
         "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
     }
 )  # fmt: skip
-"""Fields that identify scores; never redacted."""
+"""Fields of our own records that identify spans and scores: never redacted. Keys of content are no fields."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span next to its attributes."""
 _PLAIN_LABELS = (None, "true", "false")
@@ -125,7 +132,7 @@ def _is_textless(score: Score) -> bool:
 
 
 def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
-    """Return the recorded run, and the function that redacts values read from it.
+    """Return the recorded run, and the function that redacts JSON values read from it.
 
     Redacting a record of many fields at once costs a fraction of reading the fields of a redacted run.
     """
@@ -177,19 +184,21 @@ def _stdnum(name: str) -> Any:
         raise ConfigError("redact", f"pii needs python-stdnum: {install_hint('text')}") from error
 
 
-def _walk(value: Any, known: _Texts, depth: int) -> Any:
+def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
+    """Redact a value of content; `key` is the name in front of it, or in front of its list."""
     if depth > _DEEPEST:
         return _FAILED
     match value:
-        case None | bool() | int() | float() | Enum():
+        case None | bool() | Enum():
             return value
         case str():
-            return known[value]
+            return known[value] if key is None else known.under(key, value)
+        case int() | float():
+            return value if key is None else known.under(key, value)
         case Mapping():
-            new = {key: item if key in _IDS else _walk(item, known, depth + 1) for key, item in value.items()}
-            return value if all(new[key] is item for key, item in value.items()) else new
+            return _walk_mapping(value, known, depth)
         case list() | tuple():
-            items = [_walk(item, known, depth + 1) for item in value]
+            items = [_walk(item, known, depth + 1, key) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
             return type(value)(items) if type(value) in (list, tuple) else tuple(items)
@@ -205,6 +214,17 @@ def _walk(value: Any, known: _Texts, depth: int) -> Any:
             return replace(value, **given)
     kind: Any = type(value)
     return _walk_fields(value, known, depth) if _texts_of(kind) else value
+
+
+def _walk_mapping(value: Mapping[Any, Any], known: _Texts, depth: int) -> Mapping[Any, Any]:
+    new: dict[Any, Any] = {}
+    for key, item in value.items():
+        name = known[key] if isinstance(key, str) else key
+        while name in new:  # two keys with the same redacted text
+            name = f"{name}_"
+        new[name] = _walk(item, known, depth + 1, key if isinstance(key, str) else None)
+    same = all(new.get(key, _FAILED) is item for key, item in value.items())
+    return value if same else new
 
 
 def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
@@ -241,8 +261,15 @@ class _Texts(dict[str, str]):
         found = self[text] = self.redaction(text)
         return found
 
+    def under(self, key: str, value: str | float) -> str | float:
+        """Redact a scalar, also if only its key shows that it is a secret."""
+        named = redact_secrets in self.redaction.functions and names_secrets(key)
+        if named and is_secret_under(key, value):
+            return MARK
+        return self[value] if isinstance(value, str) else value
+
     def redact_all(self, record: _T) -> _T:
-        """Redact a record of JSON values."""
+        """Redact JSON values, of which most have no secret."""
         if not self.redaction.functions:
             return record
         texts = _texts_in(record)
@@ -256,7 +283,7 @@ class _Texts(dict[str, str]):
 
 
 def _texts_in(record: Any) -> list[str] | None:
-    """Return the texts of a record of JSON values; None if it has other values."""
+    """Return the texts and keys of JSON values; None if there are other values, or keys that name secrets."""
     texts: list[str] = []
     left = [record]
     while left:
@@ -265,7 +292,10 @@ def _texts_in(record: Any) -> list[str] | None:
         if kind is str:
             texts.append(value)
         elif kind is dict:
-            left += [item for key, item in value.items() if type(item) not in _TEXTLESS and key not in _IDS]
+            if any(map(names_secrets, value)):
+                return None
+            texts += value
+            left += [item for item in value.values() if type(item) not in _TEXTLESS]
         elif kind is list:
             left += value
         elif kind not in _TEXTLESS:
@@ -323,8 +353,7 @@ class _RedactedAttributes(Mapping[str, Any]):
         self._known = known
 
     def __getitem__(self, key: str) -> Any:
-        value = self._attributes[key]
-        return value if key in _IDS else _walk(value, self._known, 0)
+        return _walk(self._attributes[key], self._known, 0, key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._attributes)

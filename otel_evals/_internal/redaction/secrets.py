@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 
 _WINDOW = 4_096
 _OVERLAP = 1_024
-_MARK = "[redacted]"
+MARK = "[redacted]"
 
 # Keys by their first characters. Error texts mask the middle of a key with asterisks.
 _KEY_FORMS = {
@@ -85,7 +86,7 @@ _SAID = re.compile(
           ((?:[a-z]{{3,8}}[ ]){{11,23}}[a-z]{{3,8}})""",
     re.VERBOSE,
 )
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"""(?i:<[\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)>)([^<>\r\n]{4,256})</
         | (?i:\b(?:key|name)=["'][\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)["'][ ]value=["'])
           ([^"'\r\n]{4,256})""",
@@ -170,7 +171,7 @@ _HEADERS: tuple[tuple[_Hints, str, re.Pattern[str]], ...] = (
         "said",
         _SAID,
     ),
-    (_hints("</", "value="), "secret in markup", _MARKUP),
+    (_hints("</", "value="), "secret in markup", MARKUP),
     (_hints("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Lower-case hints, kind, pattern: a text without any of the hints is not searched for the pattern."""
@@ -194,6 +195,9 @@ _RUNS = bytes(
 """Translates ASCII bytes: characters of keys become `x`."""
 _SHORTEST = 6
 _LONG = 36
+_LONGEST_NAME = 80
+_PROBES = ("a1B2c3D4e5F6g7H8i9J0k1L2", "a1B2" * 10, "digest a1B2c3D4", "session=a1B2c3D4")
+"""Values of the forms that the patterns of named secrets want; no secrets by themselves."""
 _PART = 65_536
 _LONGEST_HINT = 32
 
@@ -204,6 +208,22 @@ def redact_secrets(text: str) -> str:
         return text
     spans = [(first, last) for _, first, last in find_secrets(text)]
     return replaced(text, spans) if spans else text
+
+
+@lru_cache(maxsize=4096)
+def names_secrets(key: str) -> bool:
+    """Return True if values under this key may be secret because of the key, such as `password`."""
+    return any(is_secret_under(key, value) for value in _PROBES)
+
+
+def is_secret_under(key: str, value: str | float) -> bool:
+    """Return True if a value is redacted behind its key in JSON text, but not by itself."""
+    text = value if isinstance(value, str) else str(value)
+    if redact_secrets(text) != text:
+        return False
+    line = f'"{text}"' if isinstance(value, str) else text
+    key = key[-_LONGEST_NAME:]
+    return not redact_secrets(f'"{key}": {line}').endswith(line)
 
 
 def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, int]]:
@@ -285,7 +305,7 @@ def redact_values(text: str, values: Collection[str]) -> str:
     """Replace every occurrence of the given secrets, such as a judge's own key."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= 4:
-            text = text.replace(value, _MARK)
+            text = text.replace(value, MARK)
     return text
 
 
@@ -352,7 +372,7 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     if not strong and not _WEAK.search(name[1]):
         return None
     value = _VALUE[name[3]].match(text, name.end())
-    if value is None or value[0].startswith(_MARK):
+    if value is None or value[0].startswith(MARK):
         return None
     if not strong or not name[2]:
         last = name.end() + 256
@@ -388,6 +408,6 @@ def replaced(text: str, spans: list[tuple[int, int]]) -> str:
             merged.append((first, last))
     parts, kept = [], 0
     for first, last in merged:
-        parts += [text[kept:first], _MARK]
+        parts += [text[kept:first], MARK]
         kept = last
     return "".join([*parts, text[kept:]])

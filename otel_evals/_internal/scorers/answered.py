@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from otel_evals._internal.model import Availability, NotScored, Run, Score
+from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.scorers.bounds import pattern_search
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 
-_REFUSED_BY_PROVIDER = frozenset({"content_filter", "refusal", "safety", "recitation", "prohibited_content"})
+_REFUSED = ("blocked", "refused")
+_RECORDED = (Availability.PRESENT, Availability.EMPTY)
 _START = 200
 
 _REFUSALS = re.compile(
@@ -32,14 +34,14 @@ _REFUSALS = re.compile(
 def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
     """Score 1 for an answer that is neither empty nor a refusal.
 
-    A refusal is recognised by the model's finish reason (`content_filter`, `refusal`, ...) or by a common
+    A refusal is recognised by the model's finish reason (`blocked` or `refused`) or by a common
     phrase among the first 200 characters, in English, German, French, Spanish, Italian and Portuguese. The
     scorer does not judge if the refusal was right. `refusals` are further regular expressions, case
     ignored.
 
     Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`.
     Needs: the answer, or the knowledge that there was none.
-    Not scored: `output_not_recorded`, `output_captured_off`.
+    Not scored: `run_waiting`, `output_not_recorded`, `output_captured_off`, `output_truncated`.
     Cost: none; microseconds. `refusals` need the `text` extra; a search fails after a second.
 
     Raises:
@@ -52,8 +54,12 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
 
     @scorer(id="answered", inline=not refusals)
     def answered(run: Run) -> Score | NotScored:
-        if refused := _REFUSED_BY_PROVIDER.intersection(reason.lower() for reason in run.finish_reasons):
-            return Score(value=0.0, label="refused", explanation=f"finish reason {min(refused)}")
+        reasons = map(finish_reason, run.finish_reasons)
+        refused = next((reason for reason in reasons if reason in _REFUSED), None)
+        if refused is not None:
+            return Score(value=0.0, label="refused", explanation=f"finish reason {refused}")
+        if run.waiting:
+            return _nothing(run)
         start = (run.output or "").lstrip()[:_START].rstrip()
         if not start:
             return _nothing(run)
@@ -67,7 +73,11 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
 
 
 def _nothing(run: Run) -> Score | NotScored:
-    known = run.output is not None or run.availability.get("output") is Availability.PRESENT
-    if known:
-        return Score(value=0.0, label="empty", explanation="the answer is empty")
-    return missing(run, "output") or Score(value=0.0, label="empty")
+    left_out = None if _is_known(run) else missing(run, "output")
+    return left_out or Score(value=0.0, label="empty", explanation="the answer is empty")
+
+
+def _is_known(run: Run) -> bool:
+    if run.waiting:
+        return False
+    return run.output is not None or run.availability.get("output") in _RECORDED

@@ -6,13 +6,13 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals._internal.util.install_hint import extra
+from otel_evals._internal.util.install_hint import extra, package
 from otel_evals.errors import ConfigError
 
 
-def extra_library(module: str, scorer_id: str, name: str = "text") -> Any:
-    """Import a module of an extra; raise ConfigError if it is not installed."""
-    with extra(name, scorer_id):
+def extra_library(module: str, scorer_id: str, library: str | None = None) -> Any:
+    """Import a module of the extra `text`, or of a library; raise ConfigError if it is not installed."""
+    with extra("text", scorer_id) if library is None else package(library, scorer_id):
         return importlib.import_module(module)
 
 

@@ -9,12 +9,12 @@ from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 
 def tool_error_rate() -> FunctionScorer:
-    """The share of tool calls that failed.
+    """The share of executed tool calls that failed; each attempt of a call counts.
 
     A call failed if its span or message says so, or if its result is an object with a truthy `error`,
     `isError` or `is_error`, as MCP and many tools write it.
 
-    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed calls / calls.
+    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed executions / executions.
     Needs: tool calls; results for errors that appear only there.
     Not scored: `no_tool_calls`.
     Cost: none; microseconds.
@@ -22,14 +22,17 @@ def tool_error_rate() -> FunctionScorer:
 
     @scorer(id="tool_error_rate", inline=True, direction=Direction.LOWER)
     def tool_error_rate(run: Run) -> Score | NotScored:
-        failed = [call for call in run.tool_calls if has_failed(call)]
-        return _share(failed, run, "failed")
+        executed = [each for call in run.tool_calls for each in call.attempts or (call,)]
+        failed = [call for call in executed if has_failed(call)]
+        return _share(failed, run, "failed", len(executed))
 
     return tool_error_rate
 
 
 def unrecovered_tool_errors() -> FunctionScorer:
     """The share of failed tool calls without a later successful call of the same tool.
+
+    A call with several attempts failed if the last one did.
 
     Range: 0..1, lower is better. Labels: `unrecovered`, `ok`.
     Formula: failed calls after which the same tool did not succeed / failed calls; 0 if none failed.

@@ -69,7 +69,7 @@ def _text(message: Message) -> str:
 
 
 def _part(part: Part) -> str:
-    if part.kind in ("text", "reasoning"):
+    if part.kind in ("text", "refusal", "reasoning"):
         return part.text or ""
     if part.media is not None:
         return f"[{part.media.describe()}] {part.text or ''}".rstrip()

@@ -8,6 +8,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple, overload
 
 from msgspec.structs import replace
@@ -214,6 +215,10 @@ def scorer(
     return make if function is None else make(function)
 
 
+_ROUNDING = 1e-6
+"""A score this close to its bound is the bound: sums of shares and cosines miss it by less."""
+
+
 def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
     """Check the result of a scoring function and convert it to a score.
 
@@ -221,26 +226,29 @@ def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
         TypeError: it is neither a number nor a Score nor a NotScored.
         ValueError: the number is not finite, or not within 0..scale.
     """
-    match value:
-        case NotScored():
-            return value
-        case Score(value=bool(is_true)):
-            known = _of_bool(is_true, scale)
-            return replace(value, value=known.value, label=value.label or known.label)
-        case Score():
-            return replace(value, value=_number(value.value, scale))
-        case bool():
-            return _of_bool(value, scale)
-        case _:
-            return Score(value=_number(value, scale))
+    if isinstance(value, NotScored):
+        return value
+    if isinstance(value, Score):
+        known = _score_of(value.value, scale)
+        return replace(value, value=known.value, label=value.label or known.label)
+    return _score_of(value, scale)
 
 
-def _of_bool(is_true: bool, scale: float | None) -> Score:
-    return Score(value=_number(is_true * (scale or 1.0), scale), label="true" if is_true else "false")
+def _score_of(value: Any, scale: float | None) -> Score:
+    plain = _unboxed(value)
+    if isinstance(plain, bool):
+        return Score(value=_number(plain * (scale or 1.0), scale), label="true" if plain else "false")
+    return Score(value=_number(plain, scale))
+
+
+def _unboxed(value: Any) -> Any:
+    """Return the Python value in a scalar of NumPy or PyTorch, or in an array without dimensions."""
+    is_scalar = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
+    return value.item() if is_scalar else value
 
 
 def _number(value: Any, scale: float | None) -> float:
-    if not isinstance(value, numbers.Real):
+    if not isinstance(value, numbers.Real | Decimal):
         kind = type(value).__name__
         raise TypeError(
             f"a score must be a number, a bool, a Score or a NotScored, not {kind}: {value!r:.100}"
@@ -248,8 +256,11 @@ def _number(value: Any, scale: float | None) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"a score must be finite, not {number}")
+    for bound in (0.0, scale) if scale is not None else ():
+        if abs(number - bound) <= _ROUNDING:
+            return float(bound)
     if scale is not None and not 0.0 <= number <= scale:
-        raise ValueError(f"a score must lie within 0..{scale:g}, not {number:g}")
+        raise ValueError(f"a score must lie within 0..{scale:g}, not {number!r}")
     return number + 0.0  # no negative zero
 
 
@@ -267,19 +278,47 @@ def missing(run: Run, *fields: str) -> NotScored | None:
     """Return a NotScored for the first of these fields that is missing; None if the run has all.
 
     Fields: `input`, `output`, `system_instructions`, `ground_truth`. An image without words is an input or
-    an output. The reason is `<field>_captured_off`
-    if the instrumentation left it out, else `<field>_empty` or `<field>_not_recorded`.
+    an output. The reason is `run_waiting` for the output of a run that waits, or else `<field>_empty`,
+    `<field>_refused`, `<field>_truncated`, `<field>_captured_off` or `<field>_not_recorded`.
     """
     for name in fields:
         value = getattr(run, name)
+        if name == "output" and run.waiting:
+            return NotScored(reason="run_waiting", explanation="the run waits for an approval or a result")
         if value == "" and any(m.media for m in getattr(run, f"{name}_messages", ())):
             continue
-        if value is None or value == "":
-            availability = run.availability.get("system" if name == "system_instructions" else name)
-            if availability is Availability.CAPTURED_OFF:
-                return NotScored(
-                    reason=f"{name}_captured_off", explanation=f"{name} was left out; {how_to_capture(run)}"
-                )
-            what = "empty" if value == "" else "not_recorded"
-            return NotScored(reason=f"{name}_{what}", explanation=f"the run has no {name}")
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return _without(run, name, recorded=value is not None)
     return None
+
+
+def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
+    """Return why a field has no content."""
+    match run.availability.get("system" if name == "system_instructions" else name):
+        case Availability.CAPTURED_OFF:
+            explanation = f"{name} was left out; {how_to_capture(run)}"
+            return NotScored(reason=f"{name}_captured_off", explanation=explanation)
+        case Availability.TRUNCATED:
+            explanation = f"{name} was cut off; fix: raise {limit_of(run)}"
+            return NotScored(reason=f"{name}_truncated", explanation=explanation)
+        case Availability.REFUSED:
+            return NotScored(reason=f"{name}_refused", explanation="the answer was refused or blocked")
+        case Availability.EMPTY:
+            recorded = True
+    if recorded:
+        return NotScored(reason=f"{name}_empty", explanation=f"{name} is empty")
+    return NotScored(reason=f"{name}_not_recorded", explanation=f"the run has no {name}")
+
+
+def limit_of(run: Run) -> str:
+    """Return the setting of the limit that removed content of a run."""
+    spans = [operation.span for operation in run.operations]
+    if any(span.dropped_attributes for span in spans):
+        return "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    if any(event.dropped_attributes for span in spans for event in span.logs):
+        return "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT"
+    if any(event.dropped_attributes for span in spans for event in span.events):
+        return "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"
+    if any(span.spans_dropped for span in spans):
+        return "`max_spans_per_trace`"
+    return "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"

@@ -37,6 +37,15 @@ def extra(name: str, field: str) -> Iterator[None]:
         raise ConfigError(field, f"needs {error.name}: {install_hint(name)}") from None
 
 
+@contextmanager
+def package(name: str, field: str) -> Iterator[None]:
+    """Raise ConfigError with the command for a package if an import inside fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(field, f"needs {error.name}: {package_hint(name)}") from None
+
+
 def package_hint(package: str) -> str:
     """Return the command for another package."""
     try:

@@ -1,10 +1,11 @@
-"""Decodes JSON that others wrote: files, answers of servers and models, texts in spans."""
+"""Decodes JSON that others wrote (files, answers of servers and models, texts in spans), and writes JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 _DEEPEST = 500
@@ -35,6 +36,22 @@ def read_json_at(text: str, start: int) -> tuple[Any, int]:
         value, end = _decode(text, start)
     _check(value, text.count("[", start, end) + text.count("{", start, end))
     return value, end
+
+
+def write_json(value: Any, **options: Any) -> str:
+    """Return a value as JSON, with null for NaN and the infinities, which JSON does not have."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    return list(map(_finite, value)) if isinstance(value, list | tuple) else value
 
 
 @contextmanager

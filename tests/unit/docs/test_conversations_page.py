@@ -1,4 +1,4 @@
-"""What docs/conversations.md shows works, and its table names fields that a run has."""
+"""What docs/scorers.md shows works, and its table names fields that a run has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from otel_evals import Run, load_config
 
-DOC = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
+DOC = (Path(__file__).parents[3] / "docs" / "scorers.md").read_text(encoding="utf-8")
 
 
 def example(language: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/destinations: every backend has its row and page, and the example of another works."""
+"""docs/backends: every backend has its row and page, and the example of another works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.recording_server import recording_server
 from tests.support.scored import scored_run
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "docs" / "destinations"
+FOLDER = ROOT / "docs" / "backends"
 OVERVIEW = (FOLDER / "README.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| \[[^\]]+\]\((\w+)\.md\) \| (\w+) \|", OVERVIEW, re.M)
 
@@ -45,7 +45,7 @@ def test_a_page_has_a_short_recipe_and_says_how_it_was_verified(name: str) -> No
 def test_the_example_of_another_destination_works() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", OVERVIEW, re.S)
     names: dict[str, object] = {"__name__": "my_package"}
-    exec(compile(code, "docs/destinations/README.md", "exec"), names)
+    exec(compile(code, "docs/backends/README.md", "exec"), names)
     tone: dict[str, Outcome] = {"tone": Score(value=0.5)}
     with recording_server() as server:
 

@@ -1,4 +1,4 @@
-"""The queries of docs/recipes.md and of the dashboard ask for what there is."""
+"""The queries of docs/metrics.md and of the dashboard ask for what there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from otel_evals import semconv
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "examples" / "grafana" / "dashboard.json").read_text(encoding="utf-8"))
 RULES = (ROOT / "examples" / "prometheus" / "otel-evals.rules.yml").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ RULES = (ROOT / "examples" / "prometheus" / "otel-evals.rules.yml").read_text(en
 def queries() -> list[str]:
     targets = [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
     asked = [target["expr"] for target in targets if target["datasource"]["type"] == "prometheus"]
-    return asked + re.findall(r"```promql\n(.+?)```", PAGE, re.DOTALL)[0].splitlines()
+    return asked + re.findall(r"```promql\n(.+?)```", PAGE, re.DOTALL)[-1].splitlines()
 
 
 def test_every_series_is_recorded_by_the_rules_or_an_instrument() -> None:

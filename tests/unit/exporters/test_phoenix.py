@@ -290,7 +290,7 @@ def test_wrong_options_are_named(options: dict[str, Any], problem: str) -> None:
 
 def test_a_missing_httpx_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install .*\[destinations\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[http\]"):
         PhoenixDestination()
 
 

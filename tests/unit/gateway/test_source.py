@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, GatewayThread
+from tests.support.gateways import GatewayThread
 from tests.support.waits import SECONDS, eventually
 
 kafka = pytest.importorskip("confluent_kafka")
@@ -94,43 +93,6 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
             "otel_evals.gateway.kafka.commit.age": 0,
             "otel_evals.gateway.kafka.dead_letters": 0,
         }
-
-
-@pytest.mark.slow
-def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
-    (good,) = runs(1)
-    produce(brokers, [("x", b"\xff\xffpoison"), good, ("y", b"{not json")])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
-        assert len(gateway.evaluations(1)) == 1
-        consumer = kafka.Consumer(
-            {"bootstrap.servers": brokers, "group.id": "dead", "auto.offset.reset": "earliest"}
-        )
-        consumer.subscribe([DEAD])
-        found: list[Any] = []
-        eventually(lambda: (found.extend(consumer.consume(10, 0.2)), len(found) >= 2)[1])
-        consumer.close()
-        eventually(lambda: committed(brokers) == 3)
-    assert {m.value() for m in found} == {b"\xff\xffpoison", b"{not json"}
-    assert all(dict(m.headers())["otel_evals.reason"] for m in found)
-
-
-@pytest.mark.slow
-def test_a_trace_that_is_open_when_a_member_ends_is_judged_whole_by_the_next(brokers: str) -> None:
-    """Its root has arrived, a child has not: judging it at the end would leave the child out."""
-    spans = recorded()
-    key, root = f"{spans[0].context.trace_id:032x}", spans[-1].context.span_id
-    produce(brokers, [(key, body(spans[1:]))])
-    slow = section(brokers) | {"quiet": 600.0, "idle": 600.0}
-    with GatewayThread(Rule(answered()), gateway=slow) as first:
-        eventually(lambda: first.service._kafka.stats()["uncommitted"] == 1)
-    assert (committed(brokers), first.scored.evaluations) == (0, ())
-    assert first.service.scoring.engine.steps.losses() == {}
-    produce(brokers, [(key, body(spans[:1]))])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
-        (evaluation,) = second.evaluations(1)
-        eventually(lambda: committed(brokers) == 2)
-    (record,) = second.scored.runs
-    assert (evaluation.span_id, len(record.run.operations)) == (f"{root:016x}", 3)
 
 
 @pytest.mark.slow
@@ -406,29 +368,3 @@ def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) 
     assert all(d.evaluations for d in judged), "both had a share"
     losses = [g.service.scoring.engine.steps.losses() for g in (first, second)]
     assert not [each for each in losses if set(each) - {"span_repeated"}], losses
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(280)
-def test_a_member_that_is_killed_leaves_its_share_to_the_others(brokers: str, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-    sent = runs(120)
-    produce(brokers, sent[:1])  # the topic exists
-    a = GatewayProcess(first, ["answered"], section(brokers))
-    b = GatewayProcess(second, ["answered"], section(brokers))
-    with b:
-        a.start()
-        for start in range(0, 120, 10):
-            produce(brokers, sent[start : start + 10])
-            time.sleep(0.1)
-            if start == 50:
-                a.kill()
-        wanted = {key for key, _ in sent}
-        eventually(lambda: {r["trace_id"] for r in (*a.records(), *b.records())} >= wanted)
-        records = [*a.records(), *b.records()]
-    ids: dict[str, set[str]] = {}
-    for record in records:
-        ids.setdefault(record["trace_id"], set()).update(e["evaluation_id"] for e in record["evaluations"])
-    assert {len(each) for each in ids.values()} == {1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from collections.abc import Iterator
@@ -141,7 +142,7 @@ def test_a_record_of_a_redacted_run_has_its_redacted_texts(texts: list[str], own
     assert [call["name"] for call in record["tool_calls"]] == [*map(redact, texts)]
     assert [call["result"] for call in record["tool_calls"]] == [[redact(text)] for text in texts]
     assert [call["arguments"] for call in record["tool_calls"]] == [
-        {"q": redact(text), "span_id": text} for text in texts
+        {redact("q"): redact(text), redact("span_id"): redact(text)} for text in texts
     ]
     assert record["content"] == run.content
 
@@ -180,3 +181,46 @@ def test_names_of_images_are_redacted_and_bytes_are_not_read() -> None:
     media = Media(kind="image", name="Ann.png", digest="sha256:ab", base64="AnnA")
     assert redacted(media) == Media(kind="image", name="[name].png", digest="sha256:ab", base64="AnnA")
     assert "AnnA" not in read
+
+
+SECRETS = {
+    "password": "hunter2x7Q",
+    "api_key": "a1B2c3D4e5F6g7H8i9J0k1L2",
+    "Authorization": "Digest a1B2c3D4e5F6",
+    "cookie": "session=a1B2c3D4e5F6",
+    "client-secret": "correct horse",
+    "rule": "sk-" + "a1B2" * 10,
+    "links": "ghp_" + "a1B2" * 10,
+    "digest": "postgresql://me:hunter2x7Q@host/db",
+    "children": "password: hunter2x7Q",
+    "span_id": "xoxb-1234567890-abcdefghij",
+    "pin_token": 1234567890,
+}
+
+
+@pytest.mark.parametrize("key", SECRETS)
+def test_a_secret_has_one_fate_as_text_as_json_and_in_a_structure(key: str) -> None:
+    """Keys of content that are called like fields of ours protect nothing."""
+    secret = SECRETS[key]
+    text = json.dumps({"id": 7, key: secret})
+    assert str(secret) not in redact(text)
+    for structure in ({key: secret}, {"deep": [{key: secret}]}, {key: [secret]}):
+        call = ToolCall(name="t", arguments=structure, result=structure, status="ok")
+        scored = ScoredRun(run=a_run(tools=(call,)), evaluations=())
+        (recorded,) = run_record(redacted(scored))["tool_calls"]
+        (read,) = redacted(scored).run.tool_calls
+        for told in (
+            redacted(structure),
+            recorded["arguments"],
+            recorded["result"],
+            read.arguments,
+            read.result,
+        ):
+            assert str(secret) not in json.dumps(told), told
+            assert key in json.dumps(told)
+    assert redacted({"id": 7, "colour": "a1B2c3D4e5F6g7H8i9J0k1L2"})["colour"] != "[redacted]"
+
+
+def test_a_secret_that_is_a_key_is_redacted_and_no_entry_is_lost() -> None:
+    keys = ["sk-" + letter * 30 for letter in "ab"]
+    assert redacted({keys[0]: 1, keys[1]: 2, "x": 3}) == {"[redacted]": 1, "[redacted]_": 2, "x": 3}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -122,3 +126,53 @@ class Elsewhere:
 
 def our_version() -> str:
     return fingerprint("id", Usage(input_tokens=1))
+
+
+class _Boxed:
+    """An array without dimensions, as NumPy's and PyTorch's are."""
+
+    shape = ()
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def item(self) -> Any:
+        return self._value
+
+
+@pytest.mark.parametrize(
+    ("returned", "value", "label"),
+    [
+        (1.0000001, 1.0, None),
+        (-0.0000001, 0.0, None),
+        (0.9999999, 1.0, None),
+        (0.99999, 0.99999, None),
+        (Decimal("0.25"), 0.25, None),
+        (Fraction(1, 4), 0.25, None),
+        (_Boxed(True), 1.0, "true"),
+        (_Boxed(0.25), 0.25, None),
+        (Score(value=_Boxed(False)), 0.0, "false"),  # type: ignore[arg-type]
+        (Score(value=1.0000001, label="all"), 1.0, "all"),
+    ],
+)
+def test_a_number_of_any_library_is_a_score_and_rounding_does_not_leave_the_scale(
+    returned: Any, value: float, label: str | None
+) -> None:
+    score = to_score(returned)
+    assert isinstance(score, Score)
+    assert (score.value, score.label) == (value, label)
+    assert type(score.value) is float
+
+
+@pytest.mark.parametrize("returned", [1.0001, 1.00000123456789, -0.5])
+def test_the_error_has_the_exact_value(returned: float) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(returned))):
+        to_score(returned)
+
+
+def test_a_score_of_numpy_is_a_score() -> None:
+    numpy = pytest.importorskip("numpy")
+    for returned in (numpy.bool_(True), numpy.float32(1.0), numpy.array(1.0), numpy.int64(1)):
+        score = to_score(returned)
+        assert isinstance(score, Score)
+        assert score.value == 1.0

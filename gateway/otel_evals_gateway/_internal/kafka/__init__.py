@@ -29,7 +29,7 @@ def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
     try:
         from otel_evals_gateway._internal.kafka.source import KafkaSource
     except ModuleNotFoundError as error:
-        problem = f"needs {error.name}: {install_hint('gateway,kafka')}"
+        problem = f"needs {error.name}: {install_hint('gateway')}"
         raise ConfigError("gateway.kafka", problem) from error
     from confluent_kafka import KafkaException
 

@@ -130,7 +130,7 @@ class Selector:
         return selection
 
     def logs(self, message: Any) -> Selection:
-        """Select from an ExportLogsServiceRequest: records of spans, with a name."""
+        """Select from an ExportLogsServiceRequest: records of spans, with a name or content."""
         selection = Selection()
         sampled: dict[bytes, bool] = {}
         for r, block in enumerate(message.resource_logs):
@@ -146,7 +146,7 @@ class Selector:
                         selection.rejected[self._too_many] += 1
                         continue
                     event = log_event(log)
-                    if event.name:
+                    if self._dialects.claims_log(scoped.scope.name, event.name):
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
                         selection.add(CapturedLog(*ids, event), (r, s, i))
         return selection
@@ -197,12 +197,16 @@ class Selector:
 
 
 class _Keys:
-    """The keys of a span's attributes, for dialects that claim spans by a key."""
+    """The name of a span and the keys of its attributes, for dialects that claim spans by them."""
 
     __slots__ = ("_span",)
 
     def __init__(self, span: Any) -> None:
         self._span = span
+
+    @property
+    def name(self) -> str:
+        return str(self._span.name)
 
     @property
     def attributes(self) -> Any:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.tool_parts import result_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
 _FLOW = "genkit:metadata:flow:"
+_SUBTYPE = "genkit:metadata:subtype"
 
 
 def genkit() -> Convention:
@@ -41,14 +45,23 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read a model's tokens from its output, and drop the names of other actions, which are no models."""
     if kind not in (OperationKind.INFERENCE, OperationKind.EMBEDDING):
         reader.fields.pop("request_model", None)
-    usage = usage_in(reader.mapping("genkit:output").get("usage"))
-    if kind is OperationKind.INFERENCE and usage is not None:
-        reader.fields["usage"] = usage
+    gave = reader.mapping("genkit:output")
+    if kind is OperationKind.INFERENCE:
+        usage, reason = usage_in(gave.get("usage")), gave.get("finishReason")
+        if usage is not None:
+            reader.fields["usage"] = usage
+        if isinstance(reason, str) and reason:
+            reader.fields["finish_reasons"] = (reason,)
+    call = reader.fields.get("tool_call")
+    if call is not None and reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
+        reader.fields["tool_call"] = replace(call, result=result_value(gave["output"]))
     return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if _FLOW + "name" in span.attributes and _FLOW + "stepName" not in span.attributes:
+    """Return the kind by the action's type; Genkit for Go writes the flow's name on every action in it."""
+    attributes = span.attributes
+    kind = attributes.get(_SUBTYPE)
+    if kind is None and _FLOW + "name" in attributes and _FLOW + "stepName" not in attributes:
         return OperationKind.WORKFLOW
-    kind = span.attributes.get("genkit:metadata:subtype", span.attributes.get("genkit:type"))
-    return kind_named(kind) or OperationKind.OTHER
+    return kind_named(attributes.get("genkit:type") if kind is None else kind) or OperationKind.OTHER

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention, kind_of
+from otel_evals_instrumentation._internal.readers.outcomes import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
@@ -40,7 +41,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Unwrap results, and read the agent's name from the span's name, which has it in the first versions."""
     call, name = reader.fields.get("tool_call"), reader.span.name
     if call is not None:
-        reader.fields["tool_call"] = replace(call, result=unwrapped_value(call.result))
+        reader.fields["tool_call"] = with_error_of_adk(replace(call, result=unwrapped_value(call.result)))
     if kind is OperationKind.INFERENCE:
         _read_blobs(reader)
     reader.rewrite_messages(_unwrapped)
@@ -68,8 +69,24 @@ def _read_blobs(reader: SpanReader) -> None:
 def _unwrapped(message: Message) -> Message:
     if not any(part.kind == "tool_result" for part in message.parts):
         return message
-    parts = (unwrapped_result(p) if p.kind == "tool_result" else p for p in message.parts)
-    return replace(message, parts=tuple(parts))
+    return replace(message, parts=tuple(map(_result, message.parts)))
+
+
+def _result(part: Part) -> Part:
+    if part.kind != "tool_result":
+        return part
+    part = unwrapped_result(part)
+    failed = error_of_adk(part.data) is not None and not waits_for_approval(part.data)
+    return replace(part, failed=part.failed or failed)
+
+
+def with_error_of_adk(call: ToolCall) -> ToolCall:
+    """Return a call as failed if ADK wrote an error as its response."""
+    error = error_of_adk(call.result)
+    if error is None or call.status == "pending":
+        return call
+    known = call.error if call.error not in (None, "error", call.error_type) else error
+    return replace(call, status="error", error=known)
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

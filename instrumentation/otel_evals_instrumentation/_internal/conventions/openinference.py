@@ -9,6 +9,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
+from otel_evals_instrumentation._internal.conventions.google_adk import with_error_of_adk
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
@@ -53,6 +54,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
         _read_event(reader)
+        if reader.span.scope_name.endswith("google_adk"):
+            reader.fields["tool_call"] = with_error_of_adk(reader.fields["tool_call"])
     if kind is OperationKind.INFERENCE:
         _read_model(reader)
         _read_function(reader)

@@ -30,6 +30,7 @@ def spring_ai() -> Convention:
                 "chat_memory_conversation_id",
             ),
         ),
+        loggers=("org.springframework.ai.",),
         kind_of=_kind,
     )
 

@@ -86,7 +86,6 @@ class AttributeNames:
     conversation_id: tuple[str, ...] = ()
     user_id: tuple[str, ...] = ()
     agent_name: tuple[str, ...] = ()
-    agent_version: tuple[str, ...] = ()
     name: tuple[str, ...] = ()
     """Name of the workflow or retriever."""
     error: tuple[str, ...] = ()
@@ -121,7 +120,8 @@ GEN_AI = AttributeNames(
         langfuse.observation.output mlflow.spanOutputs"""
     ),
     system=words(
-        "gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt"
+        """gen_ai.system_instructions gen_ai.system.instructions gen_ai.agent.system_prompt system_prompt
+        system_instructions"""
     ),
     tool_name=("gen_ai.tool.name", "tool_name"),
     tool_id=("gen_ai.tool.call.id",),
@@ -185,9 +185,8 @@ GEN_AI = AttributeNames(
         *words("llm.user gen_ai.request.user enduser.pseudo.id"),
     ),
     agent_name=("gen_ai.agent.name", "gen_ai.agent", "agent.name"),
-    agent_version=("gen_ai.agent.version",),
     name=("gen_ai.workflow.name", "gen_ai.data_source.id"),
     error=("error.message", "exception.message", "span.error.message"),
-    error_type=("error.type", "exception.type"),
+    error_type=("error.type", "exception.type", "gen_ai.tool.error.type"),
 )
 """OpenTelemetry's current and old names. Every table ends with them, because many spans have both."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from otel_evals.dialects import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
@@ -19,10 +21,12 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
+    availability_of,
     read_inputs_outputs,
     take_answer,
     unwrap_state,
 )
+from otel_evals_instrumentation._internal.readers.outcomes import how_it_ended
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
     SpanReader,
@@ -74,10 +78,19 @@ _UNKNOWN = ("unknown", "unknown_model")
 """Recorded by some instead of an unknown model or provider."""
 _TEXTS = words(
     """provider request_model response_model response_id conversation_id user_id
-    agent_name agent_version"""
+    agent_name"""
 )
 _COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
-_OF_TOOLS = ("name", "error", "error_type")
+_OF_TOOLS = ("name", "error", "error_type", "paused")
+_SIDES = ("input", "output")
+_CONTENT = {
+    OperationKind.INFERENCE: _SIDES,
+    OperationKind.AGENT: _SIDES,
+    OperationKind.WORKFLOW: _SIDES,
+    OperationKind.TOOL: ("tool_arguments", "tool_results"),
+    OperationKind.RETRIEVAL: ("documents",),
+}
+"""Fields of content by kind."""
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
@@ -88,6 +101,10 @@ class Convention:
     name: str
     scopes: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
+    span_names: tuple[tuple[str, str], ...] = ()
+    """Scopes that a framework shares with other libraries, each with the beginning of its spans' names."""
+    loggers: tuple[str, ...] = ()
+    """Prefixes of the scopes of log lines that have content, but no event name."""
     order: int = 0
     """Position among the conventions whose markers a span has: 0, `LIBRARY`, `PLATFORM` or `LAST`."""
     names: AttributeNames = field(default_factory=AttributeNames)
@@ -131,8 +148,9 @@ class Convention:
             return recovered(Operation, content, reader.fields)
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
+        _settle(reader)
         reader.fields.update(span=span, kind=kind, dialect=self.name)
-        return recovered(Operation, None, {**_NOTHING, **_notes(reader), **reader.fields})
+        return recovered(Operation, None, {**_NOTHING, **_notes(reader, kind), **reader.fields})
 
     def open(self, span: SpanRecord) -> SpanReader:
         """Find the attributes of a span that may contain the fields of an operation."""
@@ -169,16 +187,31 @@ class _Content(Record, frozen=True):
         if refine is not None:
             refine(reader, self.kind)
         found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
-        return {**_NOTHING, **found, **_notes(reader)}
+        return {**_NOTHING, **found, **_notes(reader, self.kind)}
 
 
-def _notes(reader: SpanReader) -> dict[str, Any]:
+def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:
     """Return the availability and the sources of content."""
     span_id, noted = reader.span.span_id, reader.noted
     return {
-        "availability": {name: availability for name, (_, availability) in noted.items()},
+        "availability": availability_of(reader, _CONTENT.get(kind, ())),
         "sources": {name: Source(span_id, key, reader.dialect) for name, (key, _) in noted.items()},
     }
+
+
+def _settle(reader: SpanReader) -> None:
+    """Turn an error that only pauses the operation, or passes on control, into what it is."""
+    fields = reader.fields
+    ended = how_it_ended(fields.get("error_type"), fields.get("error"))
+    if ended is None:
+        return
+    fields.pop("error", None)
+    fields.pop("error_type", None)
+    fields["paused"] = ended == "paused"
+    call = fields.get("tool_call")
+    if call is not None:
+        status = "pending" if fields["paused"] else "ok"
+        fields["tool_call"] = replace(call, error=None, error_type=None, status=status)
 
 
 def _read_content(reader: SpanReader, kind: OperationKind) -> None:
@@ -261,14 +294,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         value = value if is_plain else _unusual_text(reader, text, value)
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
-    if kind is OperationKind.AGENT:
-        name = fields.get("agent_name")
-    else:
-        name = reader.text("name") if "name" in found_at else None
-    if name is not None:
-        fields["name"] = name
-    if kind is OperationKind.TOOL:
-        fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
+    _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
         if usage is not None:
@@ -279,8 +305,27 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
+        _settle(reader)
     if "metadata" in reader.attributes:  # such as LangChain's user and thread
         reader.offer_metadata(reader.attributes["metadata"])
+
+
+def _read_name(reader: SpanReader, kind: OperationKind) -> None:
+    fields = reader.fields
+    if kind is OperationKind.TOOL:
+        fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
+    elif kind is OperationKind.AGENT:
+        if "agent_name" not in fields and "gen_ai.agent.id" in reader.attributes:
+            reader.offer("agent_name", _name_in_id(reader))
+        reader.offer("name", fields.get("agent_name"))
+    elif "name" in reader.found_at:
+        reader.offer("name", reader.text("name"))
+
+
+def _name_in_id(reader: SpanReader) -> Any:
+    """Return an agent's id that is its name, as it is in the span's name; other ids are made up."""
+    identity = reader.attributes["gen_ai.agent.id"]
+    return identity if reader.span.name == f"invoke_agent {identity}" else None
 
 
 def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
@@ -292,15 +337,25 @@ def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
 
 def _read_finish(reader: SpanReader) -> None:
     for _, key in reader.found_at["finish"]:
-        parsed = parse(reader.attributes[key])
-        reasons = (parsed,) if isinstance(parsed, str) else parsed
-        if isinstance(reasons, (list, tuple)):
-            texts = tuple(item for item in reasons if isinstance(item, str) and item)
-            if texts:
-                reader.fields["finish_reasons"] = texts
-                if "error" in texts:  # perhaps the only trace of it
-                    reader.fields["error"] = "error"
-                return
+        reasons = _reasons(reader.attributes[key])
+        if reasons:
+            reader.fields["finish_reasons"] = reasons
+            if "error" in reasons:  # perhaps the only trace of it
+                reader.fields["error"] = "error"
+            return
+
+
+def _reasons(value: Any) -> tuple[str, ...]:
+    """Return the reasons in a text, in JSON, or in a list as `[stop, length]`."""
+    parsed = parse(value)
+    if isinstance(parsed, str):
+        listed = parsed.startswith("[") and parsed.endswith("]")
+        parsed = [each.strip(" '\"") for each in parsed[1:-1].split(",")] if listed else (parsed,)
+    return tuple(each for each in parsed if isinstance(each, str) and each) if _is_list(parsed) else ()
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
 
 
 def _read_error(reader: SpanReader) -> None:

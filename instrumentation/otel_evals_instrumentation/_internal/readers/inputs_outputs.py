@@ -17,6 +17,7 @@ from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, 
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
+from otel_evals_instrumentation._internal.readers.outcomes import was_left
 from otel_evals_instrumentation._internal.readers.parts import (
     LISTS,
     read_parts,
@@ -25,7 +26,7 @@ from otel_evals_instrumentation._internal.readers.parts import (
     text_of,
 )
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of, has_dropped
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
     MASKS,
@@ -42,6 +43,10 @@ _LONGEST_CACHED = 50_000
 _IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
 """End of JSON that was cut off in base64."""
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
+_RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
+_CALLS = ("tool_call", "tool_result")
+_NO_MESSAGES: tuple[Any, ...] = ("", "[]", [], ())
+"""Values of an attribute for messages that were recorded, and were none."""
 _ROLE = attrgetter("role")  # without a Python call for each message
 
 
@@ -173,17 +178,32 @@ def _first(
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
+        if value in _NO_MESSAGES:
+            reader.noted.setdefault(side, (key, Availability.EMPTY))
+            continue
         messages, cut, is_text = _said(reader, value, side, role)
         whole = not is_text and _has_content(messages)
         if not whole:  # a description of an agent has a role too, but is no message
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
-            cut = cut or (key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0)
-            _note(reader, side, key, whole or is_text, cut)
-            best = _cut_off(messages, value) if cut and not key.endswith(".*") else messages
+            is_indexed = key.endswith(".*")
+            cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
+            _note(reader, side, key, is_text or _says_something(messages), cut)
+            best = _cut_off(messages, value) if cut and not is_indexed else messages
+            if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
+                best = (*messages, Message(role="unknown"))
             if whole:
                 return best, True
     return best, False
+
+
+def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
+    """Return True for a list that begins at its beginning, with no attribute after it.
+
+    Some SDKs drop the attributes above a limit, the others the oldest ones.
+    """
+    last = next(reversed(tuple(attributes)), "")
+    return last.startswith(prefix) and any(name.startswith(prefix + "0.") for name in attributes)
 
 
 def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
@@ -303,23 +323,50 @@ def _answer(reader: SpanReader) -> tuple[Message, ...]:
 def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tuple[Message, ...]:
     if messages:
         key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
-        _note(reader, side, key, _has_content(messages), cut=False)
+        _note(reader, side, key, _says_something(messages), cut=False)
     return tuple(messages)
 
 
 def _note(reader: SpanReader, side: str, key: str, has_content: bool, cut: bool) -> None:
-    whole = Availability.PRESENT if has_content else Availability.CAPTURED_OFF
+    whole = Availability.PRESENT if has_content else Availability.EMPTY
+    cut = cut or (side == "output" and has_content and was_left(reader.span, reader.attributes, key))
     reader.noted[side] = key, Availability.TRUNCATED if cut else whole
 
 
+def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:
+    """Return the availability of content: a message without content is empty if the other side has some.
+
+    Without any on both sides, content capture is off. Content that may have been dropped with attributes
+    counts as truncated.
+    """
+    found = {name: availability for name, (_, availability) in reader.noted.items()}
+    for side, other in (("input", "output"), ("output", "input")):
+        if found.get(side) is Availability.EMPTY:
+            calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
+            is_on = found.get(other) in _RECORDED
+            without = Availability.PRESENT if calls else Availability.EMPTY
+            found[side] = without if is_on else Availability.CAPTURED_OFF
+    missing = [name for name in expected if found.get(name) not in _RECORDED]
+    if missing and has_dropped(reader.span):
+        found.update(dict.fromkeys(missing, Availability.TRUNCATED))
+    return found
+
+
+def _says_something(messages: Iterable[Message]) -> bool:
+    """Return True for messages with content other than blanks and thoughts."""
+    said = (part for message in messages for part in message.parts if part.kind != "reasoning")
+    return any(_is_content(part) and not (part.text and part.text.isspace()) for part in said)
+
+
 def _has_content(messages: Iterable[Message]) -> bool:
-    for message in messages:
-        for part in message.parts:
-            if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
-                return True
-            if part.media is not None and (part.media.size or part.media.uri or part.media.file_id):
-                return True
-    return False
+    return any(_is_content(part) for message in messages for part in message.parts)
+
+
+def _is_content(part: Part) -> bool:
+    if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
+        return True
+    media = part.media
+    return media is not None and bool(media.size or media.uri or media.file_id)
 
 
 def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()) -> None:

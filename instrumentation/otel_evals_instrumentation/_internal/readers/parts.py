@@ -14,7 +14,7 @@ from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, t
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_TEXTS = words("text input_text output_text text_delta refusal summary_text")
+_TEXTS = words("text input_text output_text text_delta summary_text")
 _THOUGHTS = words("reasoning thinking redacted_thinking reasoning_content thought")
 _CALLS = words(
     """tool_call tool_use tool-call function_call server_tool_call server_tool_use mcp_tool_use tooluse
@@ -163,6 +163,10 @@ def _text(item: dict[str, Any]) -> Part:
     return Part(kind="text")
 
 
+def _refusal(item: dict[str, Any]) -> Part:
+    return replace(_text(item), kind="refusal")
+
+
 def _reasoning(item: dict[str, Any]) -> Part:
     keys = ("content", "text", "thinking", "reasoning")
     thought = next((item[key] for key in keys if isinstance(item.get(key), str)), item.get("summary"))
@@ -244,6 +248,7 @@ def text_of(value: Any) -> str:
 
 _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_TEXTS, _text),
+    "refusal": _refusal,
     **dict.fromkeys(_THOUGHTS, _reasoning),
     **dict.fromkeys(_CALLS, tool_call),
     **dict.fromkeys(_RESULTS, tool_result),

@@ -55,9 +55,10 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     has_parts = item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
     if role == "user" and isinstance(item.get("tool_call_id"), str) and not has_parts:
         role = "tool"  # Anthropic's results are the user's
-    if not content:  # a few have the text next to the content
-        text = next((item[key] for key in ("text", "refusal") if isinstance(item.get(key), str)), None)
-        parts = read_parts(text) or parts
+    if not content and isinstance(item.get("text"), str):  # a few have the text next to the content
+        parts = read_parts(item["text"]) or parts
+    if isinstance(item.get("refusal"), str) and item["refusal"]:
+        parts = (*parts, Part(kind="refusal", text=unmasked(item["refusal"])))
     if not _MEDIA_KEYS.isdisjoint(item):
         parts = (*parts, *_media(item))
     if not _CALL_KEYS.isdisjoint(item):

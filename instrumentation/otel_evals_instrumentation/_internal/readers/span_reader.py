@@ -163,6 +163,11 @@ def exceptions_of(span: SpanRecord) -> Iterator[SpanEvent]:
     return (event for event in (*span.events, *span.logs) if event.name == "exception")
 
 
+def has_dropped(span: SpanRecord) -> bool:
+    """Return True if a limit dropped attributes of a span, or of its events and log records."""
+    return span.dropped_attributes > 0 or any(e.dropped_attributes > 0 for e in (*span.events, *span.logs))
+
+
 def _body(event: SpanEvent) -> Any:
     """Return a log's body, or a span event's attributes, or the JSON in one of them."""
     if event.body is not None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.outcomes import (
+    how_it_ended,
+    tool_outcome,
+    waits_for_approval,
+)
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
@@ -30,9 +35,16 @@ def read_tool(reader: SpanReader) -> None:
     error = fields.get("error")
     if value is None and error is None and span.status != "OK":
         error = _exception(reader)  # a few record it without a status
-    attributes = reader.attributes
-    failed = failed or error is not None or attributes.get("gen_ai.tool.status") == "error"
-    failed = failed or attributes.get("gen_ai.tool.success") is False
+    ended = how_it_ended(fields.get("error_type"), error)
+    outcome = ended or tool_outcome(reader.attributes)
+    if ended is not None:
+        error = None
+        fields.pop("error_type", None)
+    if outcome == "paused" or fields.get("paused") or waits_for_approval(value):
+        fields["paused"], outcome, value, error, failed = True, "paused", None, None, False
+        fields.pop("error", None)
+        fields.pop("error_type", None)
+    failed = failed or error is not None or outcome == "failed"
     if failed and error in (None, fields.get("error_type")):
         message = value.get("error") if isinstance(value, dict) else value
         error = message if isinstance(message, str) else error
@@ -43,10 +55,18 @@ def read_tool(reader: SpanReader) -> None:
         result=value,
         error=error,
         error_type=fields.get("error_type"),
-        status="error" if failed else "ok" if span.status == "OK" or value is not None else "unknown",
+        status=_status(failed, outcome, done=span.status == "OK" or value is not None),
         span_id=span.span_id,
         duration=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
     )
+
+
+def _status(failed: bool, outcome: str | None, *, done: bool) -> Literal["ok", "error", "pending", "unknown"]:
+    if failed:
+        return "error"
+    if outcome == "paused":
+        return "pending"
+    return "ok" if done or outcome == "handed_over" else "unknown"
 
 
 def _exception(reader: SpanReader) -> str | None:

@@ -20,14 +20,23 @@ MAX_TEXT = 8_000_000
 MAX_DEPTH = 60
 """Deeper nesting is kept, but not interpreted."""
 
-_MASKED = re.compile(
-    r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]"
-    # "readacted" is how openai-agents' instrumentation spells it
-    r"|readacted|<not specified>|<not serializable>|<elided>|\[FILTERED\]"
-    # what JavaScript's serializers write instead of nested values
-    r"|\[(?:MaxDepth|Circular|Object|Array)(?: ~)?\])\s*",
-    re.IGNORECASE,
+_MASKS = (
+    r"__REDACTED__",  # OpenInference
+    r"[\[<(]?REDACTED[\])>]?|[\[<(]{1,2}[^\[\]<>()\n]{0,40}\bREDACTED\b[^\[\]<>()\n]{0,40}[\])>]{1,2}",
+    r"\*{3,}",
+    r"\[Scrubbed due to [^\]]*\]",  # Logfire
+    r"readacted",  # openai-agents' instrumentation
+    r"redacted-by-litellm",
+    r"HIDDEN:(?:non-)?(?:empty|null)",  # Koog, unless it is verbose
+    r"<not specified>",  # ADK
+    r"<not serializable>",  # ADK
+    r"<elided>",  # ADK
+    r"\[FILTERED\]",  # Rails and Sentry
+    r"<(?:hidden|masked|omitted)>|\[(?:hidden|masked|omitted)\]",
+    r"\[(?:MaxDepth|Circular|Object|Array)(?: ~)?\]",  # JavaScript's serializers, for nested values
 )
+"""What instrumentations record instead of content."""
+_MASKED = re.compile(r"\s*(?:" + "|".join(_MASKS) + r")\s*", re.IGNORECASE)
 _REPR = re.compile(
     r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x"
     r"|content=['\"\[]"
@@ -42,7 +51,7 @@ _STRINGS = re.compile(STRING.replace(r"\Z", r"(\Z)"))
 _MOST_CODE = 6_000
 """Characters outside of strings that Python's parser reads within 20 ms: it keeps the interpreter's lock."""
 _PER_STRING = 6
-MASKS = frozenset("_[<(*rR \t\n")
+MASKS = frozenset("_[<(*rRhH \t\n")
 """First characters of masks."""
 
 _decode_fast = msgspec.json.decode

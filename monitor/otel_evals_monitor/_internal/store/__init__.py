@@ -1,1 +1,1 @@
-"""The results store: scored runs, their outcomes and rollups, in SQLite or PostgreSQL (extra `results`)."""
+"""The results store: scored runs, outcomes and rollups, in SQLite (extra `cli`) or PostgreSQL (`monitor`)."""

@@ -193,7 +193,7 @@ def _server(url: str) -> Engine:
         # SQLAlchemy 2.0 quotes the URL with its password.
         raise StoreError(f"{_shown(url)}: {str(error).replace(url, _shown(url))}") from None
     except ModuleNotFoundError as error:
-        raise StoreError(f"{_shown(url)}: needs {error.name}: {install_hint('results')}") from error
+        raise StoreError(f"{_shown(url)}: needs {error.name}: {install_hint('monitor')}") from error
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

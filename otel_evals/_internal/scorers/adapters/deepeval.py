@@ -24,7 +24,7 @@ def deepeval_metric(
     direction: Direction = Direction.HIGHER,
     test_case: Callable[[Run], Any] | None = None,
 ) -> Scorer:
-    """Wrap a metric of DeepEval as a scorer; needs the extra `deepeval`.
+    """Wrap a metric of DeepEval as a scorer; needs DeepEval 4 or later.
 
     The metric gets the run's input, output, ground truth (as the expected output), documents (as the
     retrieval context, and as the context) and tool calls. A run without a field that the metric needs is

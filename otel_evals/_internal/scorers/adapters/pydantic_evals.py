@@ -25,7 +25,7 @@ def pydantic_evaluator(
     scale: float | None = 1.0,
     direction: Direction = Direction.HIGHER,
 ) -> Scorer:
-    """Wrap an evaluator of pydantic-evals as a scorer; needs the extra `pydantic-evals`.
+    """Wrap an evaluator of pydantic-evals as a scorer; needs pydantic-evals 2 or later.
 
     The evaluator gets the run's input, output, ground truth (as the expected output), duration and spans;
     name, metadata and attributes of a case are empty, metrics contain the tokens. True is 1 and False is 0.

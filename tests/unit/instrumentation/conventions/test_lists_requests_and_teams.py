@@ -320,7 +320,7 @@ TEAMS = [
             },
         ),
         span("handoff to boats", {KIND: "TOOL", "tool.name": "handoff_to_boats"}),
-        tools=[("transfer_to_boats", LOOK, None, "unknown")],
+        tools=[("transfer_to_boats", LOOK, None, "pending")],
     ),
     case(
         "OpenLLMetry: a run of OpenAI Agents inside a tool has its span next to the agent's",

@@ -26,6 +26,7 @@ FRAMEWORKS = [
     "openlit",
     "openllmetry_vector_stores",
     "pydantic_ai",
+    "quarkus",
     "spring_ai",
     "vercel_ai",
     "voltagent",

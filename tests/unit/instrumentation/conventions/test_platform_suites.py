@@ -337,7 +337,7 @@ LAMINAR = [
         scope="ai",
         input=ASKED,
         system="Be brief.",
-        tools=[(*CALL[:3], "unknown"), ("weather", {"at": "sea"}, None, "unknown")],
+        tools=[(*CALL[:3], "unknown"), ("weather", {"at": "sea"}, None, "pending")],
         usage=(9, 4),
     ),
     case(

@@ -1,0 +1,172 @@
+"""Decides if a run's content is there, empty, cut, left out or unknown, and where it comes from.
+
+One table decides the availability of question and answer: its rows are tried in order, None in a row is
+any value. "Captured off" is for content that the instrumentation leaves out; a message that is there and has
+nothing in it is empty; what a limit may have removed is truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
+from otel_evals._internal.read.question import Answer, Question
+
+_PRESENT, _EMPTY, _REFUSED = Availability.PRESENT, Availability.EMPTY, Availability.REFUSED
+_CUT, _OFF, _UNKNOWN = Availability.TRUNCATED, Availability.CAPTURED_OFF, Availability.NOT_RECORDED
+_RECORDED: Final = (_PRESENT, _CUT)
+_OF_ONE: Final = ("input", "output", "system")
+"""Fields that come from one operation; the others are collected from several."""
+
+Ending = Literal["answered", "refused", "cut", "failed", "waiting"]
+
+
+class Facts(NamedTuple):
+    """What is known about a question or an answer."""
+
+    text: bool
+    """It was found, with content."""
+    recorded: Availability | None
+    """What the span that should have it says; None without any trace of it."""
+    other: bool
+    """The other side of the same call has content, so capture is on."""
+    ended: Ending
+    """How the run ended."""
+    model: bool = True
+    """A model was called, which had an input and an output."""
+
+
+_ANSWER: Final = (
+    # text, recorded, other, ended, model -> availability
+    ((True, _CUT, None, None, None), _CUT),
+    ((True, None, None, "cut", None), _CUT),
+    ((True, None, None, None, None), _PRESENT),
+    ((False, None, None, "waiting", None), _UNKNOWN),
+    ((False, _EMPTY, None, "refused", None), _REFUSED),
+    ((False, None, True, "refused", None), _REFUSED),
+    ((False, _EMPTY, None, None, None), _EMPTY),
+    ((False, _CUT, None, None, None), _CUT),
+    ((False, _OFF, None, None, None), _OFF),
+    ((False, None, None, "failed", None), _UNKNOWN),
+    ((False, None, True, None, None), _UNKNOWN),
+    ((False, None, None, None, False), _UNKNOWN),
+    ((False, None, None, None, None), _OFF),
+)
+_QUESTION: Final = (
+    ((True, _CUT, None, None, None), _CUT),
+    ((True, None, None, None, None), _PRESENT),
+    ((False, _EMPTY, None, None, None), _EMPTY),
+    ((False, _CUT, None, None, None), _CUT),
+    ((False, _OFF, None, None, None), _OFF),
+    ((False, None, None, "failed", None), _UNKNOWN),
+    ((False, None, None, None, False), _UNKNOWN),
+    ((False, _PRESENT, None, None, None), _UNKNOWN),
+    ((False, None, None, None, None), _OFF),
+)
+
+
+def decide(side: Literal["input", "output"], facts: Facts) -> Availability:
+    """Return the availability of a question or an answer."""
+    table = _ANSWER if side == "output" else _QUESTION
+    return next(state for row, state in table if _matches(row, facts))
+
+
+def _matches(row: tuple[Any, ...], facts: Facts) -> bool:
+    return all(wanted is None or wanted == fact for wanted, fact in zip(row, facts, strict=True))
+
+
+def find_availability(
+    operations: Sequence[Operation],
+    question: Question | None,
+    answer: Answer | None,
+    calls: Sequence[ToolCall],
+    documents: Sequence[Document],
+    system: Operation | None,
+    ended: Ending,
+) -> dict[str, Any]:
+    """Return a run's `availability` and `sources`, from its operations and the content found in them."""
+    sources: dict[str, Source] = {}
+    states: dict[str, set[Availability]] = {}
+    holders: dict[str, Operation] = {}
+    for operation in operations:
+        for name, state in operation.availability.items():
+            states.setdefault(name, set()).add(state)
+            holders.setdefault(name, operation)
+    found = {
+        "input": question.operation if question else None,
+        "output": answer.operation if answer else None,
+        "system": system,
+    }
+    availability = {
+        "input": _of_side("input", question is not None, found["input"], states, operations, ended),
+        "output": _of_side(
+            "output", bool(answer and answer.said), found["output"], states, operations, ended
+        ),
+        "system": _of_system(system),
+        "tool_arguments": _of_calls("tool_arguments", _all_known(calls, "arguments"), states, calls),
+        "tool_results": _of_calls("tool_results", _all_known(calls, "result"), states, calls),
+        "documents": _of_calls("documents", any(d.content for d in documents), states, ()),
+    }
+    for name in availability:
+        holder = found.get(name) or holders.get(name)
+        source = holder.sources.get(name) if holder is not None else None
+        if source is not None:
+            sources[name] = source
+    if any(operation.span.spans_dropped for operation in operations):
+        for name, state in availability.items():
+            if name not in _OF_ONE or state is _UNKNOWN:
+                availability[name] = _CUT
+    return {"availability": availability, "sources": sources}
+
+
+def _of_side(
+    side: Literal["input", "output"],
+    text: bool,
+    holder: Operation | None,
+    states: Mapping[str, set[Availability]],
+    operations: Sequence[Operation],
+    ended: Ending,
+) -> Availability:
+    models = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    last = holder or max(models, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+    recorded = last.availability.get(side) if last is not None else None
+    if recorded is None or (recorded is _PRESENT and not text):
+        mine = states.get(side, ())
+        recorded = next((state for state in (_OFF, _CUT, _EMPTY, _PRESENT) if state in mine), None)
+    known = last if last is not None else operations[0]
+    other = known.availability.get("output" if side == "input" else "input") in _RECORDED
+    if ended == "failed" and _is_silent(states) and any(o.error is None and not o.error_type for o in models):
+        ended = "answered"  # content capture is off in the calls that did not fail, too
+    return decide(side, Facts(text, recorded, other, ended, bool(models)))
+
+
+def _of_system(holder: Operation | None) -> Availability:
+    if holder is None:
+        return _UNKNOWN
+    return _CUT if holder.availability.get("system") is _CUT else _PRESENT
+
+
+def _of_calls(
+    name: str, there: bool, states: Mapping[str, set[Availability]], calls: Sequence[ToolCall]
+) -> Availability:
+    """Return the availability of what is collected from several operations."""
+    mine = states.get(name, set())
+    if there:
+        return _CUT if _CUT in mine else _PRESENT
+    if _OFF in mine:
+        return _OFF
+    if _CUT in mine:
+        return _CUT
+    return _OFF if calls and _is_silent(states) else _UNKNOWN
+
+
+def _all_known(calls: Sequence[ToolCall], name: str) -> bool:
+    """Return True if all calls have their arguments, or their results as far as they have ended."""
+    ended = [c for c in calls if name != "result" or (c.status != "pending" and c.error is None)]
+    return bool(calls) and all(getattr(call, name) is not None for call in ended)
+
+
+def _is_silent(states: Mapping[str, set[Availability]]) -> bool:
+    """Return True if no operation has recorded any content."""
+    return not any(_PRESENT in found for found in states.values())

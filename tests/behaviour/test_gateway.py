@@ -1,0 +1,204 @@
+"""The gateway in tap mode: agents send OTLP over HTTP and gRPC to the command, and scores come out of it."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import itertools
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from prometheus_client.parser import text_string_to_metric_families
+
+from otel_evals import sampling
+from tests.support.agents import body, recorded
+from tests.support.gateway_process import GatewayProcess, post
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.waits import SECONDS, eventually
+
+RULES = ["answered", {"scorer": "tool_error_rate", "sample": "ratio(0.5)"}]
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def gateway(backend: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    section = {"grpc": "127.0.0.1:0", "quiet": 0.3, "max_body": 100_000, "max_decompressed": 200_000}
+    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint, "OTEL_BLRP_SCHEDULE_DELAY": "50"}
+    folder = tmp_path_factory.mktemp("gateway")
+    options = {"evaluation_spans": "same_trace"}
+    with GatewayProcess(folder, RULES, section, environment, **options) as running:
+        yield running
+        assert running.stop() == 0
+
+
+def trace_of(spans: list[ReadableSpan]) -> str:
+    return f"{spans[0].context.trace_id:032x}"
+
+
+def record_of(gateway: GatewayProcess, spans: list[ReadableSpan]) -> dict[str, Any]:
+    """The record of a run, once it is there; there is one."""
+    wanted = trace_of(spans)
+    (record,) = eventually(lambda: [r for r in gateway.records() if r["trace_id"] == wanted])
+    return record  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("exporter", ["http", "grpc"])
+def test_what_an_sdk_exports_is_scored(gateway: GatewayProcess, exporter: str) -> None:
+    spans = recorded(question="Where is my order?")
+    if exporter == "http":
+        sender: Any = HttpExporter(f"{gateway.endpoint}/v1/traces")
+    else:
+        sender = GrpcExporter(f"127.0.0.1:{gateway.ports['grpc']}", insecure=True)
+    assert sender.export(spans) is SpanExportResult.SUCCESS
+    sender.shutdown()
+    record = record_of(gateway, spans)
+    assert (record["input"], record["output"]) == ("Where is my order?", "It arrives on 2026-11-25.")
+    scores = {e["scorer"]: e["value"] for e in record["evaluations"]}
+    assert scores["answered"] == 1.0
+    assert ("tool_error_rate" in scores) is sampling.is_sampled(0.5, int(trace_of(spans), 16))
+
+
+def test_scores_leave_by_otlp_with_the_ids_of_the_records(
+    gateway: GatewayProcess, backend: OtlpReceiver
+) -> None:
+    spans = recorded()
+    assert post(f"{gateway.endpoint}/v1/traces", body(spans))[0] == 200
+    record = record_of(gateway, spans)
+    ids = {e["evaluation_id"] for e in record["evaluations"]}
+
+    def mine(found: list[Any]) -> list[Any]:
+        return [each for each in found if each.trace_id == trace_of(spans)]
+
+    backend.wait(lambda r: len(mine(r.logs)) == len(ids) == len(mine(r.spans)))
+    events, evaluations = mine(backend.logs), mine(backend.spans)
+    assert {e.attributes["otel_evals.evaluation.id"] for e in events} == ids
+    assert {e.event_name for e in events} == {"gen_ai.evaluation.result"}
+    assert {e.span_id for e in events} == {f"{spans[-1].context.span_id:016x}"}
+    assert {s.parent_span_id for s in evaluations} == {f"{spans[-1].context.span_id:016x}"}
+    backend.wait_for_metric("otel_evals.score")
+
+
+def test_every_form_of_a_request_is_taken(gateway: GatewayProcess) -> None:
+    """Chunked bodies have no Content-Length: Node's exporter sends them so."""
+    sent = []
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.ports["http"], timeout=SECONDS)
+    for as_json, packed, chunked in itertools.product((False, True), repeat=3):
+        spans = recorded()
+        message = encode_spans(spans)
+        data = MessageToJson(message).encode() if as_json else message.SerializeToString()
+        headers = {"Content-Type": "application/json; charset=utf-8" if as_json else PROTOBUF}
+        if packed:
+            data, headers["Content-Encoding"] = gzip.compress(data), "gzip"
+        parts = iter([data[:100], data[100:]]) if chunked else data
+        connection.request("POST", "/v1/traces", parts, headers, encode_chunked=chunked)
+        response = connection.getresponse()
+        answer = response.read()
+        assert response.status == 200, answer
+        assert response.headers["Content-Type"].partition(";")[0] == (JSON if as_json else PROTOBUF)
+        partial = json.loads(answer)["partialSuccess"] if as_json else answer
+        assert not partial, "nothing was rejected"
+        sent.append(spans)
+    connection.close()
+    for spans in sent:
+        assert record_of(gateway, spans)["evaluations"][0]["value"] == 1.0
+
+
+def test_spans_in_any_order_and_in_many_requests_make_one_run(gateway: GatewayProcess) -> None:
+    spans = recorded()
+    for span in reversed(spans):
+        assert post(f"{gateway.endpoint}/v1/traces", body([span]))[0] == 200
+    assert [call["name"] for call in record_of(gateway, spans)["tool_calls"]] == ["lookup_order"]
+
+
+@pytest.mark.parametrize(
+    ("status", "data", "content_type", "headers"),
+    [
+        (400, b"\xff\xffnothing", PROTOBUF, {}),
+        (400, b"{not json", JSON, {}),
+        (400, b"not gzip", PROTOBUF, {"Content_Encoding": "gzip"}),
+        (413, b"\x00" * 100_001, PROTOBUF, {}),
+        (413, gzip.compress(b"\x00" * 300_000), PROTOBUF, {"Content_Encoding": "gzip"}),
+        (415, b"", "text/plain", {}),
+        (415, b"", PROTOBUF, {"Content_Encoding": "br"}),
+        (200, b"", PROTOBUF, {}),
+    ],
+)
+def test_requests_that_are_not_otlp_are_answered_as_the_page_says(
+    gateway: GatewayProcess, status: int, data: bytes, content_type: str, headers: dict[str, str]
+) -> None:
+    assert post(f"{gateway.endpoint}/v1/traces", data, content_type, **headers)[0] == status
+    assert gateway.page("/healthz")[0] == 200
+
+
+def test_malformed_spans_are_counted_and_the_others_scored(gateway: GatewayProcess) -> None:
+    spans = recorded()
+    request = ExportTraceServiceRequest.FromString(body(spans))
+    request.resource_spans[0].scope_spans[0].spans.add(name="no ids")
+    status, answer, _ = post(f"{gateway.endpoint}/v1/traces", request.SerializeToString())
+    assert status == 200
+    assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
+    record_of(gateway, spans)
+
+
+def test_the_pages_tell_what_it_received_and_scored(gateway: GatewayProcess) -> None:
+    before = gateway.page("/stats")[1]
+    spans = recorded(5)
+    assert post(f"{gateway.endpoint}/v1/traces", body(spans))[0] == 200
+
+    def grown() -> dict[str, Any]:
+        stats = gateway.page("/stats")[1]
+        return {
+            "received": stats["items"]["traces"]["received"] - before["items"]["traces"]["received"],
+            "scored": stats["rules"]["answered"]["scored"] - before["rules"]["answered"]["scored"],
+        }
+
+    eventually(grown, lambda found: found == {"received": 15, "scored": 5})
+    assert (gateway.page("/healthz")[0], gateway.page("/readyz")[0]) == (200, 200)
+    text = urllib.request.urlopen(f"{gateway.endpoint}/metrics", timeout=SECONDS).read().decode()
+    families = text_string_to_metric_families(text)
+    samples = {(s.name, s.labels.get("outcome")): s.value for family in families for s in family.samples}
+    assert samples["otel_evals_gateway_items_total", "received"] >= 15
+
+
+@pytest.mark.slow
+def test_what_was_received_is_scored_when_it_is_told_to_end(tmp_path: Path) -> None:
+    """SIGTERM right after the answer: the trace is not quiet yet, but its root span is there."""
+    with GatewayProcess(tmp_path, ["answered"], {"quiet": 30.0, "idle": 60.0}) as gateway:
+        assert post(f"{gateway.endpoint}/v1/traces", body(recorded(5)))[0] == 200
+        assert gateway.records() == []
+        assert gateway.stop() == 0
+        assert len(gateway.records()) == 5
+
+
+@pytest.mark.slow
+def test_with_tokens_senders_and_readers_need_one(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("s3cret-token\n")
+    with GatewayProcess(tmp_path, ["answered"], {"tokens": str(tmp_path / "tokens")}) as gateway:
+        url = f"{gateway.endpoint}/v1/traces"
+        assert post(url, body(recorded()))[0] == 401
+        assert post(url, body(recorded()), Authorization="Bearer wrong")[0] == 401
+        assert post(url, body(recorded()), Authorization="Bearer s3cret-token")[0] == 200
+        assert gateway.page("/stats")[0] == 401
+        eventually(lambda: len(gateway.records()) == 1)
+        top = json.dumps(gateway.page("/healthz")[1])
+        assert "s3cret" not in top
