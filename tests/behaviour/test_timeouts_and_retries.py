@@ -182,7 +182,6 @@ def test_a_full_queue_drops_and_counts() -> None:
     assert (rule.sampled, rule.scored, rule.dropped) == (10, 4, {"queue_full": 6})
 
 
-@pytest.mark.xfail(strict=True, reason="rules share one queue: a slow rule takes places from a fast one")
 def test_a_slow_rule_costs_a_fast_one_beside_it_nothing() -> None:
     """A judge of one second and a queue of twenty: the other rule scores all of a hundred runs."""
 
