@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.evaluate.evaluator import is_unreadable
+from otel_evals._internal.engine.score import is_unreadable
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects

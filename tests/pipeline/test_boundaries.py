@@ -20,9 +20,8 @@ from otel_evals._internal.accounting.problem_log import FailureLog, LossLog
 from otel_evals._internal.attach.metrics import BoundedNames
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.gather.held_logs import HeldLogs
 from otel_evals.destinations import DestinationStats
-from otel_evals.model import ScoredRun, SpanEvent
+from otel_evals.model import ScoredRun
 from otel_evals.sampling import Chance, Sampler
 from otel_evals.testing import InMemoryDestination
 from tests.support.runs import a_run
@@ -147,16 +146,6 @@ def test_a_backlog_admits_up_to_its_capacity_and_counts_the_rest(capacity: int, 
     assert backlog.room(waiting) == capacity - waiting
 
 
-@given(most=st.integers(0, 3), size=st.integers(0, 40), data=st.data())
-def test_log_records_are_held_up_to_their_limits_and_the_rest_counted(
-    most: int, size: int, data: Any
-) -> None:
-    held, population = HeldLogs(most, 2_000), data.draw(near(max(1, most)))
-    lost = sum(held.add("s", SpanEvent(name="e", body="x" * size * 100)) for _ in range(population))
-    assert len(held.take("s")) + lost == population
-    assert (len(held.by_span), held._bytes) == (0, 0)
-
-
 @given(queue_size=st.integers(1, 3), batch_size=st.integers(1, 3), data=st.data())
 def test_a_delivery_queue_holds_up_to_its_size_and_drops_the_rest(
     queue_size: int, batch_size: int, data: Any
@@ -198,7 +187,7 @@ def test_every_limit_at_one_still_ends_every_evaluation(population: int, scope: 
             for _ in range(population):
                 agent_run(w.tracer, during=lambda span: span.set_attribute("gen_ai.conversation.id", "c"))
                 w.feed()
-            await w.steps.flush(asyncio.get_running_loop().time() + 5.0, ending=True)
+            await w.flush(ending=True)
             assert w.ledger.pending == 0
 
     asyncio.run(body())

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from otel_evals._internal.durable_queue import retries
 
 from otel_evals import Rule
-from otel_evals._internal.durable_queue import retries
 from otel_evals.errors import DestinationError
 from otel_evals.model import Run, ScoredRun
 from otel_evals.scorers import answered, scorer

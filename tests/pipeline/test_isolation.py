@@ -53,9 +53,7 @@ def children() -> set[int]:
     found = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            if any(
-                "otel_evals._internal.evaluate.isolated_worker" in argument for argument in child.cmdline()
-            ):
+            if any("otel_evals._internal.engine.isolated_worker" in argument for argument in child.cmdline()):
                 found.add(child.pid)
     return found
 

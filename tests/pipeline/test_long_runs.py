@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 
 from otel_evals import Rule, Run
-from otel_evals._internal.evaluate.evaluator import lacks_spans
+from otel_evals._internal.engine.score import lacks_spans
 from otel_evals.model import Availability, NotScored
 from otel_evals.scorers import scorer
 from tests.support.traffic import Live
@@ -173,7 +173,7 @@ def test_a_run_some_of_whose_spans_were_refused_is_not_scored() -> None:
     with Live(Rule(answered), destinations=[]) as live:
         live.run()
         assert live.flush()
-        backlog = live.pipeline.engine.intake.backlog
+        backlog = live.pipeline.engine.thread.backlog
         with agent(live):
             before, backlog.capacity, backlog.free = (backlog.capacity, backlog.free), 0, 0
             tool(live)

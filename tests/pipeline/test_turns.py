@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
-from typing import Any
 
-import pytest
 from opentelemetry.trace import SpanKind
 
 from otel_evals import Rule
@@ -36,11 +33,9 @@ def bare_turn(live: Live, *, finished: bool = True) -> None:
                 second.set_attribute("gen_ai.output.messages", said("assistant", "On 2026-11-25."))
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_calls_that_continue_each_other_are_one_run(tmp_path: Path, stored: bool) -> None:
+def test_calls_that_continue_each_other_are_one_run() -> None:
     """The question of the first, the tool's result, the answer of the last; scored once."""
-    options: dict[str, Any] = {"store": tmp_path / "store.db"} if stored else {}
-    with Live(Rule(grounded_in_tools()), **options) as live:
+    with Live(Rule(grounded_in_tools())) as live:
         bare_turn(live)
         assert live.flush()
         (scored,) = live.scored.wait_for(1, SECONDS)

@@ -1,4 +1,4 @@
-"""The steps of one process, wired by hand: spans in, scored runs out, on the caller's event loop."""
+"""An engine of one process on the caller's event loop: spans in, scored runs out."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from math import inf
 from typing import Any
 
 from opentelemetry.sdk.trace import TracerProvider
-from otel_evals._internal.evaluate.queue_interface import DurableQueue
-from otel_evals._internal.pipeline.steps import Steps
 
-from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.engine.engine import Engine
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
@@ -28,26 +27,20 @@ __all__ = ["Wired", "wired"]
 
 
 class Wired:
-    """Steps with an in-memory destination, fed by a tracer whose spans they capture."""
+    """An engine with an in-memory destination, fed by a tracer; it takes the place of the engine's thread."""
 
-    def __init__(
-        self, *rules: Any, store: DurableQueue | None = None, attacher: Attacher | None = None, **options: Any
-    ) -> None:
+    def __init__(self, *rules: Any, attacher: Attacher | None = None, **options: Any) -> None:
         self.scored = InMemoryDestination()
         destinations = options.pop("destinations", [self.scored])
+        source = options.pop("source", None)
         self.config = build_config(rules, destinations, **{"grace": 0.0, **options})
-        self.ledger = Ledger([rule.name for rule in self.config.rules])
         self.loop = asyncio.get_running_loop()
         open_spans = OpenSpans()
-        self.steps = Steps(
-            self.config,
-            DIALECTS,
-            self.ledger,
-            attacher or Attacher(None, None, None, None),
-            store or DurableQueue(),
-            self,  # type: ignore[arg-type]  # takes the place of the engine's thread
-            open_spans,
-        )
+        attacher = attacher or Attacher(None, None, None, None)
+        self.engine = Engine(self.config, DIALECTS, attacher, open_spans=open_spans, source=source)
+        self.engine.thread = self  # type: ignore[assignment]
+        self.ledger = self.engine.ledger
+        self.taken = 0
         self.captured: list[CapturedItem] = []
         self.backlog = Backlog(1, 1)
         self.capture = CaptureSpans(self, DIALECTS, self.config.ceiling, open_spans=open_spans)
@@ -55,8 +48,6 @@ class Wired:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(self.capture)
         self.tracer = provider.get_tracer("tests.app")
-
-    refused = 0
 
     @property
     def waiting(self) -> int:
@@ -72,36 +63,44 @@ class Wired:
         self.captured.append(item)
 
     def feed(self) -> None:
-        """Give the steps what was captured, as the engine's thread does."""
+        """Give the engine what was captured, as its thread does."""
         items, self.captured = self.captured, []
-        self.steps.take(items)
-        self.steps.tick()
+        self.taken += len(items)
+        self.engine.take(items)
+        self.engine.tick()
+
+    def drain(self, until: float = inf) -> None:
+        """Take everything that was captured."""
+        self.feed()
+
+    async def flush(self, *, ending: bool = False) -> bool:
+        """Score and deliver everything."""
+        return await self.engine._flush(time.monotonic() + SECONDS, ending=ending)
 
     async def settled(self) -> list[Evaluation]:
         """Everything scored and delivered; returns the evaluations."""
-        assert await self.steps.flush(time.monotonic() + SECONDS)
+        assert await self.flush()
         assert self.ledger.stats().check() == []
         return list(self.scored.evaluations)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Turn the steps until something is so."""
+        """Turn the engine until something is so."""
         async with asyncio.timeout(SECONDS):
             while not condition():
-                self.steps.tick()
+                self.engine.tick()
                 await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager
 async def wired(*rules: Any, **options: Any) -> AsyncIterator[Wired]:
-    """Steps that deliver while the block lasts, and that are ended with it."""
+    """An engine that delivers while the block lasts, and that is ended with it."""
     made = Wired(*rules, **options)
-    running = asyncio.ensure_future(made.steps.run())
+    running = asyncio.ensure_future(made.engine.background())
     try:
         yield made
     finally:
-        await made.steps.finish_all(time.monotonic() + SECONDS)
+        await made.engine._finish(time.monotonic() + SECONDS)
+        made.engine.end([])
         running.cancel()
         await asyncio.wait({running})
-        made.steps.close()
-        assert made.ledger.stats().check() == []
-        assert made.ledger.pending == 0
+        assert made.ledger.stats().check(ended=True) == []

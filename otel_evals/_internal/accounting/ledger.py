@@ -1,8 +1,8 @@
 """The ledger: the one place where the pipeline reports what happens to runs.
 
 It counts runs for `stats()`, and logs the most recent traces for `explain`. Written on the engine's thread,
-at a few microseconds per run; read from any thread, without a lock: a signal handler may read in the middle of
-anything. It holds no content of runs.
+at a few microseconds per run; read from any thread, without a lock: a signal handler may interrupt anything.
+It holds no content of runs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import Span
@@ -41,22 +41,16 @@ class OpenSpans:
             span_id = parent.span_id
         return ()
 
-    def now(self, waiting: Callable[[], int]) -> OpenSpansNow:
-        """Return the open spans at this moment; `waiting` counts captured items that assembly lacks."""
-        # Copied first: a span that is not open in the copy was handed over before, so it counts as waiting.
-        spans = dict(self.by_id)
-        return OpenSpansNow(spans, waiting(), self if self.checks else None)
+    def now(self) -> OpenSpansNow:
+        """Return the open spans at this moment."""
+        return OpenSpansNow(dict(self.by_id), self if self.checks else None)
 
 
 class OpenSpansNow:
     """The open spans at a moment, by span id."""
 
-    def __init__(
-        self, spans: Mapping[int, Span | None], waiting: int, checks: OpenSpans | None = None
-    ) -> None:
+    def __init__(self, spans: Mapping[int, Span | None], checks: OpenSpans | None = None) -> None:
         self._checks = checks
-        self.waiting = waiting
-        """Number of captured items that assembly lacked at that moment."""
         self._known = len(spans) <= _MOST_LOOKED_AT
         self._above: dict[int, int] = {}
         self._by_trace: dict[int, int] = {}

@@ -8,18 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import Any
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
+from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.gather.trace import SpanGroup
+from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run
 from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 
-Gatherer = Any
 _LOCK_SECONDS = 0.002
 
 
@@ -46,8 +46,7 @@ class Assembly:
     @property
     def next_due(self) -> float:
         """When to call `due` or `evict`, in `time.monotonic` seconds."""
-        due: float = min(self.gatherer.next_close, self.gatherer.next_eviction, self._split_runs.next_due)
-        return due
+        return min(self.gatherer.next_close, self.gatherer.next_eviction, self._split_runs.next_due)
 
     @property
     def held(self) -> frozenset[str]:
@@ -56,17 +55,15 @@ class Assembly:
 
     def is_gathering(self, trace_id: str) -> bool:
         """Return True if a trace has spans whose run was not scored yet."""
-        return self.gatherer.waiting(trace_id) > 0 or trace_id in self._split_runs.open_traces
+        return self.gatherer.is_open(trace_id) or trace_id in self._split_runs.open_traces
 
     def add(self, items: Sequence[IntakeItem]) -> list[Loss]:
         """Add captured items; returns the losses."""
-        losses: list[Loss] = self.gatherer.add(items, time.monotonic())
-        return losses
+        return self.gatherer.add(items, time.monotonic())
 
     def evict(self, now: float) -> list[Loss]:
         """Evict the traces that have waited too long."""
-        losses: list[Loss] = self.gatherer.evict_old(now) if self.gatherer.next_eviction <= now else []
-        return losses
+        return self.gatherer.evict_old(now) if self.gatherer.next_eviction <= now else []
 
     def due(self, now: float) -> Iterator[tuple[list[Run], SpanGroup]]:
         """Yield the runs that are complete, with the spans of each group of them; with infinity, all."""
@@ -82,7 +79,7 @@ class Assembly:
 
     def end(self, items: Sequence[IntakeItem]) -> list[Loss]:
         """Forget everything; returns the losses, including these items."""
-        lost: list[Loss] = self.gatherer.end(items)
+        lost = self.gatherer.end(items)
         return [*lost, *(_undecided(run.trace_id) for run in self._split_runs.flush())]
 
     def _read(self, group: SpanGroup) -> tuple[list[Run], SpanGroup]:

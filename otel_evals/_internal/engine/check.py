@@ -1,7 +1,7 @@
 """Checks of answers before they leave: the application's thread waits for a check, the engine's makes it.
 
-A check is an evaluation of a run that has not ended. It is delivered by itself, and the rule of the same scorer
-then skips the run.
+A check is an evaluation of a run that has not ended. It is delivered by itself, and the rule of the same
+scorer then skips the run.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ from otel_evals._internal.engine.score import Known, RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
-from otel_evals._internal.gather.gatherer import SpanGroup
-from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.gather.closing import LiveClosing
+from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.redaction.redactor import private_context
@@ -88,7 +89,7 @@ class Engine:
         attacher: Attacher,
         *,
         open_spans: OpenSpans | None = None,
-        new_gatherer: Callable[[], Any] | None = None,
+        new_gatherer: Callable[[], Gatherer] | None = None,
         source: Source | None = None,
         deliver: Callable[[ScoredRun], object] | None = None,
         known: Known | None = None,
@@ -124,17 +125,20 @@ class Engine:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
+        self.gatherer.reports_left = self._source is not None
         if self._source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
             self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
+            self.gatherer.reports_left = True
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
         """Time of each increase of the highest sampling probability, and the probability before it."""
         self._losses = LossLog()
 
-    def _local_gatherer(self) -> LocalGatherer:
-        return LocalGatherer(assembly_limits(self.config), lambda: self._open_spans.now(lambda: 0))
+    def _local_gatherer(self) -> Gatherer:
+        limits = assembly_limits(self.config)
+        return Gatherer(limits, LiveClosing(limits, self._open_spans.now))
 
     # --- from any thread ---
 
@@ -284,6 +288,8 @@ class Engine:
         if self._losses.next_poll <= now:
             self._losses.poll(self.losses())
         if self._left is not None:
+            self._left.touch(self.gatherer.take_left())
+            self._left.touch(self.gatherer.take_left())
             self._left.poll(self.thread.taken)
         return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
 
@@ -303,8 +309,6 @@ class Engine:
             for span in group.spans:
                 if span.span_id not in awaited:
                     scores.release(span.trace_id, span.span_id)
-        if self._left is not None:
-            self._left.touch({span.trace_id for span in group.spans})
 
     async def drained(self) -> None:
         """Take everything that was captured before."""
@@ -369,8 +373,6 @@ class Engine:
     def _lose(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
             self.ledger.lost(loss)
-        if self._left is not None:
-            self._left.touch(loss.trace_id for loss in losses)
 
     def _deliver(self, target: Target) -> None:
         """Hand the scores of a target to what takes them."""
@@ -442,6 +444,7 @@ class Engine:
         self._drop_all()
         self._attacher.release_metrics()
         if self._left is not None:
+            self._left.touch(self.gatherer.take_left())
             self._left.poll(pause=0.0)
         for loss in self._assembly.end(items):
             self.ledger.lost(loss)

@@ -1,8 +1,8 @@
 """Evaluations without an outcome, the spans they judge, and how they wait.
 
 An evaluation is a coroutine without a task. Whatever it waits for is settled once, by a value: a free slot,
-the result of an attempt, the end of a pause, or the reason why it is dropped. That costs a fifth of a task, and
-shutdown needs no cancellation.
+the result of an attempt, the end of a pause, or the reason why it is dropped. That costs a fifth of a task,
+and shutdown needs no cancellation.
 
 Two rules keep this correct. Only the engine's own coroutines are driven like this: outside a task,
 `asyncio.timeout`, anyio's scopes and context tokens bind to the wrong task, so scorers run in one. And these
@@ -45,7 +45,8 @@ class Target:
     """A judged span or conversation, with its evaluations so far."""
 
     __slots__ = (
-        "conversation_id", "evaluations", "held", "is_check", "open", "revision", "run", "span_id", "trace_id",
+        "conversation_id", "evaluations", "held", "is_check", "open", "revision", "run", "span_id",
+        "trace_id",
     )  # fmt: skip
 
     def __init__(self, run: Run, revision: int = 1, *, held: bool = True) -> None:
@@ -62,8 +63,9 @@ class Pending:
     """An evaluation without an outcome, and the coroutine that waits for it."""
 
     __slots__ = (
-        "attempts", "began", "check", "coroutine", "decisions", "error", "evaluation_id", "opened", "paused",
-        "queue", "retry_after", "revision", "run", "sampled", "started", "target", "task", "timed_out", "timer",
+        "attempts", "began", "check", "coroutine", "decisions", "error", "evaluation_id", "opened",
+        "paused", "queue", "retry_after", "revision", "run", "sampled", "started", "target", "task",
+        "timed_out", "timer",
     )  # fmt: skip
 
     def __init__(self, queue: RuleQueue, target: Target, decisions: RunDecisions) -> None:

@@ -1,4 +1,4 @@
-"""The rules of a configuration. Each has slots for its scorer and a bounded queue, which no other rule can use.
+"""The rules of a configuration: each has slots for its scorer and a bounded queue, which no other rule uses.
 
 Used on the engine's thread only.
 """

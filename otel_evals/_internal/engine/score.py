@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher, Opened
@@ -34,6 +35,8 @@ from otel_evals._internal.model.derived import DERIVATION
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
+
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 Known = Callable[[str, Run], tuple[int, Outcome | None]]
 """Returns the outcome of an evaluation, by its id, that was made of a run before, and its revision; without
@@ -144,7 +147,7 @@ class RunScorer:
             self._start(self.rules, target, pending, dropped)
 
     def check(self, check: Check, run: Run) -> bool:
-        """Evaluate an unfinished run for a check; returns False if a rule has its scorer in another version."""
+        """Evaluate an unfinished run; returns False if a rule has the check's scorer in another version."""
         queue = self.rules.queues.get(check.rule.name) or self._add(check.rule)
         if queue.facts.version != check.rule.facts.version:
             return False
@@ -190,7 +193,7 @@ class RunScorer:
         if outcome is None and self._known is not None:
             revision, outcome = self._known(pending.evaluation_id, pending.run)
             pending.revision = max(pending.revision, revision) if outcome is None else revision
-        if outcome is None and _lacks_spans(pending.run):
+        if outcome is None and lacks_spans(pending.run):
             outcome = NotScored(reason="run_truncated")
         while outcome is None:
             if not queue.free:
@@ -234,7 +237,7 @@ class RunScorer:
         outcomes of the run, or it would wait for the slowest rule.
         """
         target, rule, decisions = pending.target, pending.queue.rule, pending.decisions
-        if _is_unreadable(pending.run) and not isinstance(outcome, Dropped):
+        if is_unreadable(pending.run) and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # the scorer saw only a part
         evaluation = self._conclude(pending, outcome)
         newest = evaluation
@@ -296,12 +299,12 @@ def _sampled(
     return [Pending(queues[d.rule.name], target, decisions) for d in decided if d.status == "sampled"]
 
 
-def _lacks_spans(run: Run) -> bool:
+def lacks_spans(run: Run) -> bool:
     """Return True if a limit removed spans from a run."""
-    return any([operation.span.spans_dropped for operation in run.operations])
+    return any(map(_SPANS_DROPPED, run.operations))
 
 
-def _is_unreadable(run: Run) -> bool:
+def is_unreadable(run: Run) -> bool:
     """Return True if reading the content of a run has failed."""
     for operation in run.operations:
         derivation = operation.__dict__.get(DERIVATION)

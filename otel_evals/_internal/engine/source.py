@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from otel_evals._internal.engine.pending import Target
-from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Run, ScoredRun
 
 _PAUSE = 1.0

@@ -226,13 +226,12 @@ class EngineThread(Generic[_Item]):
         thread = OSThread(begin, args, "otel-evals")
         self._ready = False
         self._executor = ContextExecutor(thread_name_prefix="otel-evals-executor")
+        self._thread = thread  # before it starts: others may find its loop
         try:
             self._executor.keep_threads()  # not on the new thread, which may start too late for it
             thread.start()
         except RuntimeError:  # the interpreter is shutting down, or threads ran out
             self._not_started()
-        else:
-            self._thread = thread
 
     def _not_started(self) -> None:
         """Let the next item or waiting caller try again after a failure to start the thread or its loop."""

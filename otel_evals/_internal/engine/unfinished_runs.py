@@ -13,7 +13,7 @@ from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.check import Place
-from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.runs import find_runs
@@ -32,7 +32,7 @@ class UnfinishedRuns:
     def __init__(
         self,
         open_spans: OpenSpans,
-        gatherer: LocalGatherer,
+        gatherer: Gatherer,
         dialects: Dialects,
         joined: Callable[[Run], Run],
     ) -> None:

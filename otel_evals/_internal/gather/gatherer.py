@@ -13,7 +13,6 @@ from itertools import count
 from math import inf
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 from opentelemetry.trace import format_span_id, format_trace_id
 
@@ -364,14 +363,3 @@ def _shallow(log: SpanEvent) -> SpanEvent:
     if body is log.body and attributes is log.attributes:
         return log
     return replace(log, body=body, attributes=attributes)
-
-
-# Used by the pipeline until it moves to the engine.
-Evaluated = Any
-Judged = Any
-
-
-class Gathered(msgspec.Struct, eq=False):
-    losses: list[Loss] = []
-    late: list[Any] = []
-    ended: list[Any] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -42,7 +42,6 @@ class SpanGroup(msgspec.Struct, frozen=True, gc=False):
     """By span id: the nearest ancestor of a span whose parent is not among the spans."""
     size: int = 0
     """Approximate bytes of the spans; 0 if unknown."""
-    judged: Any = None  # used by the pipeline until it moves to the engine
 
 
 class OpenSpan(msgspec.Struct, gc=False):

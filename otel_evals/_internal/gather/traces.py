@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from otel_evals._internal.gather.trace import State, Trace
 
@@ -24,13 +24,6 @@ class AssemblyLimits:
     max_traces: int
     max_spans_per_trace: int
     max_bytes: int
-
-    def excess(self, traces: Any, size: int, newest: str) -> Any:
-        """Used by the pipeline until it moves to the engine."""
-        if size > self.max_bytes:
-            greedy = newest in traces and traces[newest].size > self.max_bytes // 2
-            return newest if greedy else next(iter(traces)), "too_many_bytes"
-        return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
 
 
 class Traces:

@@ -84,6 +84,14 @@ class RunJournal(Source):
     def done(self, trace_id: str) -> None:
         self._journal.done(bytes.fromhex(trace_id))
 
+    def close(self) -> None:
+        """Leave what is not done to the next process."""
+        self._journal.close()
+
+    def after_fork_in_child(self) -> None:
+        """Leave everything to the parent process."""
+        self._journal.after_fork_in_child()
+
     def left(self) -> Iterator[list[RecordedSpan]]:
         """Yield the spans of each run that earlier processes did not finish."""
         for entry in self._journal.adopt():

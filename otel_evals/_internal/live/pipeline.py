@@ -11,7 +11,8 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
@@ -42,6 +43,9 @@ from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.util.os_threads import are_greenlets
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
+
+if TYPE_CHECKING:
+    from otel_evals._internal.journal.runs import RunJournal
 
 _T = TypeVar("_T")
 _MOMENT_SECONDS = 0.1
@@ -94,7 +98,8 @@ class Pipeline:
             proposed=config.semconv == "proposed",
         )
         open_spans = OpenSpans()
-        self._engine = Engine(config, dialects, attacher, open_spans=open_spans)
+        self._journal = None if config.journal is None else _journal(config.journal)
+        self._engine = Engine(config, dialects, attacher, open_spans=open_spans, source=self._journal)
         self.spans = CaptureSpans(
             self._engine.thread,
             dialects,
@@ -110,6 +115,9 @@ class Pipeline:
         if config.metrics:
             attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
+        if self._journal is not None:
+            for spans in self._journal.left():
+                self._engine.put_all(spans)
         _all.add(self)
 
     def _evaluation_spans(
@@ -196,6 +204,8 @@ class Pipeline:
                 safely(watch.stop, "a section's work could not be stopped")
             self._scores.close()
             self._engine.close(deadline)
+            if self._journal is not None:
+                self._journal.close()
             self._released(time.monotonic() + _MOMENT_SECONDS)
 
     def _released(self, deadline: float) -> bool:
@@ -220,12 +230,21 @@ class Pipeline:
     def _after_fork_in_child(self) -> None:
         """Reset in a forked child, which scores only what it captures itself."""
         self._attacher.after_fork()
+        if self._journal is not None:
+            self._journal.after_fork_in_child()
         self._engine.after_fork_in_child()
         self.spans.reset()
         for watch in self._watches:
             safely(watch.start, "a section's work could not be started")
         for exporter in self._exporters:
             exporter.after_fork()
+
+
+def _journal(folder: Path) -> RunJournal:
+    from otel_evals._internal.journal.journal import Journal  # imported only if used
+    from otel_evals._internal.journal.runs import RunJournal
+
+    return RunJournal(Journal(folder))
 
 
 def _check_threads(config: Config) -> None:

@@ -119,7 +119,7 @@ class Opened:
     def __init__(self) -> None:
         self.open: dict[int, Any] = {}
         limits = limits_of({})
-        self.gatherer = Gatherer(limits, LiveClosing(limits, lambda: OpenSpansNow(self.open, 0)))
+        self.gatherer = Gatherer(limits, LiveClosing(limits, lambda: OpenSpansNow(self.open)))
 
     def start(self, above: Any = None) -> tuple[Any, int, int]:
         tracer = TracerProvider().get_tracer("app")

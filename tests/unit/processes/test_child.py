@@ -18,7 +18,7 @@ from otel_evals._internal.processes.portable import pack
 from otel_evals._internal.redaction.redactor import current_redaction
 from tests.support.runs import a_run
 
-WORKER = "otel_evals._internal.evaluate.isolated_worker"
+WORKER = "otel_evals._internal.engine.isolated_worker"
 
 
 @scorer(id="says", version="1")

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from otel_evals._internal.evaluate.evaluator import is_unreadable
 
 from otel_evals import scorer
-from otel_evals._internal.evaluate.evaluator import is_unreadable
-from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import Dialects, recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
@@ -63,8 +62,8 @@ async def _score_a_broken_run() -> None:
         return float(len(run.output))  # type: ignore[arg-type]  # as careless scorers are
 
     async with wired(scorer(length, version="1")) as w:
-        w.steps.evaluator.score([broken_run()], SpanGroup((), {}))
-        assert await w.steps.evaluator.settled(5)
+        w.engine.score(broken_run())
+        assert await w.engine.scorer.settled(5)
         rules = w.ledger.stats().rules
     assert rules["length"].not_scored == {"unreadable": 1}
     assert not rules["length"].failed

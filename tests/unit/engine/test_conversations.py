@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import Config, Rule, Run, load_config, sampling
-from otel_evals._internal.evaluate.conversations import Conversation, Conversations
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.tally import tally
 from otel_evals._internal.read.conversation import as_conversation
@@ -178,79 +179,69 @@ class Gathered:
 
     def __init__(self, most: int = 100, most_bytes: int = 10**9, keep: float = 100.0, **idle: float) -> None:
         self.lost: list[tuple[str, str, str]] = []
-        self.all = Conversations(idle or {"a": 10.0}, keep=keep, most=most, most_bytes=most_bytes)
+        rules = tuple(
+            Rule(scorer(id=name, version="1")(lambda run: 1.0), scope="conversation", idle=seconds)
+            for name, seconds in (idle or {"a": 10.0}).items()
+        )
+        self.names = {rule.group: rule.scorer_id for rule in rules}
+        limits = {"conversation_keep": keep, "max_conversations": most, "max_conversation_bytes": most_bytes}
+        self.waiting: Counter[str] = Counter()
+        ledger = Ledger([rule.name for rule in rules])
+        self.all = Conversations(Config(rules=rules, **limits), ledger, self._waits)  # type: ignore[arg-type]
 
-    def add(self, run: Run, now: float, *, ruled_out: bool = False) -> Conversation:
-        conversation = self.all.add(run, now, ruled_out=ruled_out)
-        for each in self.all.make_room():
-            lost = next(iter(each.conversation.runs.values()))
-            self.lost.append((lost.conversation_id or "", each.asked_with, each.lost or ""))
-        return conversation
+    def _waits(self, run: Run, begins: bool) -> None:
+        self.waiting[run.trace_id] += 1 if begins else -1
+
+    def add(self, run: Run, now: float, *, ruled_out: bool = False, source: str | None = None) -> None:
+        self.all.rules_out = lambda run: ruled_out  # type: ignore[method-assign]
+        for joined in self.all.take(run, now, source):
+            due = joined.due
+            self.lost.append((joined.run.conversation_id or "", self.names[due.group], due.lost or ""))
 
     def due(self, now: float, limit: int = 100) -> list[tuple[str, int, str, int]]:
         """Conversation, number of runs, which rules, revision."""
-        found = [(each.conversation, each.asked_with) for each in self.all.due(now, limit)]
-        return [
-            (as_conversation(c.runs.values()).conversation_id or "", len(c.runs), each, c.revisions[each])
-            for c, each in found
-        ]
+        found = []
+        for joined in self.all.due(now, limit * len(self.names)):
+            of, group = joined.due.conversation, joined.due.group
+            id = joined.run.conversation_id or ""
+            found.append((id, len(of.runs), self.names[group], of.revisions[group]))
+        return found
 
 
-def received(all_: Conversations, run: Run, now: float, *, judged: bool = False, **more: bool) -> bool:
-    options = {"ruled_out": False, "read_before": True, **more}
-    return all_.receive(run, now, judged=judged, **options) is not None
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
-def test_the_next_reader_judges_the_whole_under_a_later_revision(
-    idle: list[bool], data: st.DataObject
-) -> None:
-    """After each run the first reader was idle or not; the next one knows of some judged runs."""
-    first, now, evaluations = Gathered(), 0.0, [(0, 0)]
-    for number, is_idle in enumerate(idle):
-        received(first.all, turn(number), now := now + 1, read_before=False)
-        if is_idle:
-            ((_, runs, _, revision),) = first.due(now := now + 10)
-            evaluations.append((runs, revision))
-    assert [revision for _, revision in evaluations] == list(range(len(evaluations)))
-    known = data.draw(st.sampled_from([runs for runs, _ in evaluations]))
-    after, again = Gathered(), data.draw(st.integers(0, len(idle) - 1))
-    for number in [*range(len(idle)), again]:
-        received(after.all, turn(number), now := now + 1, judged=number < known)
-    found = after.due(now + 10)
-    assert len(found) == (known < len(idle))
-    for _, runs, _, revision in found:
-        assert runs == len(idle)
-        assert all(revision > earlier or seen == runs for seen, earlier in evaluations)
-        assert revision >= evaluations[-1][1]
-
-
-def test_a_conversation_of_another_reader_is_forgotten_and_one_that_is_ruled_out_stays_so() -> None:
+def test_a_run_of_another_process_counts_once_and_can_be_forgotten() -> None:
     gathered = Gathered()
     for number, name in enumerate(["a", "b", "a"]):
-        assert received(gathered.all, turn(number, name), 0.0, ruled_out=number == 2)
-        conversation = next(reversed(gathered.all._all.values()))
-        conversation.source = conversation.digest = name
-    assert received(gathered.all, turn(3, "a"), 0.0)
-    assert gathered.all.open_digests == {"b"}, "one that never ends would hold its source back forever"
-    gathered.all.forget(["b"])
-    assert [(len(c.conversation.runs), c.conversation.ruled_out) for c in gathered.all.due(10.0, 9)] == [
-        (1, True)
-    ]
-    gathered.all.forget(["a"])
-    assert (len(gathered.all), gathered.all._bytes) == (0, 0)
+        gathered.add(turn(number % 2, name), 0.0, source=name)
+    assert gathered.all.waiting == 2
+    gathered.all.forget(lambda conversation: conversation.source == "b")
+    assert gathered.due(10.0) == [("a", 1, "a", 1)]
+    gathered.all.forget(lambda conversation: True)
+    assert (len(gathered.all._all), gathered.all._bytes) == (0, 0)
+    assert not any(gathered.waiting.values())
+
+
+def test_a_run_waits_until_all_rules_were_asked_about_it() -> None:
+    gathered = Gathered(short=1.0, long=5.0)
+    gathered.add(turn(0), 0.0)
+    gathered.due(1.0)
+    assert gathered.waiting[turn(0).trace_id] == 1
+    gathered.due(5.0)
+    gathered.add(turn(1), 6.0)
+    assert [gathered.waiting[turn(n).trace_id] for n in (0, 1)] == [0, 1]
+    gathered.due(inf)
+    assert [gathered.waiting[turn(n).trace_id] for n in (0, 1)] == [0, 0]
 
 
 def test_a_conversation_is_due_when_idle_and_again_when_it_went_on() -> None:
     gathered = Gathered()
-    assert gathered.all.next_due == inf
+    assert gathered.all.next_due(0.0) == inf
     gathered.add(turn(0), 0.0)
     gathered.add(turn(1), 8.0)
-    assert (gathered.all.next_due, gathered.all.waiting) == (18.0, 1)
+    assert (gathered.all.next_due(0.0), gathered.all.waiting) == (18.0, 1)
     assert gathered.due(17.9) == []
     assert gathered.due(18.0) == [("c", 2, "a", 1)]
     assert gathered.due(99.0) == []
-    assert (gathered.all.next_due, gathered.all.waiting) == (inf, 0)
+    assert (gathered.all.next_due(0.0), gathered.all.waiting) == (inf, 0)
     gathered.add(turn(2), 99.0)
     gathered.add(turn(2), 99.5)  # the same run, told once more
     assert gathered.due(200.0) == [("c", 3, "a", 2)]
@@ -281,7 +272,7 @@ def test_services_do_not_share_a_conversation() -> None:
     assert gathered.due(10.0) == [("c", 1, "a", 1), ("c", 1, "a", 1)]
 
 
-@pytest.mark.parametrize("name", ["1", "default", "", "thread-1"])
+@pytest.mark.parametrize("name", ["1", "default", "thread-1"])
 def test_users_do_not_share_a_conversation(name: str) -> None:
     """Ids that are unique for each user only; runs that tell no user are no other user's either."""
     gathered = Gathered()
@@ -295,28 +286,9 @@ def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
     gathered.add(turn(0), 0.0)
     assert gathered.due(10.0) == [("c", 1, "a", 1)]
     assert gathered.due(20.0) == []
-    assert len(gathered.all) == 0
+    assert len(gathered.all._all) == 0
     gathered.add(turn(1), 30.0)
     assert gathered.due(40.0) == [("c", 1, "a", 2)]
-
-
-def test_what_another_process_left_goes_on_whichever_of_its_runs_comes_first() -> None:
-    """Two turns judged once, the second written after that, and a third that waits for the next time."""
-    left = [(turn(0), {"a": 0}, {"a"}), (turn(1), {"a": 1}, set[str]()), (turn(2), {"a": 1}, {"a"})]
-    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
-        gathered = Gathered()
-        for index in order:
-            run, asked, waits = left[index]
-            gathered.all.restore(run, 0.0, asked, waits)
-        assert gathered.due(10.0) == [("c", 3, "a", 2)], order
-    for order in ((0, 1), (1, 0)):
-        gathered = Gathered()
-        for index in order:
-            run, asked, waits = left[index]
-            gathered.all.restore(run, 0.0, asked, waits)
-        assert gathered.due(10.0) == [], order
-        gathered.add(turn(5), 20.0)
-        assert gathered.due(30.0) == [("c", 3, "a", 2)]
 
 
 def test_beyond_the_bounds_judged_ones_go_silently_and_waiting_ones_with_a_reason() -> None:
@@ -339,13 +311,14 @@ def test_bytes_are_bounded_and_come_back() -> None:
     ]
     gathered.add(turn(9, "huge", input_messages=(), operations=turn(9).operations * 9), 9.0)
     assert [lost[0] for lost in gathered.lost[2:]] == ["c2", "c3", "huge"]
-    assert (len(gathered.all), gathered.all._bytes) == (0, 0)
+    assert (len(gathered.all._all), gathered.all._bytes) == (0, 0)
 
 
 def test_of_a_conversation_that_is_ruled_out_next_to_nothing_is_kept() -> None:
     gathered = Gathered(most_bytes=2_000)
     for number in range(50):
-        conversation = gathered.add(turn(number), float(number), ruled_out=True)
+        gathered.add(turn(number), float(number), ruled_out=True)
+    (conversation,) = gathered.all._all.values()
     assert gathered.lost == []
     assert [run.operations for run in conversation.runs.values()] == [()]
     assert conversation.size == gathered.all._bytes == 501
@@ -373,7 +346,7 @@ def test_every_conversation_is_due_or_lost_each_time_it_goes_on(
             open_for[who].remove(unit)
             ends[unit] += 1
         gathered.lost.clear()
-        assert len(gathered.all) <= most
+        assert len(gathered.all._all) <= most
         assert gathered.all._bytes <= most_bytes
     for who, _, unit, _ in gathered.due(float("inf")):
         open_for[who].remove(unit)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_evals._internal.pipeline import engine_thread
-from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.engine import thread as engine_thread
+from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.util.os_threads import OSThread
 from tests.support.waits import SECONDS, eventually
 
@@ -55,7 +55,7 @@ class Taken:
         self.on_tick()
         return time.monotonic() + (self.delays.pop(0) if self.delays else FAR)
 
-    async def run(self) -> None:
+    async def background(self) -> None:
         self._note()
         try:
             await asyncio.Event().wait()
@@ -80,9 +80,9 @@ class Taken:
 
 
 @contextmanager
-def engine(gather: float = 0.001, **options: Any) -> Iterator[tuple[EngineThread[Any], Taken]]:
+def engine(**options: Any) -> Iterator[tuple[EngineThread[Any], Taken]]:
     work = Taken()
-    thread = EngineThread[Any](work, gather=gather, **options)
+    thread = EngineThread[Any](work, **options)
     try:
         yield thread, work
     finally:
@@ -133,8 +133,11 @@ async def pumped(thread: EngineThread[Any]) -> None:
     thread._pump()
 
 
-def test_runs_that_end_after_a_rest_are_taken_at_once_and_the_many_after_them_are_gathered() -> None:
-    with engine(gather=FAR) as (thread, work):
+def test_runs_that_end_after_a_rest_are_taken_at_once_and_the_many_after_them_are_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_thread, "_GATHER_SECONDS", FAR)
+    with engine() as (thread, work):
         thread.put("span")
         thread.run(pumped(thread), SECONDS)
         for number in range(31):
@@ -479,9 +482,9 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
         if pid == 0:
             answer = b"failed"
             try:
-                thread.after_fork()
+                thread.reset()
                 own = Taken()
-                thread.work = own
+                thread._work = own
                 thread.put("in the child")
                 own.wait_for(lambda: bool(own.items))
                 answer = repr((own.items, thread.alive, thread.backlog.refused)).encode()

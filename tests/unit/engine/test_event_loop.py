@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 from anyio import to_thread
 
-from otel_evals._internal.pipeline.event_loop import new_loop, run, run_to_the_end
+from otel_evals._internal.engine.event_loop import new_loop, run, run_to_the_end
 from otel_evals._internal.util.calls import hide_task
 from tests.support.waits import SECONDS
 
@@ -97,7 +97,7 @@ def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCapture
     del held
     gc.collect()
     assert kept() is None, "a task that refuses to end keeps nothing"
-    assert [record.name for record in caplog.records] == ["otel_evals._internal.pipeline.event_loop"], (
+    assert [record.name for record in caplog.records] == ["otel_evals._internal.engine.event_loop"], (
         "of the SystemExit"
     )
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from otel_evals._internal.evaluate.isolated_worker import Raised, raised
+from otel_evals._internal.engine.isolated_worker import Raised, raised
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import StepRecord

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from otel_evals._internal.pipeline.event_loop import ContextExecutor
+from otel_evals._internal.engine.event_loop import ContextExecutor
 from tests.support.waits import SECONDS
 
 WHO = contextvars.ContextVar("who", default="nobody")
 
 AT_EXIT = """
 import atexit
-from otel_evals._internal.pipeline.event_loop import ContextExecutor
+from otel_evals._internal.engine.event_loop import ContextExecutor
 
 executor = ContextExecutor()
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from otel_evals import NotScored, Rule, Run, Score, scorer
-from otel_evals._internal.evaluate.isolated_scorer import IsolatedScorer, RemoteError, most_processes
+from otel_evals._internal.engine.isolated_scorer import IsolatedScorer, RemoteError, most_processes
 from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.scorer import StepFailure, facts_of
 from otel_evals.errors import JudgeUnavailableError

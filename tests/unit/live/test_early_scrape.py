@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, NoOpMeter, NoOpMeterProvider
 
 from otel_evals import Config, Rule, Run, scorer
-from otel_evals._internal.pipeline.pipeline import Pipeline
+from otel_evals._internal.live.pipeline import Pipeline
 
 
 @scorer(inline=True)
