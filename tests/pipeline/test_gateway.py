@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -31,7 +30,9 @@ from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
 from tests.support.agents import body, recorded
 from tests.support.gateways import GatewayThread
+from tests.support.recordings import send_recording
 from tests.support.scored_files import score_files
+from tests.support.traffic import Live
 from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -149,6 +150,30 @@ def test_agents_that_were_judged_by_themselves_are_not_judged_again_below_a_late
     ]
 
 
+def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:
+    """The same spans, scored in the process they ended in, by a gateway, and from a file."""
+    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.5)]
+    exported = InMemorySpanExporter()
+    with Live(*rules) as live:
+        live.provider.add_span_processor(SimpleSpanProcessor(exported))
+        for number in range(60):
+            live.run(question=f"Where is order {number}?", answer=f"Order {number} is on its way.")
+        assert live.flush()
+        in_process = outcomes(live.scored.evaluations)
+    spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
+    with GatewayThread(*rules) as gateway:
+        for start in range(0, len(spans), 7):
+            assert gateway.post("/v1/traces", body(spans[start : start + 7]))[0] == 200
+        by_gateway = outcomes(gateway.evaluations(len(in_process)))
+    file = tmp_path / "spans.pb"
+    file.write_bytes(body(spans))
+    kept = InMemoryDestination()
+    score_files([str(file)], build_config(rules, [kept]))
+    assert by_gateway == in_process
+    assert outcomes(kept.evaluations) == in_process
+    assert 120 < len(in_process) < 180  # the third rule sampled some
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not CAPTURES, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
@@ -163,8 +188,8 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
             score_files([str(p) for p in (logs, path) if p.exists()], build_config(rules, [kept]))
             gateway.scored.clear()
             for signal, each in (("logs", logs), ("traces", path)):
-                for request in requests_of(each) if each.exists() else ():
-                    assert gateway.post(f"/v1/{signal}", request, "application/json")[0] == 200
+                if each.exists():
+                    send_recording(each, f"{gateway.endpoint}/v1/{signal}")
             gateway.service.scoring.engine.flush(SECONDS)  # some traces are not complete yet
             eventually(lambda: not gateway.service.scoring.gatherer.size[0])
             assert gateway.service.scoring.engine.flush(SECONDS)
@@ -174,14 +199,6 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
     assert differing == []
 
 
-def requests_of(path: Path) -> list[bytes]:
-    """The export requests of a file: one text, or one per line."""
-    text = path.read_text()
-    try:
-        json.loads(text)
-        return [text.encode()]
-    except ValueError:
-        return [line.encode() for line in text.splitlines() if line.strip()]
 
 
 def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None:
