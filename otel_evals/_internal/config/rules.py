@@ -15,9 +15,9 @@ from otel_evals._internal.config.imports import scorer_mistake
 from otel_evals._internal.config.review import ReviewCondition, review_condition, review_text
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals._internal.model import Run
-from otel_evals._internal.processes.portable import NotPortableError, pack
 from otel_evals._internal.sampling.algebra import Sampler, SamplerFacts, always, facts_of_sampler, ratio
 from otel_evals._internal.sampling.parser import parse
+from otel_evals._internal.scoring.isolation import NotPortableError, pack
 from otel_evals._internal.scoring.scorer import Scorer, ScorerFacts, facts_of
 from otel_evals.errors import ConfigError
 

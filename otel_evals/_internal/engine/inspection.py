@@ -6,24 +6,45 @@ Nothing here waits for a lock: a signal handler may have interrupted the frame t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Protocol
 
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import Health, judge_health
-from otel_evals._internal.accounting.ledger import LoggedTrace
+from otel_evals._internal.accounting.ledger import Ledger, LoggedTrace
+from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
-
-if TYPE_CHECKING:
-    from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.engine.score import RunScorer
+from otel_evals._internal.engine.thread import EngineThread
+from otel_evals._internal.gather.gatherer import Gatherer
 
 _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
 _NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 
-def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
+class Inspected(Protocol):
+    """The parts of an engine that are read here."""
+
+    config: Config
+    dialects: Dialects
+    thread: EngineThread[Any]
+    ledger: Ledger
+    gatherer: Gatherer
+    scorer: RunScorer
+    fan_out: FanOut
+
+    def losses(self) -> dict[str, int]: ...
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], seconds: float) -> Any: ...
+
+    async def drained(self) -> None: ...
+
+
+def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Health:
     """Return the health; scoring counts as stalled after this many seconds without progress."""
     now, thread, ledger = time.monotonic(), engine.thread, engine.ledger
     since_beat = None if thread.beat is None else now - thread.beat
@@ -57,7 +78,7 @@ def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
     )
 
 
-def explain(engine: Engine, trace_id: int | str, trace_state: str) -> Explanation:
+def explain(engine: Inspected, trace_id: int | str, trace_state: str) -> Explanation:
     """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
     trace, config = trace_id_of(trace_id), engine.config
     if engine.thread.started and engine.thread.waiting:
@@ -70,7 +91,7 @@ def explain(engine: Engine, trace_id: int | str, trace_state: str) -> Explanatio
     return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, engine.scorer.running())
 
 
-def _possible_reasons(engine: Engine) -> Iterator[str]:
+def _possible_reasons(engine: Inspected) -> Iterator[str]:
     """Yield possible reasons for the lack of a record of a trace that sampling did not rule out."""
     yield (
         "Possible reasons: it was not recorded in this process, no dialect claims its spans, "

@@ -16,18 +16,15 @@ import asyncio
 import logging
 import types
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from otel_evals._internal.attach.attacher import Opened
+from otel_evals._internal.engine.check import Check, CheckedRun
 from otel_evals._internal.model import Evaluation, NotScored, Run, Sampled, Score, StepRecord
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals._internal.util.error_log import log_error
-
-if TYPE_CHECKING:
-    from otel_evals._internal.engine.check import Check, CheckedRun
-    from otel_evals._internal.engine.rule_queue import RuleQueue
 
 Result = Score | NotScored | BaseException
 """The result of one attempt; exceptions are values here."""
@@ -68,7 +65,7 @@ class Pending:
         "timed_out", "timer",
     )  # fmt: skip
 
-    def __init__(self, queue: RuleQueue, target: Target, decisions: RunDecisions) -> None:
+    def __init__(self, queue: Any, target: Target, decisions: RunDecisions) -> None:
         rule, run = queue.rule, decisions.run
         self.queue, self.target, self.run, self.decisions = queue, target, run, decisions
         self.sampled: Sampled = decisions.on_record[rule.scorer_id]

@@ -16,12 +16,16 @@ from msgspec.structs import replace
 
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.engine.isolated_scorer import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals._internal.engine.pending import Pending, Result, ended_early
 from otel_evals._internal.model import Dropped, Outcome, Run, ScorerFailure
-from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.decide import Decider
+from otel_evals._internal.scoring.isolation import (
+    START_SECONDS,
+    IsolatedScorer,
+    ProcessDiedError,
+    most_processes,
+)
 from otel_evals._internal.scoring.outcome import (
     asked_wait,
     failure_of,

@@ -189,7 +189,7 @@ class RunScorer:
     # --- one evaluation ---
 
     async def _evaluate(self, rules: Rules, pending: Pending, outcome: Outcome | None) -> None:
-        queue = pending.queue
+        queue: RuleQueue = pending.queue
         if outcome is None and self._known is not None:
             revision, outcome = self._known(pending.evaluation_id, pending.run)
             pending.revision = max(pending.revision, revision) if outcome is None else revision

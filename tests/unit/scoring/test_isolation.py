@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from otel_evals import ConfigError, Run, load_config
-from otel_evals._internal.processes.portable import NotPortableError, importable, pack
+from otel_evals import ConfigError, load_config
+from otel_evals._internal.scoring.isolation import NotPortableError, pack
 from otel_evals.context import tool_results
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, LiteLLMJudge
-from otel_evals.scorers import Scorer, scorer
+from otel_evals.scorers import Scorer
 
 SCORERS = entry_points(group="otel_evals_scorer")
 
@@ -55,7 +55,7 @@ def test_a_judge_is_sent_with_its_limits_its_budget_and_its_memory(tmp_path: Pat
 
 
 def test_a_scorer_of_a_module_needs_no_cloudpickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
     (tmp_path / "named_scorers.py").write_text(
         "from otel_evals import scorer\n@scorer\ndef polite(run) -> bool:\n    return True\n"
     )
@@ -65,24 +65,6 @@ def test_a_scorer_of_a_module_needs_no_cloudpickle(tmp_path: Path, monkeypatch: 
     )
     (rule,) = load_config(tmp_path / "evals.yaml").rules
     assert sent(rule.scorer) is sys.modules["named_scorers"].polite
-
-
-def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -> None:
-    """By value, the function takes along what it uses; `importable` says which way it goes."""
-    limit = 3
-
-    @scorer
-    def short(run: Run) -> bool:
-        return len(run.output or "") <= limit
-
-    arrived = sent(short)
-    assert arrived is not short
-    assert arrived.version == short.version
-    assert importable("otel_evals.scorers")
-    assert importable("collections.abc")
-    assert importable("os.path")
-    assert not importable("__main__")
-    assert not importable("no.such.module")
 
 
 def test_what_has_no_form_outside_this_process_is_refused() -> None:

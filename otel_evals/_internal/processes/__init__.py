@@ -1,1 +1,0 @@
-"""Child processes: started as new interpreters, never forked, and connected by pipes."""

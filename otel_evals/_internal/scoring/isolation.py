@@ -1,0 +1,252 @@
+"""Scorers in processes of their own: a crash or a hang costs one run.
+
+anyio keeps the processes, which are new interpreters. They import the program's main module, as those of
+multiprocessing do; `configure` has no effect there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import io
+import os
+import pickle
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any
+
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
+from opentelemetry.context import attach
+
+from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.recursion import mark
+from otel_evals._internal.redaction.redactor import current_redaction, use_redaction
+from otel_evals._internal.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
+from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
+from otel_evals._internal.util.error_log import content_is_shown, show_content
+from otel_evals._internal.util.install_hint import package_hint
+from otel_evals.errors import JudgeUnavailableError
+
+_NICE = 5
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG."""
+_IDLE_SECONDS = 250.0
+"""Seconds without a run after which the processes may be gone: anyio ends them after 300."""
+START_SECONDS = 60.0
+"""Timeout for starting a process, including the scorer's imports."""
+_WORKER = "anyio.to_process"
+
+
+class NotPortableError(Exception):
+    """An object cannot be sent to another process; the message has the reason and the fix."""
+
+
+class ProcessDiedError(Exception):
+    """A process ended before it answered."""
+
+    error_type = "process_died"
+
+
+class RemoteError(Exception):
+    """An exception that a scorer raised in its process."""
+
+    def __init__(self, error_type: str, message: str, steps: tuple[StepRecord, ...] = ()) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.steps = steps
+
+
+def is_child() -> bool:
+    """Return True in a worker process, which scores for its parent and must not configure scoring."""
+    return sys.orig_argv[-2:] == ["-m", _WORKER]
+
+
+def most_processes() -> int:
+    """Return the maximum number of processes of a scorer: one less than the CPUs, from 1 to 4."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(4, usable - 1))
+
+
+# --- in the parent ---
+
+
+class IsolatedScorer(Scorer):
+    """Scores in processes that are started on first use and replaced after they die.
+
+    Args:
+        scorer: the scorer to run there.
+        facts: its properties.
+        timeout: seconds after which a process that has not answered is killed.
+
+    Raises:
+        NotPortableError: the scorer cannot be sent to another process.
+    """
+
+    def __init__(self, scorer: Scorer, facts: ScorerFacts, timeout: float) -> None:
+        self.id, self.version, self.direction = facts[:3]
+        self._packed = pack((scorer, current_redaction(), content_is_shown()))
+        self._key = sha256(self._packed).hexdigest()
+        self._timeout = timeout
+        self._limiter: CapacityLimiter | None = None
+        self._running = self._started = 0
+        """Runs in processes now, and processes that have answered."""
+        self._last = 0.0
+
+    async def score(self, run: Run) -> Score | NotScored:
+        """Score a run in a process.
+
+        Raises:
+            ProcessDiedError: the process died while it scored the run.
+            RemoteError: the scorer raised an exception, or timed out.
+            StepFailure: the judge was unavailable; its cause is a JudgeUnavailableError.
+        """
+        self._limiter = self._limiter or CapacityLimiter(1_000)  # a rule's slots limit its processes
+        if time.monotonic() - self._last > _IDLE_SECONDS:
+            self._started = 0
+        self._running += 1
+        starts = 0.0 if self._running <= self._started else START_SECONDS
+        try:
+            async with asyncio.timeout(self._timeout + starts):
+                reply = await self._ask(None, run)
+                if reply is None:  # the process does not have the scorer yet
+                    reply = await self._ask(self._packed, run)
+        except BaseException as error:
+            self._started = 0
+            if isinstance(error, TimeoutError):
+                raise RemoteError("timeout", f"no score within {self._timeout:g} s") from None
+            if isinstance(error, BrokenWorkerProcess):
+                raise ProcessDiedError(f"the process that was scoring {self.id} died") from None
+            raise
+        finally:
+            self._running -= 1
+            self._last = time.monotonic()
+        self._started = max(self._started, self._running + 1)
+        return _outcome(reply)
+
+    async def _ask(self, packed: bytes | None, run: Run) -> Any:
+        arguments = self._key, packed, run
+        return await to_process.run_sync(_score, *arguments, cancellable=True, limiter=self._limiter)
+
+
+def pack(thing: Any) -> bytes:
+    """Pickle an object for another process with the same packages and `sys.path`, or raise."""
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(thing)
+        return buffer.getvalue()
+    except Exception as error:  # a __reduce__ may raise anything
+        problem = error
+    try:
+        import cloudpickle
+    except ImportError:
+        fix = f"move it to the top level of an importable module, or {package_hint('cloudpickle')}"
+        raise NotPortableError(f"cannot be sent to another process ({problem}); {fix}") from problem
+    try:
+        return bytes(cloudpickle.dumps(thing))
+    except Exception as error:
+        fix = "build it from plain values, and open files, locks and connections on first use"
+        raise NotPortableError(f"cannot be sent to another process ({error}); {fix}") from error
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles a scorer made by `@scorer` by the name of its function, under which its module has it."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, FunctionScorer):
+            module, name = thing.function.__module__, thing.function.__qualname__
+            if module == "__main__" or attrgetter(name)(sys.modules[module]) is not thing:
+                raise pickle.PicklingError(f"{name!r} of {module!r} has no name that can be imported")
+            return _imported, (module, name)
+        return NotImplemented
+
+
+def _imported(module: str, name: str) -> Any:
+    __import__(module)
+    return attrgetter(name)(sys.modules[module])
+
+
+def _outcome(reply: Any) -> Score | NotScored:
+    if not isinstance(reply, Raised):
+        return reply  # type: ignore[no-any-return]  # the worker checks what scorers return
+    if not reply.unavailable:
+        raise RemoteError(reply.error_type, reply.message, reply.steps)
+    cause = JudgeUnavailableError(reply.message, retry_after=reply.retry_after)
+    raise StepFailure(reply.message, steps=reply.steps) from cause
+
+
+# --- in the worker ---
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception, for a process that cannot import its class."""
+
+    error_type: str
+    message: str
+    steps: tuple[StepRecord, ...] = ()
+    unavailable: bool = False
+    """True for a JudgeUnavailableError, which is retried."""
+    retry_after: float | None = None
+    """Seconds to wait, as requested by the judge."""
+
+
+_scorers: dict[str, tuple[Scorer, Any, bool]] = {}
+_runner: asyncio.Runner | None = None
+
+
+def _score(key: str, packed: bytes | None, run: Run) -> Any:
+    """Score a run; returns None if the scorer is needed first, and any exception as a `Raised`."""
+    global _runner
+    try:
+        if key not in _scorers:
+            if packed is None:
+                return None
+            _set_up()
+            _scorers[key] = pickle.loads(packed)
+            _scorers[key][0].prepare()
+        scorer, redaction, content = _scorers[key]
+        use_redaction(redaction)
+        show_content(content)
+        _runner = _runner or asyncio.Runner()
+        reply: Any = _runner.run(_scored(scorer, run))
+    except BaseException as error:
+        reply = _raised(error)
+    return reply if _is_portable(reply) else _raised(TypeError("its result cannot be sent to this process"))
+
+
+async def _scored(scorer: Scorer, run: Run) -> Any:
+    attach(mark())  # for each run, since old marks expire
+    return to_outcome(await scorer.score(run))
+
+
+def _is_portable(reply: Any) -> bool:
+    try:
+        pickle.dumps(reply)
+    except Exception:
+        return False
+    return True
+
+
+def _set_up() -> None:
+    """Leave signals to the parent, which still needs this process, and the processor to the application."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.environ["OTEL_SDK_DISABLED"] = "true"
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent does not read it, and a full pipe would block
+    if sys.platform == "linux":  # elsewhere a busy process ends after its run
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if hasattr(os, "nice"):
+        with contextlib.suppress(OSError):
+            os.nice(_NICE)
+
+
+def _raised(error: BaseException) -> Raised:
+    failure, cause = failure_of(error), root_cause(error)
+    asked = asked_wait(cause)
+    return Raised(failure.error_type, failure.message, failure.steps, asked is not None, asked or None)
