@@ -110,7 +110,7 @@ def test_a_run_is_scored_again_with_its_late_spans_if_they_change_it() -> None:
         gateway.post("/v1/traces", body([other]))
         gateway.post("/v1/traces", body([tool]))
         both = gateway.evaluations(4)
-        stats = gateway.service.scoring.engine.steps.stats()
+        stats = gateway.service.scoring.engine.stats()
     again = both[2:]
     assert {e.evaluation_id for e in again} == {e.evaluation_id for e in first}
     assert [e.revision for e in first] == [1, 1]
@@ -191,10 +191,10 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
                 if each.exists():
                     send_recording(each, f"{gateway.endpoint}/v1/{signal}")
             gateway.service.scoring.engine.flush(SECONDS)  # some traces are not complete yet
-            eventually(lambda: not gateway.service.scoring.gatherer.size[0])
+            eventually(lambda: not gateway.service.scoring.gatherer.usage[0])
             assert gateway.service.scoring.engine.flush(SECONDS)
             if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
-                differing.append((path.name, gateway.service.scoring.engine.steps.losses()))
+                differing.append((path.name, gateway.service.scoring.engine.losses()))
     assert len(files) > 40
     assert differing == []
 
@@ -228,7 +228,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         scoring.engine.thread.backlog.capacity = 50_000
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
-        assert gateway.service.scoring.engine.steps.stats().losses == {}
+        assert gateway.service.scoring.engine.stats().losses == {}
 
 
 def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for() -> None:

@@ -81,7 +81,7 @@ class GatewayThread:
     ) -> None:
         self.stop()
         if kind is None:
-            assert self.service.scoring.engine.steps.stats().check() == []
+            assert self.service.scoring.engine.stats().check() == []
 
     def _run(self) -> None:
         try:

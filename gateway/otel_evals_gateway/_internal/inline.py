@@ -1,9 +1,9 @@
 """Inline: forwards everything to the next endpoint, judged spans with their scores.
 
-With a store, the other spans are forwarded first, byte for byte; then the held spans are written to the
-journal, the sender is answered, and they follow once their scores are complete or their time is over. Without
-a store a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded once, and
-the sender gets the next endpoint's answer.
+With a journal, the other spans are forwarded first, byte for byte; then the held spans are written to the
+journal, the sender is answered, and they follow once their scores are complete or their time is over.
+Without a journal a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded
+once, and the sender gets the next endpoint's answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Inline:
 
     def __init__(self, tap: Tap, forwarder: Forwarder, held_spans: HeldSpans | None, *, nested: bool) -> None:
         self._tap = tap
-        self._forwarder = forwarder
+        self.forwarder = forwarder
         self._held_spans = held_spans
         self.nested = nested
         self._traffic = tap.traffic
@@ -86,7 +86,7 @@ class Inline:
         if self._held_spans is not None:
             await self._held_spans.stop()
         await self._outbox.stop(seconds)
-        await self._forwarder.close()
+        await self.forwarder.close()
 
     def restore(self, held: Iterable[HeldPart]) -> None:
         """Hold the spans that an earlier process held."""
@@ -112,7 +112,7 @@ class Inline:
         """Forward the other spans, and keep the held ones until they are scored."""
         answer = ExportAnswer()
         if len(places) < selection.seen:
-            answer = await self._forwarder.send("traces", without(request.plain, places.keys()))
+            answer = await self.forwarder.send("traces", without(request.plain, places.keys()))
             if not answer.ok:
                 return answer
         parts = [
@@ -120,7 +120,7 @@ class Inline:
             for place, data in parts_of(request.plain, places.keys())
         ]
         if not self._journal.append(request, selection, parts):
-            sent = await self._forwarder.send("traces", b"".join(part.data for part in parts))
+            sent = await self.forwarder.send("traces", b"".join(part.data for part in parts))
             if not sent.ok:
                 return sent
             self._traffic.count("traces", "forwarded", len(parts))
@@ -155,7 +155,7 @@ class Inline:
             parts = parts_of(request.plain, scored.keys())
             at_the_end = b"".join(with_attributes(part, scored[place]) for place, part in parts)
             body = without(request.plain, scored.keys()) + at_the_end
-            answer = await self._forwarder.send("traces", body)
+            answer = await self.forwarder.send("traces", body)
         else:
             answer = await self._forward_unchanged(request)
         if not answer.ok:
@@ -174,9 +174,7 @@ class Inline:
             self._held_spans.hold(key, len(part.data), released)
 
     async def _forward_unchanged(self, request: ExportRequest) -> ExportAnswer:
-        return await self._forwarder.send(
-            request.signal, request.body, request.content_type, request.encoding
-        )
+        return await self.forwarder.send(request.signal, request.body, request.content_type, request.encoding)
 
 
 class _Outbox:

@@ -17,6 +17,7 @@ import struct
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,10 @@ from typing import IO, Any
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
+from otel_evals.sdk.pipeline import Source
 from otel_evals.sdk.util import HAS_FILE_LOCKS, try_lock
 from otel_evals_gateway._internal.receiver.decoder import FIELDS, ExportRequest, Signal, decode
 from otel_evals_gateway._internal.receiver.selection import Selection
-from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 _logger = logging.getLogger(__name__)
 _HEAD = struct.Struct("<BII")
@@ -38,7 +39,7 @@ _KEY = 24
 """Bytes of a trace id and a span id."""
 _SEGMENT_BYTES = 8 * 1024 * 1024
 _COLLECT_SECONDS = 1.0
-_STORE_SECONDS = 5.0
+_MOST_BYTES = 2**30
 _UNBOUNDED = 2**31
 
 
@@ -55,8 +56,8 @@ class HeldPart:
 Take = Callable[[ExportRequest], Awaitable[Selection]]
 
 
-class Journal:
-    """Keeps nothing; the default, without a store."""
+class Journal(Source):
+    """Keeps nothing; the default, without a journal."""
 
     keeps = False
 
@@ -90,10 +91,10 @@ class FileJournal(Journal):
 
     keeps = True
 
-    def __init__(self, folder: Path, scoring: ScoringEngine, most: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._all = folder
-        self._scoring = scoring
-        self._most = most
+        self._most = _MOST_BYTES
+        self._done: deque[str] = deque()
         self._segments: list[_Segment] = []
         self._current: IO[bytes] | None = None
         self._locks: list[tuple[IO[bytes], Path]] = []
@@ -102,7 +103,7 @@ class FileJournal(Journal):
         try:
             self._folder = self._own_folder()
         except OSError as error:
-            raise ConfigError("store", f"{folder} cannot be used: {error}") from error
+            raise ConfigError("journal", f"{folder} cannot be used: {error}") from error
 
     def append(self, request: ExportRequest, selection: Selection, held: Iterable[HeldPart] = ()) -> bool:
         entries = [(_KINDS[request.signal], _selected(request, selection))]
@@ -142,18 +143,16 @@ class FileJournal(Journal):
         restore([part for part, _ in held.values()])
         self._collecting = asyncio.ensure_future(self._collect_always())
 
+    def done(self, trace_id: str) -> None:
+        self._done.append(trace_id)
+
     async def collect(self) -> None:
-        candidates = [segment for segment in self._segments if not segment.held]
-        if not candidates or self._scoring.putting:
-            return
-        if self._current is not None and candidates[-1] is self._segments[-1]:
-            self._rotate()
-        still_open = await asyncio.to_thread(self._scoring.engine.open_traces, _STORE_SECONDS)
-        if still_open is None:
-            return
-        for segment in candidates:
-            segment.traces &= still_open
+        done = {self._done.popleft() for _ in range(len(self._done))}
+        for segment in list(self._segments):
+            segment.traces -= done
             if not segment.traces and not segment.held:
+                if self._current is not None and segment is self._segments[-1]:
+                    self._rotate()
                 self._segments.remove(segment)
                 segment.path.unlink(missing_ok=True)
 
@@ -237,15 +236,13 @@ class FileJournal(Journal):
         return True
 
 
-def open_journal(config: Config, scoring: ScoringEngine) -> Journal:
-    """Return the journal next to the configured store; ConfigError without file locks for it."""
-    if config.store is None:
+def open_journal(config: Config) -> Journal:
+    """Return the configured journal; ConfigError without file locks for it."""
+    if config.journal is None:
         return Journal()
     if not HAS_FILE_LOCKS:
-        raise ConfigError("store", "needs file locks in the gateway, which this system lacks; leave it out")
-    folder = config.store.with_name(f"{config.store.name}.received")
-    scoring.gatherer.keeps_open = True
-    return FileJournal(folder, scoring, config.store_max_bytes)
+        raise ConfigError("journal", "needs file locks, which this system lacks; leave it out")
+    return FileJournal(config.journal)
 
 
 def _selected(request: ExportRequest, selection: Selection) -> bytes:

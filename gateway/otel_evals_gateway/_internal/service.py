@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,23 +65,26 @@ class Gateway:
         if options.tls is not None:
             self._tls, reload = tls_context(options.tls)
             self._reloads.append(reload)
+        providers = providers or Providers()
+        meters, metrics_page = prometheus_page(providers.meters or metrics.get_meter_provider())
+        providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
         self._dialects = load_dialects()
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
-        self.scoring = ScoringEngine(config, self._dialects, providers or Providers(), self._held_spans)
+        self._journal = open_journal(config)
+        source = self._journal if self._journal.keeps else None
+        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, source)
         self.traffic.observe(self.scoring.meter)
-        self._journal = open_journal(config, self.scoring)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
         take = self._tap.take if self._inline is None else self._inline.take
         signals: tuple[Signal, ...] = ("traces", "logs", *(("metrics",) if self._inline else ()))
-        meters = (providers and providers.meters) or metrics.get_meter_provider()
         pages: dict[str, Page] = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/stats": self._stats,
-            "/metrics": prometheus_page(meters),
+            "/metrics": metrics_page,
         }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
@@ -109,6 +113,7 @@ class Gateway:
             if self._kafka is not None:
                 self._kafka.start()
             self._ready = True
+            self._log_start()
             started()
             await stop.wait()
         finally:
@@ -140,7 +145,8 @@ class Gateway:
         await self._http.stop_listening()
         if self._kafka is not None:
             await asyncio.to_thread(self._kafka.stop_taking, deadline - time.monotonic())
-        flush = asyncio.to_thread(self.scoring.engine.flush, self._config.shutdown_timeout / 2)
+        engine = self.scoring.engine
+        flush = asyncio.to_thread(engine.flush, self._config.shutdown_timeout / 2)
         flushing = asyncio.ensure_future(flush)
         await self._grpc.stop(deadline - time.monotonic())
         await self._limits.idle(deadline - time.monotonic())
@@ -163,6 +169,8 @@ class Gateway:
                     reload()
                 if self._config_reload is not None:
                     await self._config_reload.look()
+                if self._inline is not None:
+                    await self._inline.forwarder.look()
 
     async def _use_rules(self, config: Config) -> None:
         """Switch to other rules, selecting all spans that either set of rules may sample meanwhile."""
@@ -184,10 +192,10 @@ class Gateway:
         hold = hold_seconds(self._config)
         if hold is None:
             return None
-        if self._config.store is None:
+        if self._config.journal is None:
             _logger.warning(
-                "inline without a store: requests with judged spans wait up to %g s before they leave; "
-                "configure `store` to have them acknowledged at once",
+                "inline without a journal: requests with judged spans wait up to %g s before they leave; "
+                "configure `journal` to have them acknowledged at once",
                 hold,
             )
         return HeldSpans(self._config.hold_limit, hold, self._config.max_bytes)
@@ -202,38 +210,51 @@ class Gateway:
 
     # --- pages ---
 
+    def _log_start(self) -> None:
+        config, options = self._config, self.options
+        destinations = ", ".join(type(each).__name__ for each in config.destinations) or "no destination"
+        rules = ", ".join(rule.name for rule in config.rules) or "no rule"
+        way = f"inline to {options.forward}" if options.mode == "inline" else "tap"
+        journal = f"journal {config.journal}" if config.journal else "no journal"
+        metrics_at = f"http://{options.http}/metrics" if options.http else "not served without `http`"
+        message = "scoring by %s; %s; scores go to %s; %s; metrics for Prometheus: %s"
+        _logger.info(message, rules, way, destinations, journal, metrics_at)
+
     def _healthz(self) -> tuple[int, dict[str, Any]]:
-        health = self.scoring.health()
+        health = self.scoring.engine.health()
         status = 503 if health.status == "stalled" else 200
         return status, {"status": health.status, "problem": health.problem}
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
-        health = self.scoring.health()
+        health = self.scoring.engine.health()
         problem = "starting or shutting down" if not self._ready else None
         if health.status == "stalled":
             problem = health.problem
-        elif self._kafka is not None and problem is None:
-            problem = self._kafka.problem
+        elif self._kafka is not None:
+            problem = problem or self._kafka.problem
+        elif self._inline is not None:
+            problem = problem or self._inline.forwarder.problem
         rules = {} if self._config_reload is None else {"configuration": self._config_reload.status()}
         status, word = (503, "not ready") if problem else (200, "ready")
         return status, {"status": word, "problem": problem, **rules}
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         """Return all counters as plain values, without content."""
-        scoring, stats = self.scoring, self.scoring.engine.steps.stats()
+        scoring, engine = self.scoring, self.scoring.engine
+        stats, health = engine.stats(), engine.health()
         kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
         return 200, {
             "time": time.time(),
-            "health": scoring.health().status,
+            "health": health.status,
+            "problem": health.problem,
             **self.traffic.snapshot(),
-            "queue": scoring.engine.queue_size,
-            "open_traces": scoring.gatherer.size[0],
-            "closed_spans": scoring.gatherer.closed_spans,
+            "queue": engine.queue_size,
+            "open_traces": scoring.gatherer.usage[0],
             "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
             "rules": plain(stats.rules),
-            "losses": plain(scoring.engine.steps.losses()),
-            "destinations": plain(scoring.engine.steps.fan_out.stats()),
-            "store": plain(stats.store),
+            "losses": plain(engine.losses()),
+            "repeated_spans": stats.repeated,
+            "destinations": plain(engine.destination_stats()),
             **plain(scoring.recent.snapshot()),
             **kafka,
         }

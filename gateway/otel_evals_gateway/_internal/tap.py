@@ -1,7 +1,7 @@
 """Tap: scores a copy of the traffic, and forwards nothing.
 
-A request is answered once its selected items are in the engine's memory and, with a store, in the journal of
-received spans. If there is no room, the sender is asked to send again.
+A request is answered once its selected items are in the engine's memory and in the journal, if there is one.
+If there is no capacity, the sender is asked to send again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
-BUSY = ExportAnswer(429, "no room for more spans", retry_after=1.0)
+BUSY = ExportAnswer(429, "no capacity for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0
 _PUT_AGAIN_SECONDS = 30.0
 _LARGE = 64 * 1024
@@ -37,7 +37,7 @@ class Tap:
         """Take a decoded request; return the answer to its sender."""
         selection = await self.look_through(request)
         if selection.items:
-            if not self.scoring.has_room(len(selection.items)):
+            if not self.scoring.has_capacity(len(selection.items)):
                 return BUSY
             if not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
@@ -57,14 +57,14 @@ class Tap:
         return self.selector.logs(request.message)
 
     async def judge(self, signal: str, selection: Selection, *, again: bool = False) -> None:
-        """Give the items to the engine, all or none; count them as lost if it has no room for long.
+        """Give the items to the engine, all or none; count them as lost if it has no capacity for long.
 
         Runs that lack lost items are not scored.
         """
         seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
         if not await self.scoring.put(selection.items, seconds, roots=selection.roots):
             self.traffic.count(signal, "lost", len(selection.items))
-            self.scoring.lose(selection.items)
+            await asyncio.to_thread(self.scoring.lack, selection.items)
 
     async def take_again(self, request: ExportRequest) -> Selection:
         """Judge a request that an earlier process acknowledged."""

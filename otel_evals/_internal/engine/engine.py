@@ -37,7 +37,7 @@ from otel_evals._internal.engine.conversations import Conversation, Conversation
 from otel_evals._internal.engine.pending import Pending, Target
 from otel_evals._internal.engine.score import Known, RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished
-from otel_evals._internal.engine.thread import EngineThread
+from otel_evals._internal.engine.thread import EngineThread, IntakeLevel
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
@@ -152,9 +152,20 @@ class Engine:
         """Items in the intake, and evaluations without an outcome."""
         return self.thread.waiting + self.ledger.pending
 
+    @property
+    def intake(self) -> IntakeLevel:
+        """The items that wait to be gathered."""
+        return self.thread.level
+
     def capacity(self) -> float:
-        """Return how many runs can be taken now without a loss."""
-        return min(self.thread.room, self.scorer.rules.capacity, self.fan_out.room)
+        """Return how many runs can be taken now without a loss.
+
+        Runs with pending evaluations will need the destinations. One run is taken even if it has more of them
+        than fit.
+        """
+        pending = self.ledger.pending
+        queued = self.scorer.rules.capacity
+        return min(queued if pending else max(1, queued), self.fan_out.room - pending)
 
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""
@@ -171,6 +182,10 @@ class Engine:
 
     def losses(self) -> dict[str, int]:
         return inspection.losses_of(self.stats(), self.fan_out.stats())
+
+    def failing_rules(self) -> Mapping[str, str]:
+        """Return the rules that fail again and again, each with its error in words."""
+        return self.ledger.failures.failing()
 
     def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
         """Return the health; scoring counts as stalled after this many seconds without progress."""
