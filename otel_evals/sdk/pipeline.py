@@ -14,6 +14,8 @@ from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.closing import QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.journal.journal import Journal
+from otel_evals._internal.journal.segments import Entry
 from otel_evals._internal.live.providers import Providers, make_missing
 from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
@@ -22,9 +24,11 @@ from otel_evals._internal.trust import is_proof
 __all__ = [
     "CapturedLog",
     "Engine",
+    "Entry",
     "Gatherer",
     "Hold",
     "IntakeItem",
+    "Journal",
     "Measured",
     "PendingScores",
     "Providers",

@@ -65,7 +65,8 @@ class Forwarder:
 
     def _not_reached(self, error: BaseException) -> None:
         if self.problem is None:
-            self.problem = f"{self._url} cannot be reached ({type(error).__name__}): senders get status 503 and send again"
+            why = f"{self._url} cannot be reached ({type(error).__name__})"
+            self.problem = f"{why}: senders get status 503 and send again"
             _logger.error("forward: %s", self.problem)
 
     def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.journal import HeldPart, Journal
+from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection
@@ -60,10 +60,11 @@ class Inline:
         if not places:
             answer = await self._forward_unchanged(request)
             if answer.ok and selection.items:
-                self._journal.append(request, selection)
+                if self._journal is not None:
+                    self._journal.append(request, selection)
                 await self._tap.judge(request.signal, selection)
         else:
-            way = self._split if self._journal.keeps else self._whole
+            way = self._whole if self._journal is None else self._split
             try:
                 answer = await way(request, selection, places)
             except ValueError:  # valid protobuf that is not valid OTLP
@@ -72,7 +73,7 @@ class Inline:
         if not answer.ok:
             self._traffic.count(request.signal, "refused", selection.seen)
         else:  # the outbox counts the held spans
-            later = len(places) if self._journal.keeps else 0
+            later = 0 if self._journal is None else len(places)
             self._traffic.count(request.signal, "forwarded", selection.seen - later)
         return answer
 
@@ -88,11 +89,6 @@ class Inline:
         await self._outbox.stop(seconds)
         await self.forwarder.close()
 
-    def restore(self, held: Iterable[HeldPart]) -> None:
-        """Hold the spans that an earlier process held."""
-        for part in held:
-            self._hold_part(part)
-
     # --- with judged spans ---
 
     def _places(self, request: ExportRequest, selection: Selection) -> Mapping[Place, RecordedSpan]:
@@ -100,7 +96,7 @@ class Inline:
         if self._held_spans is None or not selection.claimed:
             return {}
         places = selection.judged(nested=self.nested)
-        if not self._journal.keeps:
+        if self._journal is None:
             # The sender waits: a span whose parent comes in a later request would wait for it in vain.
             opens_run = self._tap.scoring.opens_run
             places = {p: i for p, i in places.items() if opens_run(i.span) or selection.is_top(i.span)}
@@ -119,14 +115,14 @@ class Inline:
             HeldPart(bytes.fromhex(places[place].span.trace_id + places[place].span.span_id), data)
             for place, data in parts_of(request.plain, places.keys())
         ]
-        if not self._journal.append(request, selection, parts):
+        if self._journal is None or not self._journal.append(request, selection, parts):
             sent = await self.forwarder.send("traces", b"".join(part.data for part in parts))
             if not sent.ok:
                 return sent
             self._traffic.count("traces", "forwarded", len(parts))
         else:
             for part in parts:
-                self._hold_part(part)
+                self.hold(part)
         await self._tap.judge("traces", selection)
         return answer
 
@@ -163,7 +159,9 @@ class Inline:
                 self._held_spans.keep_scores(keys[place], attributes)
         return answer
 
-    def _hold_part(self, part: HeldPart) -> None:
+    def hold(self, part: HeldPart) -> None:
+        """Hold a span until it is scored, and then forward it."""
+
         def released(attributes: Mapping[str, Any]) -> None:
             self._outbox.put(HeldPart(part.key, with_attributes(part.data, attributes)))
 
@@ -180,7 +178,9 @@ class Inline:
 class _Outbox:
     """Sends released spans to the next endpoint in batches, until they are accepted."""
 
-    def __init__(self, forwarder: Forwarder, journal: Journal, traffic: TrafficCounters) -> None:
+    def __init__(
+        self, forwarder: Forwarder, journal: ReceivedJournal | None, traffic: TrafficCounters
+    ) -> None:
         self._forwarder = forwarder
         self._journal = journal
         self._traffic = traffic
@@ -232,7 +232,8 @@ class _Outbox:
     def _done(self, batch: list[HeldPart], *, accepted: bool, message: str) -> None:
         for _ in batch:
             self._parts.popleft()
-        self._journal.forwarded([part.key for part in batch])
+        if self._journal is not None:
+            self._journal.forwarded([part.key for part in batch])
         self._traffic.count("traces", "forwarded" if accepted else "lost", len(batch))
         if not accepted:
             _logger.error("%d held spans were permanently refused: %s", len(batch), message)

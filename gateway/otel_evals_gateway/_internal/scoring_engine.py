@@ -85,7 +85,7 @@ class ScoringEngine:
             remember_bytes=limits.max_bytes // _REMEMBERED_PART,
         )
         self.gatherer = Gatherer(limits, closing, capacity=lambda: self.engine.capacity())
-        self.gatherer.keeps_open = source is not None
+        self.gatherer.keeps_open = self.gatherer.reports_left = source is not None
         new_gatherer = lambda: self.gatherer  # noqa: E731
         self.engine = Engine(config, dialects, self._attacher, new_gatherer=new_gatherer, source=source)
         self.meter.create_observable_gauge(

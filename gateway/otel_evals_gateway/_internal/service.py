@@ -24,7 +24,7 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
-from otel_evals_gateway._internal.journal import open_journal
+from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.kafka import kafka_source
 from otel_evals_gateway._internal.options import host_and_port
 from otel_evals_gateway._internal.prometheus import prometheus_page
@@ -72,9 +72,10 @@ class Gateway:
         self._dialects = load_dialects()
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
-        self._journal = open_journal(config)
-        source = self._journal if self._journal.keeps else None
-        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, source)
+        self._journal = None if config.journal is None else ReceivedJournal(config.journal)
+        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, self._journal)
+        if self._journal is not None:
+            self._journal.taken = lambda: self.scoring.engine.intake.taken
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
@@ -106,9 +107,10 @@ class Gateway:
         try:
             if self._inline is not None:
                 self._inline.start()
-            # Spans that an earlier process held inline stay in the journal while this one taps.
-            restore = self._inline.restore if self._inline is not None else lambda _: None
-            await self._journal.replay(self._tap.take_again, restore)
+            if self._journal is not None:
+                # Spans that an earlier process held inline stay in the journal while this one taps.
+                hold = (lambda _: None) if self._inline is None else self._inline.hold
+                await self._journal.replay(self._tap.take_again, hold)
             await self._listen()
             if self._kafka is not None:
                 self._kafka.start()
@@ -154,11 +156,11 @@ class Gateway:
         await flushing
         if self._inline is not None:
             await self._inline.stop(deadline - time.monotonic())
-        await self._journal.collect()
         if self._kafka is not None:  # another member of the group gets the unfinished messages
             await asyncio.to_thread(self._kafka.close)
         await asyncio.to_thread(self.scoring.close, deadline)
-        self._journal.close()
+        if self._journal is not None:
+            self._journal.close()
 
     async def _reload(self) -> None:
         """Read replaced files again."""

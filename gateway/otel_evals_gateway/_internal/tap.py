@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from otel_evals_gateway._internal.journal import Journal
+from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
@@ -26,7 +26,11 @@ class Tap:
     """Takes requests; `selector` may be replaced while it runs."""
 
     def __init__(
-        self, selector: Selector, scoring: ScoringEngine, traffic: TrafficCounters, journal: Journal
+        self,
+        selector: Selector,
+        scoring: ScoringEngine,
+        traffic: TrafficCounters,
+        journal: ReceivedJournal | None,
     ) -> None:
         self.selector = selector
         self.scoring = scoring
@@ -39,7 +43,7 @@ class Tap:
         if selection.items:
             if not self.scoring.has_capacity(len(selection.items)):
                 return BUSY
-            if not self.journal.append(request, selection):
+            if self.journal is not None and not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
             await self.judge(request.signal, selection)
         self.traffic.received(request.signal, selection)
@@ -62,15 +66,16 @@ class Tap:
         Runs that lack lost items are not scored.
         """
         seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
-        if not await self.scoring.put(selection.items, seconds, roots=selection.roots):
+        put = await self.scoring.put(selection.items, seconds, roots=selection.roots)
+        if self.journal is not None:
+            self.journal.put(selection.traces, self.scoring.engine.intake.put)
+        if not put:
             self.traffic.count(signal, "lost", len(selection.items))
             await asyncio.to_thread(self.scoring.lack, selection.items)
 
-    async def take_again(self, request: ExportRequest) -> Selection:
+    async def take_again(self, request: ExportRequest) -> None:
         """Judge a request that an earlier process acknowledged."""
-        selection = self.select(request)
-        await self.judge(request.signal, selection, again=True)
-        return selection
+        await self.judge(request.signal, self.select(request), again=True)
 
 
 def rejection(selection: Selection) -> ExportAnswer:

@@ -67,6 +67,13 @@ class IntakeLevel(NamedTuple):
     """Of the waiting items that were measured."""
     capacity: int
     """Number of further items that may be put."""
+    taken: int
+    """Number of items taken so far."""
+
+    @property
+    def put(self) -> int:
+        """Number of items put so far, except refused ones."""
+        return self.taken + self.waiting
 
 
 class EngineThread(Generic[_Item]):
@@ -151,7 +158,7 @@ class EngineThread(Generic[_Item]):
     def level(self) -> IntakeLevel:
         """The items that wait, and the capacity for more."""
         waiting = len(self._items)
-        return IntakeLevel(waiting, self.backlog.bytes, self.backlog.room(waiting))
+        return IntakeLevel(waiting, self.backlog.bytes, self.backlog.room(waiting), self.taken)
 
     @property
     def here(self) -> bool:
