@@ -129,7 +129,6 @@ class Engine:
         if self._source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
             self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
-            self.gatherer.reports_left = True
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
@@ -303,7 +302,6 @@ class Engine:
         if self._losses.next_poll <= now:
             self._losses.poll(self.losses())
         if self._left is not None:
-            self._left.touch(self.gatherer.take_left())
             self._left.touch(self.gatherer.take_left())
             self._left.poll(self.thread.taken)
         return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
