@@ -225,7 +225,7 @@ class Gateway:
     def _healthz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.engine.health()
         status = 503 if health.status == "stalled" else 200
-        return status, {"status": health.status, "problem": health.problem}
+        return status, {"ok": health.ok, "status": health.status, "problem": health.problem}
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.engine.health()

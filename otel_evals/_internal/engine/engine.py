@@ -99,7 +99,7 @@ class Engine:
         self.config, self.dialects, self._attacher = config, dialects, attacher
         self._open_spans = open_spans or OpenSpans()
         self._new_gatherer = new_gatherer or self._local_gatherer
-        self._source, self._deliver_to, self._known = source, deliver, known
+        self.source, self._deliver_to, self._known = source, deliver, known
         self._queue_size, self._clock = queue_size, clock
         import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
         context = private_context(config.redact, content=config.capture_content)
@@ -125,10 +125,10 @@ class Engine:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
-        self.gatherer.reports_left = self._source is not None
-        if self._source is not None:
+        self.gatherer.reports_left = self.source is not None
+        if self.source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
-            self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
+            self._left = Unfinished(self.source, is_gathering, put, time.monotonic)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
@@ -338,14 +338,14 @@ class Engine:
             self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
             return []
         sampled = self.scorer.decide(run)
-        if self._source is not None and (sampled or self._waits(run)):
-            self._source.sampled(group or group_of([run]))
+        if self.source is not None and (sampled or self._waits(run)):
+            self.source.sampled(group or group_of([run]))
         self._start(sampled)
         return list(sampled)
 
     def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
         """Add a closed run to its conversation; one with a `source` comes from another process."""
-        elsewhere = source is None and self._source is not None and self._source.pass_on(run)
+        elsewhere = source is None and self.source is not None and self.source.pass_on(run)
         if not elsewhere:
             self._score_conversations(self.conversations.take(run, self._clock(), source))
 

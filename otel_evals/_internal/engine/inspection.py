@@ -28,6 +28,10 @@ def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
     now, thread, ledger = time.monotonic(), engine.thread, engine.ledger
     since_beat = None if thread.beat is None else now - thread.beat
     waiting, pending, failing = thread.waiting, ledger.pending, ledger.failures.failing()
+    destinations = engine.fan_out.failing()
+    problems = [f"scores do not reach {name}: it did not accept its last batch" for name in destinations]
+    if engine.source is not None and engine.source.problem is not None:
+        problems.append(engine.source.problem)
     longest_attempt = max((rule.timeout for rule in engine.config.rules), default=0.0)
     status, problem = judge_health(
         closed=closed,
@@ -40,6 +44,7 @@ def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
         beat_limit=stalled_after,
         progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
         failing={**failing, **{f"dialect {k}": v for k, v in engine.dialects.failing.items()}},
+        problems=problems,
         unstartable=thread.unstartable,
     )
     return Health(
@@ -50,7 +55,7 @@ def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
         pending=pending,
         last_beat=since_beat,
         last_end=None if ledger.last_end is None else now - ledger.last_end,
-        failing_destinations=engine.fan_out.failing(),
+        failing_destinations=destinations,
         failing_rules=failing,
         content_off=dict(ledger.content.off),
         losses=engine.losses(),
