@@ -16,7 +16,7 @@ from otel_evals import Rule
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded, run_agent
-from tests.support.gateways import GatewayProcess, GatewayThread
+from tests.support.gateways import GatewayProcess, GatewayThread, get
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.waits import eventually
 
@@ -89,12 +89,27 @@ def test_what_the_next_endpoint_refuses_the_sender_is_told(
     assert gateway.service.traffic.counts["traces", "forwarded"] == 6
 
 
-def test_an_endpoint_that_is_away_is_told_as_such() -> None:
+def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The line names the endpoint and what senders get; the gateway is ready once the endpoint is back."""
     with OtlpReceiver() as gone:
-        endpoint = gone
-    with inline(endpoint) as gateway:
-        status, _, headers = gateway.post("/v1/traces", body(recorded()))
-    assert (status, headers["Retry-After"]) == (503, "1")
+        port = int(gone.endpoint.rpartition(":")[2])
+    with inline(gone) as gateway:
+        ready = lambda: get(f"{gateway.endpoint}/readyz")  # noqa: E731
+        assert ready()[0] == 200
+        for _ in range(2):
+            status, _, headers = gateway.post("/v1/traces", body(recorded()))
+            assert (status, headers["Retry-After"]) == (503, "1")
+        status, page = ready()
+        assert (status, gone.endpoint in page["problem"], "senders get" in page["problem"]) == (
+            503,
+            True,
+            True,
+        )
+        assert [gone.endpoint in line for line in caplog.messages if "forward:" in line] == [True]
+        with OtlpReceiver(port):
+            assert eventually(ready, lambda found: found[0] == 200)
 
 
 def test_a_span_is_held_no_longer_than_its_time_even_if_its_scorer_is_slow(

@@ -213,14 +213,13 @@ class Gateway:
     # --- pages ---
 
     def _log_start(self) -> None:
-        config, options = self._config, self.options
-        destinations = ", ".join(type(each).__name__ for each in config.destinations) or "no destination"
-        rules = ", ".join(rule.name for rule in config.rules) or "no rule"
-        way = f"inline to {options.forward}" if options.mode == "inline" else "tap"
-        journal = f"journal {config.journal}" if config.journal else "no journal"
-        metrics_at = f"http://{options.http}/metrics" if options.http else "not served without `http`"
-        message = "scoring by %s; %s; scores go to %s; %s; metrics for Prometheus: %s"
-        _logger.info(message, rules, way, destinations, journal, metrics_at)
+        options, scheme = self.options, "http" if self._tls is None else "https"
+        way = f"spans are forwarded to {options.forward}" if self._inline else "nothing is forwarded"
+        page = "no metrics page without `http`"
+        if options.http is not None:
+            host, _ = host_and_port(options.http)
+            page = f"metrics for Prometheus at {scheme}://{host}:{self.ports['http']}/metrics"
+        _logger.info("%s; %s; %s", self.scoring.engine.summary(), way, page)
 
     def _healthz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.engine.health()

@@ -186,6 +186,10 @@ class Engine:
         """Return the rules that fail again and again, each with its error in words."""
         return self.ledger.failures.failing()
 
+    def summary(self) -> str:
+        """Return what is scored and where scores go, for a log line."""
+        return inspection.summary(self)
+
     def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
         """Return the health; scoring counts as stalled after this many seconds without progress."""
         return inspection.health_of(self, stalled_after, closed=closed)

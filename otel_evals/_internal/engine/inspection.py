@@ -62,6 +62,15 @@ def health_of(engine: Engine, stalled_after: float, *, closed: bool) -> Health:
     )
 
 
+def summary(engine: Engine) -> str:
+    """Return the rules, the destinations and the journal, for the log line at startup."""
+    config = engine.config
+    rules = ", ".join(rule.name for rule in config.rules) or "no rule"
+    destinations = ", ".join(engine.destination_stats()) or "no destination"
+    journal = "no journal" if config.journal is None else f"journal {config.journal}"
+    return f"scoring by {rules}; scores go to {destinations}; {journal}"
+
+
 def explain(engine: Engine, trace_id: int | str, trace_state: str) -> Explanation:
     """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
     trace, config = trace_id_of(trace_id), engine.config
