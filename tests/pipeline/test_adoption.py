@@ -214,6 +214,17 @@ def test_a_processor_is_only_named_if_it_may_be_the_one_that_exports(
     provider.shutdown()
 
 
+def test_one_line_at_startup_says_what_runs(caplog: pytest.LogCaptureFixture) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    with caplog.at_level(logging.INFO, "otel_evals"):
+        configure(provider)
+    (line,) = caplog.messages
+    scored = "scoring by answered; scores go to no destination; no journal"
+    assert line == f"{scored}; scores are added to the spans of InMemorySpanExporter"
+    provider.shutdown()
+
+
 def test_a_provider_that_takes_no_processors_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """As that of ddtrace: with its line in either order."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
 import re
 import subprocess
@@ -14,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
@@ -69,85 +69,25 @@ def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
     assert "Failed" not in done.stderr, done.stderr
 
 
-def recorded_below_an_agent() -> list[ReadableSpan]:
-    """An agent below another, with a model call."""
-    exported = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exported))
-    tracer, agent = provider.get_tracer("tests.app"), {"gen_ai.operation.name": "invoke_agent"}
-    with (
-        tracer.start_as_current_span("invoke_agent outer", attributes=agent),
-        tracer.start_as_current_span("invoke_agent inner", attributes=agent),
-    ):
-        tracer.start_span("chat m", attributes={"gen_ai.operation.name": "chat"}).end()
-    return list(exported.get_finished_spans())
-
-
-def server_span(below: ReadableSpan) -> ReadableSpan:
-    """A span that no dialect claims."""
-    exported = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exported))
-    parent = trace.set_span_in_context(trace.NonRecordingSpan(below.context))
-    provider.get_tracer("tests.http").start_span("GET /", parent).end()
-    (span,) = exported.get_finished_spans()
-    return span
-
-
 def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
     """What was judged how, by evaluation id."""
     return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
 
 
-def test_a_run_is_scored_again_with_its_late_spans_if_they_change_it() -> None:
-    """A span of another system changes nothing."""
+def test_late_spans_are_counted_and_repeated_ones_are_no_loss() -> None:
+    """Neither changes a score; a sender that repeats a request loses nothing."""
     chat, tool, agent = recorded()
-    other = server_span(below=agent)
-    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.0)]
-    with GatewayThread(*rules) as gateway:
+    with GatewayThread(Rule(answered()), Rule(tool_error_rate())) as gateway:
         gateway.post("/v1/traces", body([chat, agent]))
         first = gateway.evaluations(2)
-        gateway.post("/v1/traces", body([other]))
+        gateway.post("/v1/traces", body([chat, agent]))
         gateway.post("/v1/traces", body([tool]))
-        both = gateway.evaluations(4)
-        stats = gateway.service.scoring.engine.steps.stats()
-    again = both[2:]
-    assert {e.evaluation_id for e in again} == {e.evaluation_id for e in first}
-    assert [e.revision for e in first] == [1, 1]
-    assert {e.revision > 1 for e in again} == {True}
-    assert [len(each.run.operations) for each in gateway.scored.runs] == [2, 3]
-    (evaluation,) = (e for e in again if e.scorer_id == "tool_error_rate")
-    assert evaluation.status == "scored", "it has a tool call now"
-    assert (stats.seen, stats.losses) == (1, {})
-    assert [stats.rules["answered"].sampled, stats.rules["answered"].resumed] == [1, 1]
-
-
-def test_scores_of_parts_do_not_stand_once_the_whole_run_is_there() -> None:
-    """The agent's span comes when its children were judged each by itself."""
-    chat, inner, outer = recorded_below_an_agent()
-    with GatewayThread(Rule(answered())) as gateway:
-        gateway.post("/v1/traces", body([chat, inner]))
-        (part,) = gateway.evaluations(1)
-        gateway.post("/v1/traces", body([outer]))
-        found = gateway.evaluations(3)[1:]
-    assert part.span_id == f"{inner.context.span_id:016x}"
-    (retracted,) = [e for e in found if e.evaluation_id == part.evaluation_id]
-    assert (retracted.reason, retracted.revision > 1) == ("run_truncated", True)
-    (whole,) = [e for e in found if e.evaluation_id != part.evaluation_id]
-    assert (whole.span_id, whole.revision) == (f"{outer.context.span_id:016x}", 1)
-    assert whole.reason != "run_truncated"
-
-
-def test_agents_that_were_judged_by_themselves_are_not_judged_again_below_a_late_one() -> None:
-    chat, inner, outer = recorded_below_an_agent()
-    with GatewayThread(Rule(answered(), scope="agent")) as gateway:
-        gateway.post("/v1/traces", body([chat, inner]))
-        gateway.evaluations(1)
-        gateway.post("/v1/traces", body([outer]))
-        found = gateway.evaluations(2)
-    assert [(e.span_id, e.revision) for e in found] == [
-        (f"{each.context.span_id:016x}", 1) for each in (inner, outer)
-    ]
+        stats = eventually(gateway.service.scoring.engine.stats, lambda found: found.losses)
+        page = json.load(urllib.request.urlopen(gateway.endpoint + "/stats", timeout=30))
+        assert gateway.service.scoring.engine.flush(SECONDS)
+        assert list(gateway.scored.evaluations) == first
+    assert (stats.losses, stats.repeated) == ({"span_late": 1}, 2)
+    assert (page["losses"], page["repeated_spans"]) == ({"spans or log records (span_late)": 1}, 2)
 
 
 def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:
@@ -191,14 +131,12 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
                 if each.exists():
                     send_recording(each, f"{gateway.endpoint}/v1/{signal}")
             gateway.service.scoring.engine.flush(SECONDS)  # some traces are not complete yet
-            eventually(lambda: not gateway.service.scoring.gatherer.size[0])
+            eventually(lambda: not gateway.service.scoring.gatherer.usage[0])
             assert gateway.service.scoring.engine.flush(SECONDS)
             if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
-                differing.append((path.name, gateway.service.scoring.engine.steps.losses()))
+                differing.append((path.name, gateway.service.scoring.engine.losses()))
     assert len(files) > 40
     assert differing == []
-
-
 
 
 def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None:
@@ -228,11 +166,12 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         scoring.engine.thread.backlog.capacity = 50_000
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
-        assert gateway.service.scoring.engine.steps.stats().losses == {}
+        assert gateway.service.scoring.engine.stats().losses == {}
 
 
-def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for() -> None:
-    providers = Providers(meters=MeterProvider())
+@pytest.mark.parametrize("meters", [None, MeterProvider()], ids=["without OTLP", "with a provider"])
+def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for(meters: Any) -> None:
+    providers = Providers(meters=meters)
     with GatewayThread(Rule(answered()), providers=providers) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         gateway.evaluations(1)
@@ -251,3 +190,13 @@ def test_its_metrics_are_there_for_prometheus_with_all_that_the_examples_ask_for
     assert asked - labels - kafka - {"otel_evals_destination", "otel_evals_reason"} <= {
         name for name, _ in samples
     } | {f"{family.name}" for family in families}
+
+
+def test_one_line_at_startup_says_what_runs(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "otel_evals_gateway"), GatewayThread(Rule(answered())) as gateway:
+        port = gateway.service.ports["http"]
+    (line,) = [each for each in caplog.messages if each.startswith("scoring by")]
+    assert line == (
+        "scoring by answered; scores go to memory; no journal; nothing is forwarded; "
+        f"metrics for Prometheus at http://127.0.0.1:{port}/metrics"
+    )

@@ -155,7 +155,7 @@ def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:
     with GatewayThread(Rule(answered()), gateway={"quiet": 3.0, "idle": 6.0}) as gateway:
         assert gateway.post("/v1/traces", request.SerializeToString())[0] == 200
         scoring = gateway.service.scoring
-        losses = eventually(lambda: not scoring.gatherer.size[0] and scoring.engine.steps.stats().losses)
+        losses = eventually(lambda: not scoring.gatherer.usage[0] and scoring.engine.stats().losses)
         assert losses["span_limit_per_trace"] == 28_000
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         eventually(lambda: any(e.scorer_id == "answered" for e in gateway.scored.evaluations))

@@ -16,7 +16,7 @@ from otel_evals import Rule
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded, run_agent
-from tests.support.gateways import GatewayProcess, GatewayThread
+from tests.support.gateways import GatewayProcess, GatewayThread, get
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.waits import eventually
 
@@ -38,19 +38,19 @@ def backend() -> Iterator[OtlpReceiver]:
         yield receiver
 
 
-def inline(backend: OtlpReceiver, *rules: Any, store: Path | None = None, **options: Any) -> GatewayThread:
+def inline(backend: OtlpReceiver, *rules: Any, journal: Path | None = None, **options: Any) -> GatewayThread:
     section = {"mode": "inline", "forward": backend.endpoint, "quiet": 0.1, **options.pop("gateway", {})}
-    if store is not None:
-        options["store"] = store / "runs.db"
+    if journal is not None:
+        options["journal"] = journal / "journal"
     return GatewayThread(*rules or (Rule(answered()),), gateway=section, **options)
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+@pytest.mark.parametrize("kept", [False, True], ids=["no journal", "journal"])
 def test_everything_goes_on_and_the_judged_span_has_its_score(
-    backend: OtlpReceiver, tmp_path: Path, stored: bool
+    backend: OtlpReceiver, tmp_path: Path, kept: bool
 ) -> None:
     spans = recorded(5)
-    with inline(backend, store=tmp_path if stored else None) as gateway:
+    with inline(backend, journal=tmp_path if kept else None) as gateway:
         assert gateway.post("/v1/traces", body(spans))[0] == 200
         arrived = backend.wait_for_spans(15)
         assert len(gateway.evaluations(5)) == 5
@@ -67,14 +67,14 @@ def test_everything_goes_on_and_the_judged_span_has_its_score(
         )
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+@pytest.mark.parametrize("kept", [False, True], ids=["no journal", "journal"])
 @pytest.mark.parametrize("status", [429, 503, 400])
 def test_what_the_next_endpoint_refuses_the_sender_is_told(
-    backend: OtlpReceiver, tmp_path: Path, stored: bool, status: int
+    backend: OtlpReceiver, tmp_path: Path, kept: bool, status: int
 ) -> None:
     """Then it sends again, and everything arrives once, with its score."""
     spans = recorded(2)
-    with inline(backend, store=tmp_path if stored else None) as gateway:
+    with inline(backend, journal=tmp_path if kept else None) as gateway:
         backend.fail_with = status
         got, _, headers = gateway.post("/v1/traces", body(spans))
         assert got == status
@@ -89,18 +89,33 @@ def test_what_the_next_endpoint_refuses_the_sender_is_told(
     assert gateway.service.traffic.counts["traces", "forwarded"] == 6
 
 
-def test_an_endpoint_that_is_away_is_told_as_such() -> None:
+def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The line names the endpoint and what senders get; the gateway is ready once the endpoint is back."""
     with OtlpReceiver() as gone:
-        endpoint = gone
-    with inline(endpoint) as gateway:
-        status, _, headers = gateway.post("/v1/traces", body(recorded()))
-    assert (status, headers["Retry-After"]) == (503, "1")
+        port = int(gone.endpoint.rpartition(":")[2])
+    with inline(gone) as gateway:
+        ready = lambda: get(f"{gateway.endpoint}/readyz")  # noqa: E731
+        assert ready()[0] == 200
+        for _ in range(2):
+            status, _, headers = gateway.post("/v1/traces", body(recorded()))
+            assert (status, headers["Retry-After"]) == (503, "1")
+        status, page = ready()
+        assert (status, gone.endpoint in page["problem"], "senders get" in page["problem"]) == (
+            503,
+            True,
+            True,
+        )
+        assert [gone.endpoint in line for line in caplog.messages if "forward:" in line] == [True]
+        with OtlpReceiver(port):
+            assert eventually(ready, lambda found: found[0] == 200)
 
 
 def test_a_span_is_held_no_longer_than_its_time_even_if_its_scorer_is_slow(
     backend: OtlpReceiver, tmp_path: Path
 ) -> None:
-    with inline(backend, Rule(never), store=tmp_path, hold=0.3) as gateway:
+    with inline(backend, Rule(never), journal=tmp_path, hold=0.3) as gateway:
         began = time.monotonic()
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         arrived = backend.wait_for_spans(3)
@@ -110,7 +125,7 @@ def test_a_span_is_held_no_longer_than_its_time_even_if_its_scorer_is_slow(
         over.set()
 
 
-def test_without_a_store_spans_whose_parent_comes_later_do_not_wait_for_it(backend: OtlpReceiver) -> None:
+def test_without_a_journal_spans_whose_parent_comes_later_do_not_wait_for_it(backend: OtlpReceiver) -> None:
     """Exporters send one request after the other: a held child would hold its parent back."""
     spans = recorded()
     with inline(backend, hold=600.0, gateway={"quiet": 0.5}) as gateway:
@@ -122,18 +137,6 @@ def test_without_a_store_spans_whose_parent_comes_later_do_not_wait_for_it(backe
     assert [SCORE in span.attributes for span in arrived] == [False, False, True]
 
 
-def test_a_late_span_goes_on_and_its_run_is_scored_again(backend: OtlpReceiver) -> None:
-    chat, tool, agent = recorded()
-    with inline(backend) as gateway:
-        assert gateway.post("/v1/traces", body([chat, agent]))[0] == 200
-        (before,) = gateway.evaluations(1)
-        assert gateway.post("/v1/traces", body([tool]))[0] == 200
-        _, again = gateway.evaluations(2)
-        backend.wait_for_spans(3)
-    assert (again.evaluation_id, again.revision > 1) == (before.evaluation_id, True)
-    assert [len(each.run.operations) for each in gateway.scored.runs] == [2, 3]
-
-
 def test_defaults_leave_time_for_the_scores(backend: OtlpReceiver) -> None:
     section = {"mode": "inline", "forward": backend.endpoint, "quiet": None, "idle": 30.0}
     with GatewayThread(Rule(answered()), gateway=section) as gateway:
@@ -141,8 +144,8 @@ def test_defaults_leave_time_for_the_scores(backend: OtlpReceiver) -> None:
         assert any(SCORE in span.attributes for span in backend.wait_for_spans(3))
 
 
-def test_with_a_store_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
-    with inline(backend, store=tmp_path, hold=60.0, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
+def test_with_a_journal_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
+    with inline(backend, journal=tmp_path, hold=60.0, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         assert len(backend.wait_for_spans(2)) == 2
         assert len(gateway.service._held_spans) == 1
@@ -152,7 +155,7 @@ def test_with_a_store_the_sender_does_not_wait_for_scores(backend: OtlpReceiver,
 
 def test_more_spans_than_may_be_held_pass_without_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
     options = {"hold": 60.0, "hold_limit": 3, "gateway": {"quiet": 50.0, "idle": 60.0}}
-    with inline(backend, store=tmp_path, **options) as gateway:
+    with inline(backend, journal=tmp_path, **options) as gateway:
         for _ in range(5):
             assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         assert len(backend.wait_for_spans(12)) == 12
@@ -163,7 +166,7 @@ def test_more_spans_than_may_be_held_pass_without_scores(backend: OtlpReceiver, 
 def test_a_next_endpoint_that_goes_away_while_spans_are_held_gets_them_when_it_is_back(
     backend: OtlpReceiver, tmp_path: Path
 ) -> None:
-    with inline(backend, store=tmp_path, gateway={"quiet": 0.5}) as gateway:
+    with inline(backend, journal=tmp_path, gateway={"quiet": 0.5}) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         backend.fail_with = 503
         backend.wait(lambda r: r.requests and r.requests[-1][1] == 503)
@@ -177,7 +180,7 @@ def test_a_process_that_is_killed_while_it_holds_spans_forwards_them_when_it_is_
     backend: OtlpReceiver, tmp_path: Path
 ) -> None:
     section = {"mode": "inline", "forward": backend.endpoint, "quiet": 1.5}
-    gateway = GatewayProcess(tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), grace=0.1)
+    gateway = GatewayProcess(tmp_path, ["answered"], section, journal=str(tmp_path / "journal"), grace=0.1)
     gateway.start()
     run_agent(gateway.endpoint, 4)
     gateway.kill()
@@ -192,7 +195,7 @@ def test_a_process_that_is_killed_while_it_holds_spans_forwards_them_when_it_is_
 
 def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> None:
     requests = [body(recorded()) for _ in range(40)]
-    with inline(backend, store=tmp_path) as gateway:
+    with inline(backend, journal=tmp_path) as gateway:
         threads = [
             threading.Thread(target=lambda part=part: [gateway.post("/v1/traces", r) for r in part])
             for part in (requests[i::4] for i in range(4))

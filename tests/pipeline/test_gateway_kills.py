@@ -65,9 +65,7 @@ def test_nothing_that_was_acknowledged_is_lost_however_often_it_is_killed(mode: 
         section: dict[str, Any] = {"quiet": 0.3, "idle": 1.0}
         if mode == "inline":
             section |= {"mode": "inline", "forward": backend.endpoint}
-        gateway = GatewayProcess(
-            tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), store_lease=1.0
-        )
+        gateway = GatewayProcess(tmp_path, ["answered"], section, journal=str(tmp_path / "journal"))
         gateway.start()
         sender = Sender()
         sender.endpoint = gateway.endpoint

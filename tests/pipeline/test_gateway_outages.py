@@ -105,7 +105,7 @@ def test_senders_wait_before_a_destination_loses_a_run() -> None:
         gated.open.set()
         eventually(lambda: not send())
         eventually(lambda: gated.accepted == accepted)
-        assert gateway.service.scoring.engine.steps.losses() == {}
+        assert gateway.service.scoring.engine.losses() == {}
     assert statuses == {200, 429}
 
 
@@ -155,7 +155,7 @@ def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:
         go_on.set()
         eventually(lambda: not is_full())
         eventually(lambda: {e.trace_id for e in gateway.scored.evaluations} == accepted)
-        assert gateway.service.scoring.engine.steps.losses() == {}
+        assert gateway.service.scoring.engine.losses() == {}
 
 
 @pytest.mark.slow

@@ -234,8 +234,8 @@ def test_one_trace_of_very_many_spans_inline(tmp_path: Path) -> None:
     with recording_server() as backend:
         backend.reply = lambda _: Reply(body=b"")
         section = {"mode": "inline", "forward": backend.url, "quiet": 2.0, "idle": 10.0}
-        store = str(tmp_path / "runs.db")
-        with GatewayProcess(tmp_path, ["answered"], section, store=store) as gateway:
+        journal = str(tmp_path / "journal")
+        with GatewayProcess(tmp_path, ["answered"], section, journal=journal) as gateway:
             with Watch(gateway) as watch:
                 began = time.monotonic()
                 answers = send(gateway, large_trace(20_000, trace))

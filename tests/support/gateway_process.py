@@ -19,7 +19,7 @@ import yaml
 
 from tests.support.waits import SECONDS, eventually
 
-__all__ = ["GatewayProcess", "post"]
+__all__ = ["GatewayProcess", "get", "post"]
 
 
 _COMMAND = str(Path(sys.executable).with_name("otel-evals"))
@@ -37,6 +37,16 @@ def post(
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read(), dict(error.headers)
+
+
+def get(url: str) -> tuple[int, Any]:
+    """Get a page; returns its status and JSON."""
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
 
 
 class GatewayProcess:
@@ -99,12 +109,7 @@ class GatewayProcess:
 
     def page(self, path: str) -> tuple[int, Any]:
         """A page of the gateway: status and JSON."""
-        try:
-            with urllib.request.urlopen(self.endpoint + path, timeout=SECONDS) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
+        return get(self.endpoint + path)
 
     def records(self) -> list[dict[str, Any]]:
         """The scored runs in its file so far."""

@@ -11,10 +11,10 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
 from otel_evals.testing import InMemoryDestination
 from otel_evals_gateway._internal.service import Gateway
-from tests.support.gateway_process import GatewayProcess, post
+from tests.support.gateway_process import GatewayProcess, get, post
 from tests.support.waits import SECONDS, eventually
 
-__all__ = ["GatewayProcess", "GatewayThread", "post"]
+__all__ = ["GatewayProcess", "GatewayThread", "get", "post"]
 
 
 class GatewayThread:
@@ -81,7 +81,7 @@ class GatewayThread:
     ) -> None:
         self.stop()
         if kind is None:
-            assert self.service.scoring.engine.steps.stats().check() == []
+            assert self.service.scoring.engine.stats().check() == []
 
     def _run(self) -> None:
         try:

@@ -67,7 +67,7 @@ class ReceivedMetric:
 class OtlpReceiver:
     """Listens while the `with` block lasts. Set `fail_with` to an HTTP status to refuse everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.fail_with: int | None = None
         self.requests: list[tuple[str, int]] = []
         """Path and answered status, of every request."""
@@ -75,7 +75,7 @@ class OtlpReceiver:
         self._logs: list[ReceivedLog] = []
         self._metrics: list[ReceivedMetric] = []
         self._changed = threading.Condition()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.receiver = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 

@@ -35,11 +35,9 @@ def _check_conversations(config: Config, kafka: KafkaOptions) -> None:
             "so each member would score a part of a conversation"
         )
         raise ConfigError("gateway.kafka.topics", problem)
-    if rules and config.store is not None:
-        problem = (
-            "cannot be combined with rules of scope conversation over Kafka, which keep their runs in a topic"
-        )
-        raise ConfigError("store", problem)
+    if config.journal is not None:
+        problem = "cannot be combined with Kafka, which keeps what is not done; fix: leave it out"
+        raise ConfigError("journal", problem)
     if any(rule.sampling.floor < 1.0 for rule in rules) and not os.environ.get("OTEL_EVALS_TRUST_KEY"):
         problem = (
             "conversations are sampled by a hash with the deployment's key, and other members would sample "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -12,6 +13,7 @@ import aiohttp
 from otel_evals.sdk.util import read_json, retry_after
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, read_partial_success
 
+_logger = logging.getLogger(__name__)
 _CONNECTIONS = 32
 _AGAIN = 1.0
 """Seconds after which to send again if the next endpoint names no time."""
@@ -21,13 +23,12 @@ _MOST_ANSWER = 64 * 1024
 
 
 class Forwarder:
-    """A client of the next endpoint on one event loop, with a timeout of `seconds` and a name for answers."""
+    """A client of the next endpoint on one event loop, with a timeout of `seconds`."""
 
-    def __init__(
-        self, url: str, headers: Mapping[str, str], seconds: float, name: str = "the next endpoint"
-    ) -> None:
-        self._name = name
+    def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
         self._url = url
+        self.problem: str | None = None
+        """Why the endpoint cannot be reached, and what senders get; None if it can."""
         self._headers = dict(headers)
         self._seconds = seconds
         self._session: aiohttp.ClientSession | None = None
@@ -45,10 +46,28 @@ class Forwarder:
                 f"{self._url}/v1/{signal}", data=data, headers=headers
             ) as response:
                 answer = await response.content.read(_MOST_ANSWER)
+                self._reached()
                 return self._read(signal, response, answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = f"{self._name} cannot be reached: {type(error).__name__}"
+            self._not_reached(error)
+            problem = f"the next endpoint cannot be reached: {type(error).__name__}"
             return ExportAnswer(503, problem, retry_after=_AGAIN)
+
+    async def look(self) -> None:
+        """Find out if an endpoint that could not be reached can be, by a request without spans."""
+        if self.problem is not None:
+            await self.send("traces", b"")
+
+    def _reached(self) -> None:
+        if self.problem is not None:
+            self.problem = None
+            _logger.warning("forward: %s can be reached again", self._url)
+
+    def _not_reached(self, error: BaseException) -> None:
+        if self.problem is None:
+            why = f"{self._url} cannot be reached ({type(error).__name__})"
+            self.problem = f"{why}: senders get status 503 and send again"
+            _logger.error("forward: %s", self.problem)
 
     def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:
         status = response.status
@@ -59,7 +78,7 @@ class Forwarder:
         wait = retry_after(response.headers) if again else None
         return ExportAnswer(
             status if status >= 400 else 502,
-            f"{self._name} answered {status}",
+            f"the next endpoint answered {status}",
             retry_after=(wait if wait is not None else _AGAIN) if again else None,
         )
 

@@ -7,7 +7,7 @@ from otel_evals.errors import ConfigError
 from otel_evals_gateway._internal.options import GatewayOptions
 
 _QUIET = 5.0
-_HOLD_WITHOUT_STORE = 5.0
+_HOLD_WITHOUT_JOURNAL = 5.0
 """Seconds that a request may wait for scores: half of an exporter's default timeout."""
 
 
@@ -21,7 +21,7 @@ def hold_seconds(config: Config) -> float | None:
     """Return how long a judged span is held for its scores; None if none is."""
     if options_of(config).mode == "tap" or not config.holds:
         return None
-    return config.hold if config.store is not None else min(config.hold, _HOLD_WITHOUT_STORE)
+    return config.hold if config.journal is not None else min(config.hold, _HOLD_WITHOUT_JOURNAL)
 
 
 def quiet_seconds(config: Config) -> float:

@@ -1,9 +1,9 @@
 """Inline: forwards everything to the next endpoint, judged spans with their scores.
 
-With a store, the other spans are forwarded first, byte for byte; then the held spans are written to the
-journal, the sender is answered, and they follow once their scores are complete or their time is over. Without
-a store a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded once, and
-the sender gets the next endpoint's answer.
+With a journal, the other spans are forwarded first, byte for byte; then the held spans are written to the
+journal, the sender is answered, and they follow once their scores are complete or their time is over.
+Without a journal a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded
+once, and the sender gets the next endpoint's answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.journal import HeldPart, Journal
+from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection
@@ -42,7 +42,7 @@ class Inline:
 
     def __init__(self, tap: Tap, forwarder: Forwarder, held_spans: HeldSpans | None, *, nested: bool) -> None:
         self._tap = tap
-        self._forwarder = forwarder
+        self.forwarder = forwarder
         self._held_spans = held_spans
         self.nested = nested
         self._traffic = tap.traffic
@@ -60,10 +60,11 @@ class Inline:
         if not places:
             answer = await self._forward_unchanged(request)
             if answer.ok and selection.items:
-                self._journal.append(request, selection)
+                if self._journal is not None:
+                    self._journal.append(request, selection)
                 await self._tap.judge(request.signal, selection)
         else:
-            way = self._split if self._journal.keeps else self._whole
+            way = self._whole if self._journal is None else self._split
             try:
                 answer = await way(request, selection, places)
             except ValueError:  # valid protobuf that is not valid OTLP
@@ -72,7 +73,7 @@ class Inline:
         if not answer.ok:
             self._traffic.count(request.signal, "refused", selection.seen)
         else:  # the outbox counts the held spans
-            later = len(places) if self._journal.keeps else 0
+            later = 0 if self._journal is None else len(places)
             self._traffic.count(request.signal, "forwarded", selection.seen - later)
         return answer
 
@@ -86,12 +87,7 @@ class Inline:
         if self._held_spans is not None:
             await self._held_spans.stop()
         await self._outbox.stop(seconds)
-        await self._forwarder.close()
-
-    def restore(self, held: Iterable[HeldPart]) -> None:
-        """Hold the spans that an earlier process held."""
-        for part in held:
-            self._hold_part(part)
+        await self.forwarder.close()
 
     # --- with judged spans ---
 
@@ -100,7 +96,7 @@ class Inline:
         if self._held_spans is None or not selection.claimed:
             return {}
         places = selection.judged(nested=self.nested)
-        if not self._journal.keeps:
+        if self._journal is None:
             # The sender waits: a span whose parent comes in a later request would wait for it in vain.
             opens_run = self._tap.scoring.opens_run
             places = {p: i for p, i in places.items() if opens_run(i.span) or selection.is_top(i.span)}
@@ -112,21 +108,21 @@ class Inline:
         """Forward the other spans, and keep the held ones until they are scored."""
         answer = ExportAnswer()
         if len(places) < selection.seen:
-            answer = await self._forwarder.send("traces", without(request.plain, places.keys()))
+            answer = await self.forwarder.send("traces", without(request.plain, places.keys()))
             if not answer.ok:
                 return answer
         parts = [
             HeldPart(bytes.fromhex(places[place].span.trace_id + places[place].span.span_id), data)
             for place, data in parts_of(request.plain, places.keys())
         ]
-        if not self._journal.append(request, selection, parts):
-            sent = await self._forwarder.send("traces", b"".join(part.data for part in parts))
+        if self._journal is None or not self._journal.append(request, selection, parts):
+            sent = await self.forwarder.send("traces", b"".join(part.data for part in parts))
             if not sent.ok:
                 return sent
             self._traffic.count("traces", "forwarded", len(parts))
         else:
             for part in parts:
-                self._hold_part(part)
+                self.hold(part)
         await self._tap.judge("traces", selection)
         return answer
 
@@ -155,7 +151,7 @@ class Inline:
             parts = parts_of(request.plain, scored.keys())
             at_the_end = b"".join(with_attributes(part, scored[place]) for place, part in parts)
             body = without(request.plain, scored.keys()) + at_the_end
-            answer = await self._forwarder.send("traces", body)
+            answer = await self.forwarder.send("traces", body)
         else:
             answer = await self._forward_unchanged(request)
         if not answer.ok:
@@ -163,7 +159,9 @@ class Inline:
                 self._held_spans.keep_scores(keys[place], attributes)
         return answer
 
-    def _hold_part(self, part: HeldPart) -> None:
+    def hold(self, part: HeldPart) -> None:
+        """Hold a span until it is scored, and then forward it."""
+
         def released(attributes: Mapping[str, Any]) -> None:
             self._outbox.put(HeldPart(part.key, with_attributes(part.data, attributes)))
 
@@ -174,15 +172,15 @@ class Inline:
             self._held_spans.hold(key, len(part.data), released)
 
     async def _forward_unchanged(self, request: ExportRequest) -> ExportAnswer:
-        return await self._forwarder.send(
-            request.signal, request.body, request.content_type, request.encoding
-        )
+        return await self.forwarder.send(request.signal, request.body, request.content_type, request.encoding)
 
 
 class _Outbox:
     """Sends released spans to the next endpoint in batches, until they are accepted."""
 
-    def __init__(self, forwarder: Forwarder, journal: Journal, traffic: TrafficCounters) -> None:
+    def __init__(
+        self, forwarder: Forwarder, journal: ReceivedJournal | None, traffic: TrafficCounters
+    ) -> None:
         self._forwarder = forwarder
         self._journal = journal
         self._traffic = traffic
@@ -234,7 +232,8 @@ class _Outbox:
     def _done(self, batch: list[HeldPart], *, accepted: bool, message: str) -> None:
         for _ in batch:
             self._parts.popleft()
-        self._journal.forwarded([part.key for part in batch])
+        if self._journal is not None:
+            self._journal.forwarded([part.key for part in batch])
         self._traffic.count("traces", "forwarded" if accepted else "lost", len(batch))
         if not accepted:
             _logger.error("%d held spans were permanently refused: %s", len(batch), message)

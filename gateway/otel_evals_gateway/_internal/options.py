@@ -115,9 +115,6 @@ class GatewayOptions:
     `mode: inline` at most a fifth of the time for which spans are held."""
     idle: PositiveFloat = 30.0
     """Seconds without a new span after which any trace is judged."""
-    remember: PositiveFloat = 600.0
-    """Seconds for which the spans of judged runs are remembered, to recognise late and repeated spans; up to
-    one span per 256 bytes of `max_bytes`."""
     max_body: PositiveInt = 20 * 1024 * 1024
     """Maximum size of a request's body as received, in bytes."""
     max_decompressed: PositiveInt = 64 * 1024 * 1024

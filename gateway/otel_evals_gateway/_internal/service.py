@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
-from otel_evals_gateway._internal.journal import open_journal
+from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.kafka import kafka_source
 from otel_evals_gateway._internal.options import host_and_port
 from otel_evals_gateway._internal.prometheus import prometheus_page
@@ -64,23 +65,27 @@ class Gateway:
         if options.tls is not None:
             self._tls, reload = tls_context(options.tls)
             self._reloads.append(reload)
+        providers = providers or Providers()
+        meters, metrics_page = prometheus_page(providers.meters or metrics.get_meter_provider())
+        providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
         self._dialects = load_dialects()
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
-        self.scoring = ScoringEngine(config, self._dialects, providers or Providers(), self._held_spans)
+        self._journal = None if config.journal is None else ReceivedJournal(config.journal)
+        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, self._journal)
+        if self._journal is not None:
+            self._journal.taken = lambda: self.scoring.engine.intake.taken
         self.traffic.observe(self.scoring.meter)
-        self._journal = open_journal(config, self.scoring)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
         take = self._tap.take if self._inline is None else self._inline.take
         signals: tuple[Signal, ...] = ("traces", "logs", *(("metrics",) if self._inline else ()))
-        meters = (providers and providers.meters) or metrics.get_meter_provider()
         pages: dict[str, Page] = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/stats": self._stats,
-            "/metrics": prometheus_page(meters),
+            "/metrics": metrics_page,
         }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
@@ -102,13 +107,15 @@ class Gateway:
         try:
             if self._inline is not None:
                 self._inline.start()
-            # Spans that an earlier process held inline stay in the journal while this one taps.
-            restore = self._inline.restore if self._inline is not None else lambda _: None
-            await self._journal.replay(self._tap.take_again, restore)
+            if self._journal is not None:
+                # Spans that an earlier process held inline stay in the journal while this one taps.
+                hold = (lambda _: None) if self._inline is None else self._inline.hold
+                await self._journal.replay(self._tap.take_again, hold)
             await self._listen()
             if self._kafka is not None:
                 self._kafka.start()
             self._ready = True
+            self._log_start()
             started()
             await stop.wait()
         finally:
@@ -140,7 +147,8 @@ class Gateway:
         await self._http.stop_listening()
         if self._kafka is not None:
             await asyncio.to_thread(self._kafka.stop_taking, deadline - time.monotonic())
-        flush = asyncio.to_thread(self.scoring.engine.flush, self._config.shutdown_timeout / 2)
+        engine = self.scoring.engine
+        flush = asyncio.to_thread(engine.flush, self._config.shutdown_timeout / 2)
         flushing = asyncio.ensure_future(flush)
         await self._grpc.stop(deadline - time.monotonic())
         await self._limits.idle(deadline - time.monotonic())
@@ -148,11 +156,11 @@ class Gateway:
         await flushing
         if self._inline is not None:
             await self._inline.stop(deadline - time.monotonic())
-        await self._journal.collect()
         if self._kafka is not None:  # another member of the group gets the unfinished messages
             await asyncio.to_thread(self._kafka.close)
         await asyncio.to_thread(self.scoring.close, deadline)
-        self._journal.close()
+        if self._journal is not None:
+            self._journal.close()
 
     async def _reload(self) -> None:
         """Read replaced files again."""
@@ -163,6 +171,8 @@ class Gateway:
                     reload()
                 if self._config_reload is not None:
                     await self._config_reload.look()
+                if self._inline is not None:
+                    await self._inline.forwarder.look()
 
     async def _use_rules(self, config: Config) -> None:
         """Switch to other rules, selecting all spans that either set of rules may sample meanwhile."""
@@ -184,10 +194,10 @@ class Gateway:
         hold = hold_seconds(self._config)
         if hold is None:
             return None
-        if self._config.store is None:
+        if self._config.journal is None:
             _logger.warning(
-                "inline without a store: requests with judged spans wait up to %g s before they leave; "
-                "configure `store` to have them acknowledged at once",
+                "inline without a journal: requests with judged spans wait up to %g s before they leave; "
+                "configure `journal` to have them acknowledged at once",
                 hold,
             )
         return HeldSpans(self._config.hold_limit, hold, self._config.max_bytes)
@@ -202,38 +212,50 @@ class Gateway:
 
     # --- pages ---
 
+    def _log_start(self) -> None:
+        options, scheme = self.options, "http" if self._tls is None else "https"
+        way = f"spans are forwarded to {options.forward}" if self._inline else "nothing is forwarded"
+        page = "no metrics page without `http`"
+        if options.http is not None:
+            host, _ = host_and_port(options.http)
+            page = f"metrics for Prometheus at {scheme}://{host}:{self.ports['http']}/metrics"
+        _logger.info("%s; %s; %s", self.scoring.engine.summary(), way, page)
+
     def _healthz(self) -> tuple[int, dict[str, Any]]:
-        health = self.scoring.health()
+        health = self.scoring.engine.health()
         status = 503 if health.status == "stalled" else 200
-        return status, {"status": health.status, "problem": health.problem}
+        return status, {"ok": health.ok, "status": health.status, "problem": health.problem}
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
-        health = self.scoring.health()
+        health = self.scoring.engine.health()
         problem = "starting or shutting down" if not self._ready else None
         if health.status == "stalled":
             problem = health.problem
-        elif self._kafka is not None and problem is None:
-            problem = self._kafka.problem
+        elif self._kafka is not None:
+            problem = problem or self._kafka.problem
+        elif self._inline is not None:
+            problem = problem or self._inline.forwarder.problem
         rules = {} if self._config_reload is None else {"configuration": self._config_reload.status()}
         status, word = (503, "not ready") if problem else (200, "ready")
         return status, {"status": word, "problem": problem, **rules}
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         """Return all counters as plain values, without content."""
-        scoring, stats = self.scoring, self.scoring.engine.steps.stats()
+        scoring, engine = self.scoring, self.scoring.engine
+        stats, health = engine.stats(), engine.health()
         kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
         return 200, {
             "time": time.time(),
-            "health": scoring.health().status,
+            "health": health.status,
+            "problem": health.problem,
             **self.traffic.snapshot(),
-            "queue": scoring.engine.queue_size,
-            "open_traces": scoring.gatherer.size[0],
-            "closed_spans": scoring.gatherer.closed_spans,
+            "queue": engine.queue_size,
+            "open_traces": scoring.gatherer.usage[0],
             "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
             "rules": plain(stats.rules),
-            "losses": plain(scoring.engine.steps.losses()),
-            "destinations": plain(scoring.engine.steps.fan_out.stats()),
-            "store": plain(stats.store),
+            "losses": plain(engine.losses()),
+            "repeated_spans": stats.repeated,
+            "destinations": plain(engine.destination_stats()),
             **plain(scoring.recent.snapshot()),
             **kafka,
         }

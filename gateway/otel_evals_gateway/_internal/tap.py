@@ -1,21 +1,21 @@
 """Tap: scores a copy of the traffic, and forwards nothing.
 
-A request is answered once its selected items are in the engine's memory and, with a store, in the journal of
-received spans. If there is no room, the sender is asked to send again.
+A request is answered once its selected items are in the engine's memory and in the journal, if there is one.
+If there is no capacity, the sender is asked to send again.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from otel_evals_gateway._internal.journal import Journal
+from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
-BUSY = ExportAnswer(429, "no room for more spans", retry_after=1.0)
+BUSY = ExportAnswer(429, "no capacity for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0
 _PUT_AGAIN_SECONDS = 30.0
 _LARGE = 64 * 1024
@@ -26,7 +26,11 @@ class Tap:
     """Takes requests; `selector` may be replaced while it runs."""
 
     def __init__(
-        self, selector: Selector, scoring: ScoringEngine, traffic: TrafficCounters, journal: Journal
+        self,
+        selector: Selector,
+        scoring: ScoringEngine,
+        traffic: TrafficCounters,
+        journal: ReceivedJournal | None,
     ) -> None:
         self.selector = selector
         self.scoring = scoring
@@ -37,9 +41,9 @@ class Tap:
         """Take a decoded request; return the answer to its sender."""
         selection = await self.look_through(request)
         if selection.items:
-            if not self.scoring.has_room(len(selection.items)):
+            if not self.scoring.has_capacity(len(selection.items)):
                 return BUSY
-            if not self.journal.append(request, selection):
+            if self.journal is not None and not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
             await self.judge(request.signal, selection)
         self.traffic.received(request.signal, selection)
@@ -57,20 +61,21 @@ class Tap:
         return self.selector.logs(request.message)
 
     async def judge(self, signal: str, selection: Selection, *, again: bool = False) -> None:
-        """Give the items to the engine, all or none; count them as lost if it has no room for long.
+        """Give the items to the engine, all or none; count them as lost if it has no capacity for long.
 
         Runs that lack lost items are not scored.
         """
         seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
-        if not await self.scoring.put(selection.items, seconds, roots=selection.roots):
+        put = await self.scoring.put(selection.items, seconds, roots=selection.roots)
+        if self.journal is not None:
+            self.journal.put(selection.traces, self.scoring.engine.intake.put)
+        if not put:
             self.traffic.count(signal, "lost", len(selection.items))
-            self.scoring.lose(selection.items)
+            await asyncio.to_thread(self.scoring.lack, selection.items)
 
-    async def take_again(self, request: ExportRequest) -> Selection:
+    async def take_again(self, request: ExportRequest) -> None:
         """Judge a request that an earlier process acknowledged."""
-        selection = self.select(request)
-        await self.judge(request.signal, selection, again=True)
-        return selection
+        await self.judge(request.signal, self.select(request), again=True)
 
 
 def rejection(selection: Selection) -> ExportAnswer:

@@ -68,6 +68,8 @@ class Stats:
     """By scorer id."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """Spans and log records that did not reach a run, by reason."""
+    repeated: int = 0
+    """Spans that arrived again, and changed nothing."""
     conversations: ConversationStats = ConversationStats()
     """Conversations that wait, for rules of scope `conversation`."""
     remote: Mapping[str, int] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,9 +14,10 @@ class Health:
     """The state of the engine at one moment."""
 
     status: HealthStatus
-    """`idle`: there is no work. `stalled`: there is work and no progress. `degraded`: rules fail."""
+    """`idle`: there is no work. `stalled`: there is work and no progress, so restart the process. `degraded`:
+    rules or destinations fail, or the journal cannot be written."""
     problem: str | None = None
-    """Why it is `stalled` or `degraded`."""
+    """What is wrong, if it is `stalled` or `degraded`."""
     thread_alive: bool = False
     """Whether the scoring thread runs; it starts with the first captured span."""
     waiting: int = 0
@@ -38,8 +39,8 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Return True if scoring makes progress, no rule fails again and again, and no destination fails."""
-        return self.status in ("healthy", "idle") and not self.failing_destinations
+        """Return True if the status is `healthy` or `idle`; otherwise `problem` says what is wrong."""
+        return self.status in ("healthy", "idle")
 
 
 def judge_health(
@@ -54,13 +55,15 @@ def judge_health(
     beat_limit: float,
     progress_limit: float,
     failing: Mapping[str, str] = {},
+    problems: Sequence[str] = (),
     unstartable: bool = False,
 ) -> tuple[HealthStatus, str | None]:
     """Return the status and, if it is `stalled` or `degraded`, the problem.
 
     `since_progress` are seconds since an evaluation ended, or since the first pending one was queued. More
     than `beat_limit` seconds since the event loop's last iteration mean that it is blocked, more than
-    `progress_limit` without progress that pending evaluations are stuck.
+    `progress_limit` without progress that pending evaluations are stuck. `failing` has the rules that fail
+    again and again, which matters until scoring is `closed`, and `problems` everything else that is wrong.
     """
     if (started or unstartable) and not thread_alive and not closed:
         problem = "has ended" if started else f"cannot be started, {waiting} items wait"
@@ -69,6 +72,7 @@ def judge_health(
         return "stalled", f"the scoring thread has been blocked for {since_beat:.1f} s, {waiting} items wait"
     if pending and since_progress > progress_limit:
         return "stalled", f"none of {pending} evaluations has ended for {since_progress:.1f} s"
-    if failing and not closed:
-        return "degraded", "; ".join(f"{name}: {problem}" for name, problem in sorted(failing.items()))
+    rules = [] if closed else [f"{name}: {problem}" for name, problem in sorted(failing.items())]
+    if rules or problems:
+        return "degraded", "; ".join([*rules, *problems])
     return ("healthy" if waiting or pending else "idle"), None

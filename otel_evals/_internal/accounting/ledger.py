@@ -44,6 +44,7 @@ _DIALECT = attrgetter("dialect")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MOST_READS = 1_000
+_REPEATED = "span_repeated"
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations whose runs are counted: scopes can be made up."""
 
@@ -135,6 +136,7 @@ class Ledger:
         self._seen = self._eligible = 0
         self._ignored: Counter[str] = Counter()
         self._losses: Counter[str] = Counter()
+        self._repeated = 0
         self._rules = {name: _Rule() for name in rules}
         self._instrumentations: dict[str, int] = {}
 
@@ -150,6 +152,7 @@ class Ledger:
                 eligible=self._eligible,
                 ignored=dict(self._ignored),
                 losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
+                repeated=self._repeated,
                 rules={name: rule.snapshot() for name, rule in self._rules.items()},
             )
             if before == self._changes and before % 2 == 0:
@@ -163,6 +166,8 @@ class Ledger:
         if loss.what == "run":
             self._seen += loss.count
             self._ignored[loss.reason] += loss.count
+        elif loss.reason == _REPEATED:
+            self._repeated += loss.count
         else:
             self._losses[loss.reason] += loss.count
         self._changes += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -56,7 +56,8 @@ class Attacher:
     """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
     Evaluation spans, events, metrics and attributes of held spans are each None if disabled. Presets add
-    attributes for their backends to evaluation events, and `proposed` those proposed for the conventions.
+    attributes for their backends to evaluation events, and `proposed` those proposed for the conventions;
+    `note` is called with each evaluation.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Attacher:
         presets: Iterable[EventPreset] = (),
         *,
         proposed: bool = False,
+        note: Callable[[Run, Evaluation], object] | None = None,
     ) -> None:
+        self._note = note
         self._spans = spans
         self._logger = logger
         self._metrics = metrics
@@ -84,6 +87,7 @@ class Attacher:
             (self._spans, self._end_span),
             (self._logger, self._emit_event),
             (self.scores, self._add_attributes),
+            (self._note, self._call_note),
         ]
         self._ways = [way for outlet, way in ways if outlet is not None]
 
@@ -161,6 +165,10 @@ class Attacher:
         steps: object = getattr(evaluation.outcome, "steps", ())
         if self._spans is not None and opened is not None and (opened.span.needed or steps):
             self._spans.end(opened.span, evaluation)
+
+    def _call_note(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
+        if self._note is not None:
+            self._note(run, evaluation)
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):

@@ -246,6 +246,19 @@ class Estimates:
             log_error(_logger, "estimates could not be counted", error=error)
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The counters that metrics observe."""
+
+    stats: Stats = field(default_factory=Stats)
+    queue_size: int = 0
+    held: int = 0
+    """Spans that wait for their scores."""
+    exports: Mapping[str, DestinationStats] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """Rules that fail again and again."""
+
+
 class Metrics:
     """Records evaluations, and exposes the counters as observable instruments.
 
@@ -255,17 +268,11 @@ class Metrics:
     def __init__(
         self,
         meter: Meter,
-        stats: Callable[[], Stats],
-        queue_size: Callable[[], int],
-        held: Callable[[], int],
-        exports: Callable[[], Mapping[str, DestinationStats]],
+        look: Callable[[], Measured],
         scales: Mapping[str, float | None] | None = None,
-        failing: Callable[[], Mapping[str, str]] = dict,
         by: Iterable[MetricDimension] = (),
     ) -> None:
-        self._stats = stats
-        self._failing = failing
-        self._exports = exports
+        self._look = look
         self._models = BoundedNames()
         self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
         self.estimates.wait_for_collections()
@@ -287,9 +294,9 @@ class Metrics:
         self._cost = meter.create_counter(
             semconv.METRIC_JUDGE_COST, unit="{USD}", description="What judges cost, where the price is known."
         )
-        self._observe(meter, queue_size, held)
+        self._observe(meter)
 
-    def _observe(self, meter: Meter, queue_size: Callable[[], int], held: Callable[[], int]) -> None:
+    def _observe(self, meter: Meter) -> None:
         def counter(name: str, read: _Read, unit: str, description: str) -> None:
             meter.create_observable_counter(name, [read], unit=unit, description=description)
 
@@ -322,14 +329,16 @@ class Metrics:
             "{call}",
             "Calls to servers that processes share that failed, or were not made after one had.",
         )
-        gauge(semconv.METRIC_QUEUE_SIZE, queue_size, "{item}", "Items that wait to be scored.")
+        size = "Items that wait to be scored."
+        gauge(semconv.METRIC_QUEUE_SIZE, lambda: self._look().queue_size, "{item}", size)
         gauge(
             semconv.METRIC_CONVERSATIONS_WAITING,
-            lambda: self._stats().conversations.waiting,
+            lambda: self._look().stats.conversations.waiting,
             "{conversation}",
             "Conversations that have not been idle for long enough to be judged.",
         )
-        gauge(semconv.METRIC_SPANS_HELD, held, "{span}", "Judged spans that wait for their scores.")
+        held = "Judged spans that wait for their scores."
+        gauge(semconv.METRIC_SPANS_HELD, lambda: self._look().held, "{span}", held)
         meter.create_observable_gauge(
             semconv.METRIC_RULES_FAILING,
             [self._rules_failing],
@@ -362,16 +371,16 @@ class Metrics:
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
         self.estimates.collecting()
-        stats = self._stats()
+        stats = self._look().stats
         yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})
         yield from _by_reason("ignored", stats.ignored, {})
 
     def _lost(self, _: CallbackOptions) -> Iterable[Observation]:
-        for reason, count in self._stats().losses.items():
+        for reason, count in self._look().stats.losses.items():
             yield Observation(count, {semconv.REASON: reason})
 
     def _evaluations(self, _: CallbackOptions) -> Iterable[Observation]:
-        for name, rule in self._stats().rules.items():
+        for name, rule in self._look().stats.rules.items():
             scorer = {semconv.GEN_AI_EVALUATION_NAME: name}
             yield Observation(rule.scored, {**scorer, semconv.OUTCOME: "scored"})
             for outcome in ("not_sampled", "not_scored", "dropped"):
@@ -382,12 +391,12 @@ class Metrics:
                 )
 
     def _rules_failing(self, _: CallbackOptions) -> Iterable[Observation]:
-        failing = self._failing()
-        for name in self._stats().rules:
-            yield Observation(int(name in failing), {semconv.GEN_AI_EVALUATION_NAME: name})
+        measured = self._look()
+        for name in measured.stats.rules:
+            yield Observation(int(name in measured.failing), {semconv.GEN_AI_EVALUATION_NAME: name})
 
     def _exported(self, _: CallbackOptions) -> Iterable[Observation]:
-        for destination, stats in self._exports().items():
+        for destination, stats in self._look().exports.items():
             for outcome in ("exported", "failed", "dropped"):
                 count = getattr(stats, outcome)
                 yield Observation(count, {semconv.DESTINATION: destination, semconv.OUTCOME: outcome})

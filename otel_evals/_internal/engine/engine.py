@@ -37,7 +37,7 @@ from otel_evals._internal.engine.conversations import Conversation, Conversation
 from otel_evals._internal.engine.pending import Pending, Target
 from otel_evals._internal.engine.score import Known, RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished
-from otel_evals._internal.engine.thread import EngineThread
+from otel_evals._internal.engine.thread import EngineThread, IntakeLevel
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
@@ -99,7 +99,7 @@ class Engine:
         self.config, self.dialects, self._attacher = config, dialects, attacher
         self._open_spans = open_spans or OpenSpans()
         self._new_gatherer = new_gatherer or self._local_gatherer
-        self._source, self._deliver_to, self._known = source, deliver, known
+        self.source, self._deliver_to, self._known = source, deliver, known
         self._queue_size, self._clock = queue_size, clock
         import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
         context = private_context(config.redact, content=config.capture_content)
@@ -125,11 +125,10 @@ class Engine:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
-        self.gatherer.reports_left = self._source is not None
-        if self._source is not None:
+        self.gatherer.reports_left = self.source is not None
+        if self.source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
-            self._left = Unfinished(self._source, is_gathering, put, time.monotonic)
-            self.gatherer.reports_left = True
+            self._left = Unfinished(self.source, is_gathering, put, time.monotonic)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
@@ -152,9 +151,20 @@ class Engine:
         """Items in the intake, and evaluations without an outcome."""
         return self.thread.waiting + self.ledger.pending
 
+    @property
+    def intake(self) -> IntakeLevel:
+        """The items that wait to be gathered."""
+        return self.thread.level
+
     def capacity(self) -> float:
-        """Return how many runs can be taken now without a loss."""
-        return min(self.thread.room, self.scorer.rules.capacity, self.fan_out.room)
+        """Return how many runs can be taken now without a loss.
+
+        Runs with pending evaluations will need the destinations. One run is taken even if it has more of them
+        than fit.
+        """
+        pending = self.ledger.pending
+        queued = self.scorer.rules.capacity
+        return min(queued if pending else max(1, queued), self.fan_out.room - pending)
 
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""
@@ -171,6 +181,14 @@ class Engine:
 
     def losses(self) -> dict[str, int]:
         return inspection.losses_of(self.stats(), self.fan_out.stats())
+
+    def failing_rules(self) -> Mapping[str, str]:
+        """Return the rules that fail again and again, each with its error in words."""
+        return self.ledger.failures.failing()
+
+    def summary(self) -> str:
+        """Return what is scored and where scores go, for a log line."""
+        return inspection.summary(self)
 
     def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
         """Return the health; scoring counts as stalled after this many seconds without progress."""
@@ -289,7 +307,6 @@ class Engine:
             self._losses.poll(self.losses())
         if self._left is not None:
             self._left.touch(self.gatherer.take_left())
-            self._left.touch(self.gatherer.take_left())
             self._left.poll(self.thread.taken)
         return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
 
@@ -325,14 +342,14 @@ class Engine:
             self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
             return []
         sampled = self.scorer.decide(run)
-        if self._source is not None and (sampled or self._waits(run)):
-            self._source.sampled(group or group_of([run]))
+        if self.source is not None and (sampled or self._waits(run)):
+            self.source.sampled(group or group_of([run]))
         self._start(sampled)
         return list(sampled)
 
     def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
         """Add a closed run to its conversation; one with a `source` comes from another process."""
-        elsewhere = source is None and self._source is not None and self._source.pass_on(run)
+        elsewhere = source is None and self.source is not None and self.source.pass_on(run)
         if not elsewhere:
             self._score_conversations(self.conversations.take(run, self._clock(), source))
 

@@ -18,6 +18,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.score import RunScorer
+from otel_evals._internal.engine.source import Source
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.gather.gatherer import Gatherer
 
@@ -36,6 +37,7 @@ class Inspected(Protocol):
     gatherer: Gatherer
     scorer: RunScorer
     fan_out: FanOut
+    source: Source | None
 
     def losses(self) -> dict[str, int]: ...
 
@@ -49,6 +51,10 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
     now, thread, ledger = time.monotonic(), engine.thread, engine.ledger
     since_beat = None if thread.beat is None else now - thread.beat
     waiting, pending, failing = thread.waiting, ledger.pending, ledger.failures.failing()
+    destinations = engine.fan_out.failing()
+    problems = [f"scores do not reach {name}: it did not accept its last batch" for name in destinations]
+    if engine.source is not None and engine.source.problem is not None:
+        problems.append(engine.source.problem)
     longest_attempt = max((rule.timeout for rule in engine.config.rules), default=0.0)
     status, problem = judge_health(
         closed=closed,
@@ -61,6 +67,7 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
         beat_limit=stalled_after,
         progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
         failing={**failing, **{f"dialect {k}": v for k, v in engine.dialects.failing.items()}},
+        problems=problems,
         unstartable=thread.unstartable,
     )
     return Health(
@@ -71,11 +78,20 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
         pending=pending,
         last_beat=since_beat,
         last_end=None if ledger.last_end is None else now - ledger.last_end,
-        failing_destinations=engine.fan_out.failing(),
+        failing_destinations=destinations,
         failing_rules=failing,
         content_off=dict(ledger.content.off),
         losses=engine.losses(),
     )
+
+
+def summary(engine: Inspected) -> str:
+    """Return the rules, the destinations and the journal, for the log line at startup."""
+    config = engine.config
+    rules = ", ".join(rule.name for rule in config.rules) or "no rule"
+    destinations = ", ".join(engine.fan_out.stats()) or "no destination"
+    journal = "no journal" if config.journal is None else f"journal {config.journal}"
+    return f"scoring by {rules}; scores go to {destinations}; {journal}"
 
 
 def explain(engine: Inspected, trace_id: int | str, trace_state: str) -> Explanation:

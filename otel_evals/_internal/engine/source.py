@@ -20,6 +20,11 @@ _PAUSE = 1.0
 class Source:
     """A source of spans. Its methods are called on the engine's thread, and do nothing by default."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why spans may be lost; None if all is well. Read from any thread."""
+        return None
+
     def sampled(self, group: SpanGroup) -> None:
         """Keep the spans of a run that a rule has sampled, before it is scored."""
 

@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.engine.event_loop import ContextExecutor, new_loop, run_to_the_end
@@ -57,6 +57,23 @@ class Work(Protocol[_Item_contra]):
 
     def end(self, items: Sequence[_Item_contra]) -> None:
         """Count unfinished work, including these untaken items; may be called again."""
+
+
+class IntakeLevel(NamedTuple):
+    """How full an intake is."""
+
+    waiting: int
+    bytes: int
+    """Of the waiting items that were measured."""
+    capacity: int
+    """Number of further items that may be put."""
+    taken: int
+    """Number of items taken so far."""
+
+    @property
+    def put(self) -> int:
+        """Number of items put so far, except refused ones."""
+        return self.taken + self.waiting
 
 
 class EngineThread(Generic[_Item]):
@@ -138,9 +155,10 @@ class EngineThread(Generic[_Item]):
         return len(self._items)
 
     @property
-    def room(self) -> int:
-        """Number of further items that may be put."""
-        return self.backlog.room(len(self._items))
+    def level(self) -> IntakeLevel:
+        """The items that wait, and the capacity for more."""
+        waiting = len(self._items)
+        return IntakeLevel(waiting, self.backlog.bytes, self.backlog.room(waiting), self.taken)
 
     @property
     def here(self) -> bool:

@@ -24,7 +24,7 @@ from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.engine.inspection import trace_id_of
-from otel_evals._internal.live.adoption import adopt, adopt_logs, owners_of, same_provider
+from otel_evals._internal.live.adoption import adopt, adopt_logs, describe, owners_of, same_provider
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
     check_outside,
@@ -142,6 +142,7 @@ def install(
         _warn_of_missing_keys(config)
         _used = used
         _pipeline = built
+        _log_start(built)
         if config.no_traffic_after and config.rules:
             _traffic_timer = start_timer(built, used)
         register_exit_hook(shutdown)
@@ -166,6 +167,12 @@ def _providers(given: Providers) -> Providers:
     if not hasattr(used.tracers, "add_span_processor"):
         raise ConfigError("tracer_provider", _not_scorable(used.tracers))
     return used
+
+
+def _log_start(built: Pipeline) -> None:
+    held = {each.exporter for tracers in _attached for each in describe(tracers) if each.held}
+    exporters = ", ".join(sorted(held)) or "no exporter"
+    _logger.info("%s; scores are added to the spans of %s", built.engine.summary(), exporters)
 
 
 def _not_scorable(tracers: Any) -> str:

@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import _logs, metrics
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace.export import SpanExporter
@@ -24,19 +24,17 @@ from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
-from otel_evals._internal.attach.attacher import Attacher
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals._internal.attach.metrics import Metrics
-from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.attach.metrics import Measured
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.config.validation import FOREVER
-from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.dialect import Dialects, load_dialects
+from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
@@ -47,7 +45,6 @@ from otel_evals.errors import ConfigError
 if TYPE_CHECKING:
     from otel_evals._internal.journal.runs import RunJournal
 
-_T = TypeVar("_T")
 _MOMENT_SECONDS = 0.1
 """Seconds for exporting held spans after a shutdown that used all its time."""
 _RELEASE_SECONDS = 0.5
@@ -89,14 +86,9 @@ class Pipeline:
         """Read spans, and know the instrumentation scopes seen so far."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
-        self._attacher = attacher = Attacher(
-            self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
-            logger if config.evaluation_events else None,
-            None,
-            self._scores if config.span_attributes else None,
-            [each for each in config.destinations if isinstance(each, EventPreset)],
-            proposed=config.semconv == "proposed",
-        )
+        spans = new_evaluation_spans(config, tracer_provider, evaluation_tracer_provider)
+        scores = self._scores if config.span_attributes else None
+        self._attacher = attacher = new_attacher(config, spans, logger_provider, scores)
         open_spans = OpenSpans()
         self._journal = None if config.journal is None else _journal(config.journal)
         self._engine = Engine(config, dialects, attacher, open_spans=open_spans, source=self._journal)
@@ -113,23 +105,15 @@ class Pipeline:
         )
         self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps, dialects.claims_log)
         if config.metrics:
-            attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
+            # Last, since a reader may call back at once. A meter keeps its instruments and their callbacks
+            # for the life of the process.
+            me = weakref.ref(self)
+            attacher.measure_with(new_metrics(config, meter, lambda: _measured(me())))
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         if self._journal is not None:
-            for spans in self._journal.left():
-                self._engine.put_all(spans)
+            for left in self._journal.left():
+                self._engine.put_all(left)
         _all.add(self)
-
-    def _evaluation_spans(
-        self, application: TracerProvider | None, own: TracerProvider | None
-    ) -> EvaluationSpans | None:
-        if not self.config.evaluation_spans:
-            return None
-        same_trace = self.config.evaluation_spans == "same_trace"
-        provider = application if same_trace else own or unwrapped(application)
-        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
-        proposed = self.config.semconv == "proposed"
-        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
 
     @property
     def engine(self) -> Engine:
@@ -138,7 +122,9 @@ class Pipeline:
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
         """Record evaluation spans with the provider of the judged spans."""
-        self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
+        self._attacher.record_with(
+            new_evaluation_spans(self.config, tracer_provider, self._evaluation_provider)
+        )
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter to add scores to judged spans as attributes."""
@@ -213,20 +199,6 @@ class Pipeline:
         released = [exporter.wait_until_released(deadline) for exporter in self._exporters]
         return all(released)
 
-    def _metrics(self, meter: metrics.Meter) -> Metrics:
-        # A meter keeps its instruments and their callbacks for the life of the process.
-        me = weakref.ref(self)
-        return Metrics(
-            meter,
-            lambda: _of(me, Pipeline.stats, Stats()),
-            queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
-            held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
-            exports=lambda: _of(me, Pipeline.destination_stats, {}),
-            scales={rule.name: rule.facts.scale for rule in self.config.rules},
-            failing=lambda: _of(me, lambda pipeline: pipeline._engine.ledger.failures.failing(), {}),
-            by=self.config.metric_attributes,
-        )
-
     def _after_fork_in_child(self) -> None:
         """Reset in a forked child, which scores only what it captures itself."""
         self._attacher.after_fork()
@@ -259,10 +231,14 @@ def _seconds(millis: int) -> float:
     return min(millis, FOREVER * 1000) / 1000
 
 
-def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
-    """Call `ask` with a pipeline, or return `nothing` once it is gone."""
-    pipeline = me()
-    return nothing if pipeline is None else ask(pipeline)
+def _measured(pipeline: Pipeline | None) -> Measured:
+    """Return the counters of a pipeline, or none once it is gone."""
+    if pipeline is None:
+        return Measured()
+    engine, held = pipeline.engine, sum(each.held for each in pipeline._exporters)
+    return Measured(
+        pipeline.stats(), engine.queue_size, held, engine.destination_stats(), engine.failing_rules()
+    )
 
 
 _all: weakref.WeakSet[Pipeline] = weakref.WeakSet()

@@ -233,7 +233,9 @@ def health(**changes: object) -> str:
         "beat_limit": 10.0,
         "progress_limit": 60.0,
     }
-    return judge_health(**{**facts, **changes})[0]  # type: ignore[arg-type]  # facts of many types
+    status, problem = judge_health(**{**facts, **changes})  # type: ignore[arg-type]  # facts of many types
+    assert (problem is None) is (status in ("healthy", "idle")), "what is wrong is said"
+    return status
 
 
 def test_health_tells_stalled_from_busy_and_idle() -> None:
@@ -243,6 +245,11 @@ def test_health_tells_stalled_from_busy_and_idle() -> None:
     assert health(pending=1, since_progress=61.0) == "stalled"
     assert health(pending=0, since_progress=3600.0) == "idle"
     assert health(thread_alive=False) == "stalled"
+    assert health(problems=["scores do not reach jsonl"]) == "degraded"
+    assert [health(failing={"judge": "timeout"}, closed=closed) for closed in (False, True)] == [
+        "degraded",
+        "idle",
+    ]
     assert health(thread_alive=False, closed=True) == "idle"
     assert health(thread_alive=False, started=False, since_beat=None) == "idle"
     beginning = {"thread_alive": False, "started": False, "since_beat": None, "waiting": 7}

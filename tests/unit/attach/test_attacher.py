@@ -15,11 +15,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from otel_evals import Stats
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.metrics import Measured, Metrics
 from otel_evals._internal.recursion import is_marked
 from otel_evals.model import Operation, OperationKind, Score, SpanRecord, StepRecord
 from tests.support.replacing import replace
@@ -71,7 +70,7 @@ class Outlets:
         tracers.add_span_processor(Failing(*failing))
         loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
         loggers.add_log_record_processor(Failing(*failing))
-        self.metrics = Metrics(NoOpMeter("t"), Stats, lambda: 0, lambda: 0, dict)
+        self.metrics = Metrics(NoOpMeter("t"), Measured)
         if "metrics" in failing:
             self.metrics.record = lambda *_: 1 / 0  # type: ignore[assignment,method-assign,return-value]
         spans = EvaluationSpans(tracers.get_tracer("t"))

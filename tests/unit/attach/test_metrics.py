@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from otel_evals import RuleStats, Stats
 from otel_evals._internal.accounting.counters import ConversationStats
 from otel_evals._internal.attach.evaluation_spans import judged_context
-from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.metrics import Measured, Metrics
 from otel_evals._internal.redis_server import redis_server
 from otel_evals.destinations import DestinationStats
 from otel_evals.errors import StoreError
@@ -28,14 +28,14 @@ STATS = Stats(
     conversations=ConversationStats(waiting=4),
     rules={
         "judge": RuleStats(
-            eligible=7,
-            sampled=6,
+            eligible=8,
+            sampled=7,
             not_sampled={"sampled_out": 1},
             scored=2,
             not_scored={"no_tool_calls": 1},
             failed={"timeout": 1},
             dropped={"queue_full": 1},
-            pending=1,
+            pending=2,
         )
     },
 )
@@ -49,7 +49,7 @@ class Meters:
     def __init__(self, stats: Stats = STATS, exports: Mapping[str, DestinationStats] = EXPORTS) -> None:
         self._reader = InMemoryMetricReader()
         provider = MeterProvider([self._reader], shutdown_on_exit=False)
-        self.metrics = Metrics(provider.get_meter("t"), lambda: stats, lambda: 6, lambda: 7, lambda: exports)
+        self.metrics = Metrics(provider.get_meter("t"), lambda: Measured(stats, 6, 7, exports))
 
     def collect(self) -> dict[str, Any]:
         data = self._reader.get_metrics_data()
@@ -146,7 +146,7 @@ def test_a_score_is_recorded_in_the_context_of_the_judged_span() -> None:
     """So that exemplars tell the trace to look at, where a view or the environment switches them on."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], exemplar_filter=AlwaysOnExemplarFilter(), shutdown_on_exit=False)
-    metrics = Metrics(provider.get_meter("t"), Stats, lambda: 0, lambda: 0, dict)
+    metrics = Metrics(provider.get_meter("t"), Measured)
     metrics.record(RUN, evaluation("hallucination", OUTCOMES["hallucination"]), judged_context(RUN, SPAN))
     data = reader.get_metrics_data()
     assert data is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import set_span_in_context
 
@@ -10,69 +13,33 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 TRACER = TracerProvider(shutdown_on_exit=False).get_tracer("tests.app")
 
 
-def opened(*spans: Span | None) -> OpenSpans:
-    made = OpenSpans()
-    for index, span in enumerate(spans):
-        made.by_id[index if span is None else span.context.span_id] = span
-    return made
-
-
 def start(below: Span | None = None) -> Span:
     span = TRACER.start_span("s", context=set_span_in_context(below) if below is not None else None)
     assert isinstance(span, Span)
     return span
 
 
-def only_above(spans: OpenSpans, ended: Span) -> bool:
-    parent = ended.parent.span_id if ended.parent is not None else 0
-    return spans.now(lambda: 0).only_above(ended.context.trace_id, ended.context.span_id, parent)
+SERVER = start()
+ROOT = start(SERVER)
 
 
-def test_a_trace_without_open_spans_is_complete() -> None:
-    assert only_above(opened(), start())
-
-
-def test_spans_of_other_traces_and_of_ours_do_not_matter() -> None:
-    assert only_above(opened(start(), None, start()), start())
-
-
-def test_open_spans_above_do_not_matter() -> None:
-    server = start()
-    route = start(server)
-    assert only_above(opened(server, route), start(route))
-
-
-def test_a_span_may_be_taken_before_it_has_stopped_being_open() -> None:
-    server = start()
-    root = start(server)
-    assert only_above(opened(server, root), root)
-    assert not only_above(opened(server, root, start(root)), root)
-
-
-def test_an_open_span_below_matters() -> None:
-    root = start()
-    assert not only_above(opened(start(root)), root)
-
-
-def test_an_open_span_beside_matters() -> None:
-    server = start()
-    assert not only_above(opened(server, start(server)), start(server))
-
-
-def test_too_many_open_spans_are_not_looked_at() -> None:
-    many = OpenSpans()
-    span = start()
-    many.by_id.update(dict.fromkeys(range(5_001), span))
-    assert not only_above(many, start())
-
-
-def test_how_many_items_wait_is_asked_after_the_spans_were_copied() -> None:
-    spans = opened(root := start())
-
-    def waiting() -> int:
-        spans.by_id.clear()
-        return 7
-
-    now = spans.now(waiting)
-    assert now.waiting == 7
-    assert not now.only_above(root.context.trace_id, 1, 0)
+@pytest.mark.parametrize(
+    ("others", "complete"),
+    [
+        pytest.param(list, True, id="none"),
+        pytest.param(lambda: [start(), None, start()], True, id="other traces and evaluations"),
+        pytest.param(lambda: [SERVER], True, id="above"),
+        pytest.param(lambda: [SERVER, ROOT], True, id="the span itself, taken before it stopped being open"),
+        pytest.param(lambda: [start(ROOT)], False, id="below"),
+        pytest.param(lambda: [SERVER, start(SERVER)], False, id="beside"),
+        pytest.param(lambda: [start() for _ in range(5_001)], False, id="too many to look at"),
+    ],
+)
+def test_a_run_is_complete_if_at_most_spans_above_it_are_open(
+    others: Callable[[], list[Span | None]], complete: bool
+) -> None:
+    spans = OpenSpans()
+    for index, span in enumerate(others()):
+        spans.by_id[index if span is None else span.context.span_id] = span
+    found = spans.now().only_above(ROOT.context.trace_id, ROOT.context.span_id, SERVER.context.span_id)
+    assert found is complete

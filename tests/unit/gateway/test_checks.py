@@ -34,7 +34,7 @@ def test_spans_held_for_less_than_a_trace_takes_to_complete_are_refused() -> Non
 def test_the_default_quiet_leaves_time_for_scores(tmp_path: Path) -> None:
     assert quiet_seconds(config()) == 5.0
     assert quiet_seconds(config(**INLINE)) == 1.0
-    assert quiet_seconds(config({"store": tmp_path / "runs.db"}, **INLINE)) == 2.0
+    assert quiet_seconds(config({"journal": tmp_path / "journal"}, **INLINE)) == 2.0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:4318", "localhost:4318", "0.0.0.0:4318"])
@@ -69,7 +69,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
             "always()",
             r"gateway\.kafka\.topics: `conversations` is needed .* a part of a conversation",
         ),
-        ({"store": "runs.db"}, {"conversations": "c"}, "always()", r"store: cannot be combined with rules"),
+        ({"journal": "j"}, {"conversations": "c"}, "always()", r"journal: cannot be combined with Kafka"),
         ({}, {"conversations": "c"}, "ratio(0.5)", r"fix: set OTEL_EVALS_TRUST_KEY to the same value"),
         ({}, {"conversations": "otlp_spans"}, "always()", r"gateway\.kafka\.topics: must differ"),
     ],

@@ -77,7 +77,7 @@ def test_runs_that_several_members_read_are_judged_as_one_conversation(brokers: 
         runs = [Counter(e.scorer_id for e in m.scored.evaluations) for m in members]
     assert all(each["answered"] and each["turns"] for each in runs), "both have read, and judged"
     assert sum(each["answered"] for each in runs) == 37
-    assert not first.service.scoring.engine.steps.losses()
+    assert not first.service.scoring.engine.losses()
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
         eventually(lambda: waiting.service.scoring.engine.steps.conversations.waiting == 1)
         eventually(lambda: all_committed(brokers, [TOPIC]))
     assert judged(waiting) == []
-    assert not waiting.service.scoring.engine.steps.losses()
+    assert not waiting.service.scoring.engine.losses()
     with member(brokers, idle=1.5) as last:
         produce(brokers, [turn("continues", "two")])
         eventually(lambda: len(judged(last)) == 2)
@@ -104,7 +104,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
 def test_conversations_that_no_rule_can_sample_are_counted_once_and_passed_on_as_ids(brokers: str) -> None:
     with member(brokers, sample=sampling.ratio(0.3)) as gateway:
         produce(brokers, [turn(f"c{n}", text) for text in ("one", "two") for n in range(20)])
-        counts = lambda: gateway.service.scoring.engine.steps.stats().rules["turns@conversation"]  # noqa: E731
+        counts = lambda: gateway.service.scoring.engine.stats().rules["turns@conversation"]  # noqa: E731
         newest = lambda: {c: texts for c, _, texts in judged(gateway)}  # noqa: E731
         # One may be idle between its turns, and is decided on again.
         eventually(lambda: counts().eligible >= 20 and set(newest().values()) == {"one two"})
@@ -134,7 +134,7 @@ def test_a_run_that_is_too_large_for_a_message_is_counted_and_holds_nothing_back
         eventually(lambda: judged(gateway))
         assert judged(gateway) == [("c", 1, "short")]
         eventually(lambda: all_committed(brokers))
-        losses = gateway.service.scoring.engine.steps.losses()
+        losses = gateway.service.scoring.engine.losses()
     assert losses == {"runs (too_large_to_pass_on)": 1}
 
 

@@ -190,7 +190,29 @@ def test_garbage_instead_of_http_is_refused_without_a_log_line(
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(b"\x16\x03\x01\x00\xff garbage \r\n\r\n")
         assert b" 400 " in _all(connection).split(b"\r\n")[0]
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(b"POST /v1/traces HTTP/1.1\r\nAuthorization : Bearer secret\x00\r\n\r\n")
+        answer = _all(connection)
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert b"secret" not in answer
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(("length", "first"), [(2, b"HTTP/1.1 100"), (10_001, b"HTTP/1.1 413")])
+def test_a_sender_that_asks_before_it_sends_its_body_is_answered(
+    served: Served, length: int, first: bytes
+) -> None:
+    """Clients such as curl and .NET wait for the answer to `Expect: 100-continue`, .NET for a second."""
+    with socket.create_connection(("127.0.0.1", served.port), SECONDS) as connection:
+        connection.sendall(
+            b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+            b"Expect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % length
+        )
+        assert connection.recv(1_000).startswith(first)
+        if length == 2:
+            connection.sendall(b"\x0a\x00")
+            assert _all(connection).startswith(b"HTTP/1.1 200")
+            served.taken.clear()
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/traces HTTP/1.1\r\nHos"], ids=["nothing", "half"])

@@ -142,7 +142,7 @@ def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(bro
     produce(brokers, [(key, body(spans[:1])), (key, body(spans[1:])), *runs(1)])
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
         eventually(lambda: committed(brokers) == 4)
-        losses = second.service.scoring.engine.steps.losses()
+        losses = second.service.scoring.engine.losses()
     (before,) = first.scored.evaluations
     ((run, (again,)),) = [(r.run, r.evaluations) for r in second.scored.runs if r.run.trace_id == key]
     assert (len(run.operations), again.evaluation_id) == (3, before.evaluation_id)
@@ -342,7 +342,7 @@ def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
     produce(brokers, runs(120))
     with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
         assert len(gateway.evaluations(120)) == 120
-        counts = gateway.service.scoring.engine.steps.stats().rules["slow"]
+        counts = gateway.service.scoring.engine.stats().rules["slow"]
         assert (counts.scored, counts.dropped) == (120, {})
         eventually(lambda: committed(brokers) == 120)
 
@@ -366,5 +366,5 @@ def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) 
             eventually(lambda: committed(brokers) == 80)
     assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
     assert all(d.evaluations for d in judged), "both had a share"
-    losses = [g.service.scoring.engine.steps.losses() for g in (first, second)]
+    losses = [g.service.scoring.engine.losses() for g in (first, second)]
     assert not [each for each in losses if set(each) - {"span_repeated"}], losses

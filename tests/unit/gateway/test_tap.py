@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from otel_evals_gateway._internal.trace_gatherer import LostItems, RootsTaken
 
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
@@ -22,7 +23,6 @@ from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
-from otel_evals_gateway._internal.trace_gatherer import LostItems, RootsTaken
 from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 from tests.support.waits import eventually
 

@@ -117,25 +117,31 @@ class HttpReceiver(Receiver):
             raise RefusedError(ExportAnswer(415, f"Content-Type must be {PROTOBUF} or {JSON}"))
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         try:
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                self._refuse_large(request)
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._body(request, reservation)
         except (ConnectionError, asyncio.IncompleteReadError, web.RequestPayloadError):
             raise RefusedError(ExportAnswer(400, "the body ended early")) from None
         return ExportRequest(signal, body, request.content_type, encoding)
 
+    def _refuse_large(self, request: web.BaseRequest, size: int = 0) -> None:
+        """Refuse a body that has, or will have, too many bytes."""
+        most = self._options.max_body
+        if max(size, request.content_length or 0) > most:
+            raise RefusedError(ExportAnswer(413, f"the body has more than {most} bytes"))
+
     async def _body(self, request: web.BaseRequest, reservation: Reservation) -> bytes:
         """Read the body, with an announced length or without, and reserve memory for it twice."""
-        most, seconds = self._options.max_body, self._options.request_timeout
-        too_large = RefusedError(ExportAnswer(413, f"the body has more than {most} bytes"))
-        if (request.content_length or 0) > most:
-            raise too_large
+        self._refuse_large(request)
+        seconds = self._options.request_timeout
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(seconds):
                 async for part in request.content.iter_any():
                     size += len(part)
-                    if size > most:
-                        raise too_large
+                    self._refuse_large(request, size)
                     reservation.resize(2 * size)  # it is joined at the end
                     parts.append(part)
         except TimeoutError:
@@ -175,7 +181,7 @@ class _Server(web.Server):
     def __call__(self) -> RequestHandler:
         if len(self._opening) >= self._most:
             raise ConnectionRefusedError("too many connections are being opened")
-        protocol = super().__call__()
+        protocol = _Connection(self, loop=self._loop, **self._kwargs)
         self._silent.add(protocol)
         if self._handshakes:
             self._opening.add(protocol)
@@ -213,6 +219,21 @@ class _Server(web.Server):
         if protocol in self._silent:
             self._silent.discard(protocol)
             _close(protocol)
+
+
+class _Connection(RequestHandler):
+    """Answers malformed requests without repeating what they contain, such as a token."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if isinstance(exc, HttpProcessingError):
+            message = "this is not a valid HTTP request"
+        return super().handle_error(request, status, exc, message)
 
 
 def _close(protocol: RequestHandler) -> None:
