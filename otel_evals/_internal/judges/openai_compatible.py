@@ -40,7 +40,7 @@ class OpenAICompatibleJudge(ModelJudge):
     """
 
     def __post_init__(self) -> None:
-        with extra("judge", "judge"):
+        with extra("http", "judge"):
             # Here and not in the engine's thread: openai-agents fails if it sees a half-imported httpx.
             import httpx  # noqa: F401
         super().__post_init__()

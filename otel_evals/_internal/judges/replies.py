@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from otel_evals._internal.model import Usage
+from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import JudgeCutError, JudgeEmptyError, JudgeRefusalError, JudgeReplyError
@@ -44,9 +45,6 @@ _SORRY = r"(?:(?:i.?m|i am|we are)? ?(?:very )?sorry\b|i apologi[sz]e)"
 _CANNOT = r"\bi (?:can.?t|cannot|won.?t|will not|am (?:not able|unable))\b"
 _ANSWER = r"\b(?:answer|assist|comply|continue|do that|engage|evaluate|fulfil|help|judge|provide)"
 _REFUSAL = re.compile(rf"(?i)\W{{0,5}}(?:{_SORRY}.{{0,40}})?{_CANNOT}.{{0,40}}{_ANSWER}")
-_WITHHELD = ("content_filter", "refusal", "safety", "SAFETY")
-_CUT = ("length", "max_tokens", "MAX_TOKENS")
-"""Finish reasons."""
 _DECODER = JSONDecoder(strict=False)  # models write line breaks into strings
 
 
@@ -152,10 +150,11 @@ def no_answer(completion: Completion, model: str, *, typed: bool = True) -> Judg
     """
     said = without_thoughts(completion.text)
     why = f"{model} ({completion.finish_reason or 'no finish reason'})"
-    if completion.refusal or completion.finish_reason in _WITHHELD:
+    finish = finish_reason(completion.finish_reason)
+    if completion.refusal or finish in ("refused", "blocked"):
         why_not = redact_secrets(completion.refusal or said)[:200]
         return JudgeRefusalError(f"{why} refused to answer: {why_not!r}")
-    if completion.finish_reason in _CUT and (typed or not said):
+    if finish == "length" and (typed or not said):
         return JudgeCutError(f"{why}: the answer was cut off; fix: raise the judge's max_tokens")
     if not said:
         return JudgeEmptyError(f"{why} gave an empty answer")
