@@ -55,7 +55,7 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
     except Exception as error:
         problem = f"a {type_name(value)} that cannot be used ({plain_text(error, 300)})"
     said = f"the scorer returned {problem}, not a Score with a finite value or a NotScored with a reason"
-    return ScorerFailure(error_type="TypeError", message=said, attempts=attempts)
+    return ScorerFailure(error_type=TypeError.__name__, message=said, attempts=attempts)
 
 
 def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
