@@ -8,6 +8,7 @@ python3 dev.py interop [options] set up real servers and run the tests against t
 python3 dev.py site              build the documentation and check its links
 python3 dev.py mutate [options]  change the code in many places and count the changes that no test finds
 python3 dev.py release --dry-run build, describe and test the files of a release, in dist/
+python3 dev.py scorers           enter the built-in scorers in exports, entry points, docs and the schema
 python3 dev.py api               rewrite tests/unit/public_api.txt, the snapshot of the public API
 python3 dev.py setup             only create the development environment
 python3 dev.py lock [--upgrade]  refresh requirements/*.lock; locked versions stay, except with --upgrade
@@ -52,7 +53,12 @@ TESTS = {
     "slow": ("-m", "slow and not interop", "--timeout", "300"),
     "interop": ("-n", "2", "-m", "interop", "--timeout", "300"),
 }
-COMMANDS = {*TESTS, "demo", "check", "site", "mutate", "release", "api", "setup", "lock"}
+API = ("-m", "tests.support.public_api")
+DERIVED = {
+    "api": (API,),
+    "scorers": (("docs/generate_scorer_reference.py",), ("docs/generate_configuration.py",), API),
+}
+COMMANDS = {*TESTS, *DERIVED, "demo", "check", "site", "mutate", "release", "setup", "lock"}
 
 
 def main() -> int:
@@ -85,8 +91,8 @@ def main() -> int:
     if command == "check":
         with ThreadPoolExecutor(2) as pool:
             return max(*pool.map(check, CHECKS), check_prose())
-    if command == "api":
-        return run(PYTHON, "-m", "tests.support.public_api")
+    if command in DERIVED:
+        return max(run(PYTHON, *script) for script in DERIVED[command])
     if command == "site":
         return build_site()
     if command in ("release", "mutate"):

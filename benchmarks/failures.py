@@ -224,7 +224,7 @@ async def judge_all(cases: Sequence[Failure], judge: Any, at_once: int) -> None:
             case.guessed = found.label if isinstance(found, Score) else None
             ended[getattr(found, "reason", type(found).__name__)] += 1
             if case.calls:
-                judged = await outcome(trajectory_judge(judge, explain=False), case.run)
+                judged = await outcome(trajectory_judge(judge), case.run)
                 case.pointed[JUDGES[1]] = first_needless(judged, case.calls)
 
     async with anyio.create_task_group() as group:
@@ -244,8 +244,8 @@ def first_needless(judged: Any, calls: Sequence[int]) -> int | None:
     """The first call that was needless or out of order."""
     if not isinstance(judged, Score):
         return None
-    verdicts = next(step.result for step in judged.steps if step.name == "analyze")["step_evaluations"]
-    wrong = (not (v["was_necessary"] and v["was_in_order"]) for v in verdicts)
+    verdicts = next(step.result for step in judged.steps if step.name == "analyze")["steps"]
+    wrong = (not (v["necessary"] and v["in_order"]) for v in verdicts)
     return next((calls[n] for n, is_wrong in enumerate(wrong) if is_wrong), None)
 
 

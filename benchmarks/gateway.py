@@ -102,7 +102,7 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
         section |= {"mode": "inline", "forward": place}
     elif mode == "kafka":
         section["kafka"] = {"brokers": [place], "group": name, "topics": {"traces": name}}
-    options: dict[str, Any] = {"store": name} if name and mode != "kafka" else {}
+    options: dict[str, Any] = {"journal": name} if name and mode != "kafka" else {}
     to_file = mode == "tap" and place.endswith(".jsonl")
     to_events = mode == "tap" and place.startswith("http")
     if to_events:
@@ -328,12 +328,12 @@ def main(requests: int = 60, rounds: int = 2) -> None:
         if "OTEL_EVALS_INTEROP" in os.environ:
             measure_collector(Path(folder), requests)
         measure("tap, 100% sampled, JSONL", ["tap", "1", f"{folder}/scores.jsonl"], requests, rounds)
-        measure("tap, 1% sampled, store", ["tap", "0.01", "", f"{folder}/a.db"], requests, 1)
-        measure("tap, 100% sampled, store", ["tap", "1", "", f"{folder}/b.db"], requests, 1)
+        measure("tap, 1% sampled, journal", ["tap", "0.01", "", f"{folder}/a"], requests, 1)
+        measure("tap, 100% sampled, journal", ["tap", "1", "", f"{folder}/b"], requests, 1)
         measure("inline, nothing sampled", ["inline", "0", forward], requests, rounds)
         measure("inline, nothing sampled, gRPC", ["inline", "0", forward], requests, rounds, over_grpc=True)
-        measure("inline, 1% sampled, store", ["inline", "0.01", forward, f"{folder}/c.db"], requests, 1)
-        measure("inline, 100% sampled, store", ["inline", "1", forward, f"{folder}/d.db"], requests, 1)
+        measure("inline, 1% sampled, journal", ["inline", "0.01", forward, f"{folder}/c"], requests, 1)
+        measure("inline, 100% sampled, journal", ["inline", "1", forward, f"{folder}/d"], requests, 1)
         compare_destinations(Path(folder), forward, max(1, requests // 10), 2 * rounds + 1)
     behind.stop()
 

@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_evals
 from otel_evals import Run, scorer
-from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.event_loop import ContextExecutor
+from otel_evals._internal.engine.thread import EngineThread
 
 RATES = 1, 10, 100, 150, 300, 1_000, 3_000
 SECONDS = 10.0

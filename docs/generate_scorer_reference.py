@@ -1,15 +1,24 @@
-"""Writes docs/scorer-reference.md from the scorers' docstrings: python docs/generate_scorer_reference.py"""
+"""Enters the built-in scorers everywhere: python3 dev.py scorers
+
+A built-in scorer is a public function in `otel_evals/_internal/scorers` that returns a scorer and whose
+docstring states its `Range`; a check is such a function in `checks.py`. From these, this script writes the
+exports of `otel_evals.scorers`, the entry points in pyproject.toml and docs/scorer-reference.md.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-from otel_evals import scorers
-from otel_evals.scorers import checks
-
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "otel_evals" / "_internal" / "scorers"
 PAGE = Path(__file__).with_name("scorer-reference.md")
+WIDTH = 110
+FIX = "run: python3 dev.py scorers"
 HEAD = """\
 # Scorer reference
 
@@ -29,23 +38,107 @@ Judge scorers share these options:
 - `context`: the context itself, the same for every run.
 - `without_context`: judge even if there is no context.
 """
+FACTS = ("Range", "Formula", "Needs", "Not scored", "Cost", "Label", "Source")
+Names = Mapping[str, Sequence[str]]
+
+
+# --- which there are ---
+
+
+def built_ins() -> dict[str, list[str]]:
+    """Return the names of the built-in scorers by their modules; `checks` is one of these."""
+    named = {path.stem: [*_scorers_in(path)] for path in sorted(FOLDER.glob("*.py"))}
+    return {module: sorted(names) for module, names in named.items() if names}
+
+
+def _scorers_in(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.returns is None:
+            continue
+        returns_scorer = re.match(r"(Step|Function)?Scorer\b", ast.unparse(node.returns))
+        stated = path.stem == "checks" or "\nRange: " in (ast.get_docstring(node) or "")
+        if returns_scorer and stated:
+            yield node.name
+
+
+# --- where they are entered ---
+
+
+def outdated() -> dict[Path, str]:
+    """Return the files that do not have what the built-in scorers say, with their new text."""
+    every = built_ins()
+    checks = every.pop("checks")
+    folder = ROOT / "otel_evals" / "scorers"
+    texts = {
+        folder / "__init__.py": _exports(folder / "__init__.py", every),
+        folder / "checks.py": _exports(folder / "checks.py", {"checks": checks}),
+        ROOT / "pyproject.toml": _entry_points(ROOT / "pyproject.toml", every, checks),
+    }
+    return {path: text for path, text in texts.items() if path.read_text(encoding="utf-8") != text}
+
+
+def _exports(path: Path, names: Names) -> str:
+    """Return a public module with its imports and `__all__`, next to those that it has of elsewhere."""
+    text = path.read_text(encoding="utf-8")
+    imports = re.compile(r"^( *)from (otel_evals\._internal\.\S+) import (\([^)]*\)|[^\n]*)\n", re.M)
+    found = [(m[1], m[2], re.findall(r"\w+", m[3])) for m in imports.finditer(text)]
+    indent = found[-1][0]
+    inside = [(module, kept) for space, module, kept in found if space == indent]
+    kept = {module: each for module, each in inside if not module.startswith("otel_evals._internal.scorers.")}
+    ours = {f"otel_evals._internal.scorers.{module}": list(each) for module, each in names.items()}
+    lines = "".join(_import(indent, module, each) for module, each in sorted((kept | ours).items()))
+    first = next(m for m in imports.finditer(text) if m[1] == indent)
+    last = [*imports.finditer(text)][-1]
+    text = f"{text[: first.start()]}{lines}{text[last.end() :]}"
+    listed = sorted({name for each in (kept | ours).values() for name in each}, key=_natural)
+    everything = "".join(f'    "{name}",\n' for name in listed)
+    text = re.sub(r"^__all__ = \[\n.*?^\]\n", f"__all__ = [\n{everything}]\n", text, flags=re.M | re.S)
+    modules = sorted((module, " ".join(each)) for module, each in names.items())
+    where = "".join(f'    "scorers.{module}": "{each}",\n' for module, each in modules)
+    return re.sub(r"^_BUILT_IN = \{\n.*?^\}\n", f"_BUILT_IN = {{\n{where}}}\n", text, flags=re.M | re.S)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Sort as ruff does: constants, classes, functions."""
+    kind = 0 if name.isupper() else 1 if name[0].isupper() else 2
+    return kind, name
+
+
+def _import(indent: str, module: str, names: Sequence[str]) -> str:
+    ordered = sorted(names, key=_natural)
+    line = f"{indent}from {module} import {', '.join(ordered)}\n"
+    if len(line) <= WIDTH + 1:
+        return line
+    each = "".join(f"{indent}    {name},\n" for name in ordered)
+    return f"{indent}from {module} import (\n{each}{indent})\n"
+
+
+def _entry_points(path: Path, names: Names, checks: Sequence[str]) -> str:
+    public = {name: "otel_evals.scorers" for each in names.values() for name in each}
+    public |= dict.fromkeys(checks, "otel_evals.scorers.checks")
+    lines = "".join(f'{name} = "{module}:{name}"\n' for name, module in sorted(public.items()))
+    title = "[project.entry-points.otel_evals_scorer]\n"
+    head, mark, rest = path.read_text(encoding="utf-8").partition(title)
+    return f"{head}{mark}{lines}\n{rest.partition(chr(10) * 2)[2]}"
+
+
+# --- the page ---
 
 
 def page() -> str:
     """The whole page."""
+    every = built_ins()
+    checks = import_module("otel_evals.scorers.checks")
     small = f"## Checks\n\n{inspect.getdoc(checks)}\n"
-    built_in = (section(scorers, name) for name in scorers.__all__ if is_built_in(getattr(scorers, name)))
-    return "\n".join([HEAD, *built_in, small, *(section(checks, name, level=3) for name in checks.__all__)])
+    names = sorted(name for module, each in every.items() if module != "checks" for name in each)
+    sections = [section("otel_evals.scorers", name) for name in names]
+    listed = [section("otel_evals.scorers.checks", name, level=3) for name in every["checks"]]
+    return "\n".join([HEAD, *sections, small, *listed])
 
 
-def is_built_in(thing: object) -> bool:
-    """Return True for a built-in scorer, False for the parts to write one."""
-    return getattr(thing, "__module__", "").startswith("otel_evals._internal.scorers.")
-
-
-def section(module: ModuleType, name: str, level: int = 2) -> str:
+def section(module: str, name: str, level: int = 2) -> str:
     """One scorer: its call, and its docstring."""
-    factory = getattr(module, name)
+    factory = getattr(import_module(module), name)
     parameters = [
         str(p).partition(":")[0] + default(p) for p in inspect.signature(factory).parameters.values()
     ]
@@ -78,7 +171,7 @@ def listed(text: str) -> str:
     return "\n".join(lines)
 
 
-FACTS = ("Range", "Formula", "Needs", "Not scored", "Cost", "Label", "Source")
-
 if __name__ == "__main__":
+    for path, text in outdated().items():
+        path.write_text(text, encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

@@ -8,6 +8,9 @@
     │   ├── JudgeKeyError          the provider refused the key, or there is none: no further attempt helps
     │   ├── JudgeModelError        the provider has no such model: no further attempt helps
     │   ├── JudgeReplyError        the judge's reply did not have the required form
+    │   │   ├── JudgeRefusalError  the judge refused to answer
+    │   │   ├── JudgeEmptyError    the reply was empty
+    │   │   └── JudgeCutError      the reply was cut off by `max_tokens`
     │   └── BudgetExceededError    the call could have exceeded the budget
     ├── DestinationError           a destination did not accept scores; says whether to try again
     └── StoreError                 the store's file cannot be used
@@ -26,9 +29,12 @@ __all__ = [
     "ConfigError",
     "ConfigErrors",
     "DestinationError",
+    "JudgeCutError",
+    "JudgeEmptyError",
     "JudgeError",
     "JudgeKeyError",
     "JudgeModelError",
+    "JudgeRefusalError",
     "JudgeReplyError",
     "JudgeUnavailableError",
     "OtelEvalsError",
@@ -113,6 +119,18 @@ class JudgeModelError(JudgeError):
 
 class JudgeReplyError(JudgeError):
     """The judge's reply does not match the schema, even after one repair."""
+
+
+class JudgeRefusalError(JudgeReplyError):
+    """The judge refused to answer, or its provider withheld the answer."""
+
+
+class JudgeEmptyError(JudgeReplyError):
+    """The judge's reply has no text besides its thoughts."""
+
+
+class JudgeCutError(JudgeReplyError):
+    """The judge's reply reached `max_tokens` before it had the required form."""
 
 
 class BudgetExceededError(JudgeError):

@@ -3,11 +3,10 @@
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
-from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.judge import Exploration, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
 from otel_evals._internal.judges.scripted import ScriptedJudge
-from otel_evals._internal.judges.window import Exploration
 
 __all__ = [
     "Budget",

@@ -7,17 +7,29 @@ is ignored. The signature covers the hour, not the trace, whose id changes if on
 
 from __future__ import annotations
 
+import logging
+import random
+import re
+import secrets
+import threading
 import time
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
-from otel_evals._internal.trust import SECONDS, is_signature, signature
+from otel_evals._internal.model import Run, Usage
+from otel_evals._internal.trust import SECONDS, is_signature, keyed_number, signature
+from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals.errors import JudgeError
+
+_log = logging.getLogger(__name__)
 
 Marking = Literal["", "here", "signed", "unsigned"]
 """Origin of a mark: none, this process, a sender with the key, or any sender."""
@@ -117,3 +129,123 @@ def _with_marked_state(context: Context) -> Context:
         own.trace_id, own.span_id, own.is_remote, own.trace_flags, marked_state(own.trace_state)
     )
     return trace.set_span_in_context(NonRecordingSpan(marked), context)
+
+
+def mark_headers() -> dict[str, str]:
+    """Return the headers by which a call's receiver knows the mark.
+
+    A proxy that records its requests puts the tracestate on its spans, even if it drops baggage.
+    """
+    own = trace.get_current_span().get_span_context()
+    trace_id, span_id, flags = own.trace_id, own.span_id, own.trace_flags
+    if not own.is_valid:
+        trace_id, span_id, flags = random.getrandbits(127) + 1, random.getrandbits(63) + 1, TraceFlags(1)
+    return {
+        "baggage": f"{semconv.MARK}={signature()}",
+        "traceparent": f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}",
+        "tracestate": marked_state(own.trace_state).to_header(),
+    }
+
+
+# --- the keyed marks of fences in judges' questions ---
+
+_NONCE = 12
+"""Hexadecimal digits of a mark that are random; as many more prove that this deployment made it."""
+_OPENED = re.compile(rf"<data-([0-9a-f]{{{2 * _NONCE}}})[ >]")
+
+
+def new_mark() -> str:
+    """Return a random mark, with a proof that only processes with the deployment's key can make or check."""
+    nonce = secrets.token_hex(_NONCE // 2)
+    return nonce + _proof(nonce)
+
+
+def has_own_fence(text: str) -> bool:
+    """Return True if a text has a fence of this deployment: it is a question of one of its judges."""
+    return "<data-" in text and any(_proof(m[:_NONCE]) == m[_NONCE:] for m in _OPENED.findall(text)[:20])
+
+
+def _proof(nonce: str) -> str:
+    return f"{keyed_number(b'fence', nonce.encode()):032x}"[:_NONCE]
+
+
+# --- a judge whose calls come back as runs, in spite of all marks ---
+
+
+class Echoes:
+    """Notices that judges' own answers return as runs: without marks, each run would cause further ones.
+
+    A run echoes a call if it has the token counts of one of the last minutes' calls, or its answer. Equal
+    counts may be chance or a server's constant, so many different ones are needed, for half of all calls.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._stopped = False
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+        self._calls = OrderedDict[int, float]()
+        self._echoes = OrderedDict[int, float]()
+
+    def reset(self) -> None:
+        """Start again, for a new configuration."""
+        self._stopped = False
+        self.renew()
+
+    def called(self, usage: Usage | None, answer: str) -> None:
+        with self.lock:
+            for print_ in _prints(usage, answer):
+                _note(self._calls, print_, self._clock())
+
+    def seen(self, run: Run) -> None:
+        """Count a run that is about to be scored if it echoes a call."""
+        if not self._calls or self._stopped:
+            return
+        with self.lock:
+            now = self._clock()
+            for print_ in _prints(run.usage, run.output or ""):
+                called = self._calls.get(print_)
+                if called is not None and now - called < _ECHO_SECONDS:
+                    _note(self._echoes, print_, now)
+            self._stopped = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self._calls) / 2)
+        if self._stopped:
+            _log.warning("%s", _LOOP)
+
+    def check(self, model: str) -> None:
+        """Raise JudgeError if judges are stopped."""
+        if self._stopped:
+            raise JudgeError(f"{model}: {_LOOP}")
+
+
+_ECHO_SECONDS = 300.0
+_ECHOES_AT_LEAST = 30
+_MOST_CALLS = 20_000
+_SHORTEST_ANSWER = 40
+_LOOP = (
+    "judges are stopped: their own calls come back as runs to score; fix: let the proxy that "
+    "records them pass on `tracestate`, or exclude its runs by the rules' `when`; then configure again"
+)
+
+
+def _prints(usage: Usage | None, answer: str) -> list[int]:
+    """Return numbers by which a call is known again."""
+    found = []
+    if usage is not None and usage.input_tokens and usage.output_tokens:
+        found.append(hash((usage.input_tokens, usage.output_tokens)))
+    if len(text := answer.strip()) >= _SHORTEST_ANSWER:
+        found.append(keyed_number(b"answer", text[:2_000].encode("utf-8", "replace")))
+    return found
+
+
+def _note(prints: OrderedDict[int, float], print_: int, now: float) -> None:
+    prints[print_] = now
+    prints.move_to_end(print_)
+    while prints and (len(prints) > _MOST_CALLS or next(iter(prints.values())) < now - _ECHO_SECONDS):
+        prints.popitem(last=False)
+
+
+ECHOES = Echoes()
+"""Those of all judges of this process."""

@@ -1,8 +1,8 @@
-"""A Redis or Valkey server that processes share, with bounded calls and a pause after failures.
+"""A Redis or Valkey server that processes share: counters, rates and texts, with bounded calls.
 
-Every call ends within about `3 * CALL_SECONDS`. After a failure, further calls fail at once for
-`PAUSE_SECONDS`, which keeps threads and queues free while a server is away. Budgets, limits, caches and
-samplers decide how to continue then.
+Every call ends within about `2 * CALL_SECONDS`, also if the server sends its answer byte by byte. After a
+failure, or an answer of another form, further calls fail at once for `PAUSE_SECONDS`, which keeps threads and
+queues free while a server is away. Budgets, limits, caches and samplers decide how to continue then.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from otel_evals._internal.util.addresses import without_credentials
@@ -21,10 +22,10 @@ from otel_evals.errors import ConfigError, StoreError
 _logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 1.0
-"""Timeout of connecting, and of an answer."""
+"""Timeout of connecting, and of a part of an answer."""
 PAUSE_SECONDS = 1.0
 """Seconds without calls after a failure."""
-PREFIX = "otel-evals:"
+PREFIX = "otel-evals"
 
 _servers: dict[str, RedisServer] = {}
 _T = TypeVar("_T")
@@ -51,14 +52,14 @@ def redis_server(url: str) -> RedisServer:
 
 
 class RedisServer:
-    """Makes calls, from any thread.
+    """Makes calls, from any thread. Its methods raise StoreError if the server is away or refuses.
 
     Raises ConfigError if the address is invalid, or the extra `redis` is not installed.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = _client(url)
+        self._client, self._storage, self._rates = _clients(url)
         self.name = without_credentials(url)
         """The address without user, password and options."""
         self.failures = 0
@@ -75,6 +76,34 @@ class RedisServer:
         """Replace the lock in a forked child; the library makes its own connections."""
         self.lock = threading.Lock()
 
+    def add(self, key: str, amount: int, seconds: float) -> int:
+        """Add to a counter, which lasts for some seconds after its first use; return its value."""
+        return self.call(lambda _: int(self._storage.incr(key, round(seconds), amount=amount)))
+
+    def value(self, key: str) -> int:
+        return self.call(lambda _: int(self._storage.get(key)))
+
+    def admit(self, key: str, limit: int, seconds: float) -> float:
+        """Take one of `limit` places in any window of some seconds; return 0, or the seconds to wait."""
+        from limits import RateLimitItemPerSecond
+
+        rate = RateLimitItemPerSecond(limit, round(seconds))
+
+        def take(_: Any) -> float:
+            if self._rates.hit(rate, key):
+                return 0.0
+            reset = float(self._rates.get_window_stats(rate, key).reset_time)
+            return min(max(reset - time.time(), 0.05), seconds)
+
+        return self.call(take)
+
+    def text(self, key: str) -> str | None:
+        found = self.call(lambda client: client.get(f"{PREFIX}:{key}"))
+        return found if isinstance(found, str) else None
+
+    def keep_text(self, key: str, text: str, seconds: float) -> None:
+        self.call(lambda client: client.set(f"{PREFIX}:{key}", text, ex=round(seconds)))
+
     def call(self, work: Callable[[Any], _T]) -> _T:
         """Return the result of `work` with the library's client.
 
@@ -87,18 +116,24 @@ class RedisServer:
             if time.monotonic() < self._pause_ends:
                 self.failures += 1
                 raise StoreError(f"{self.name} failed a moment ago")
+        overdue = threading.Timer(2 * CALL_SECONDS, self._client.connection_pool.disconnect)
+        overdue.daemon = True
+        with suppress(RuntimeError):  # no thread can be started while the interpreter ends
+            overdue.start()
         try:
-            found = work(self._client)
-        except (redis.RedisError, OSError) as error:
+            try:
+                found = work(self._client)
+            except redis.ConnectionError:
+                if overdue.finished.is_set() or not overdue.is_alive():
+                    raise
+                found = work(self._client)  # the server had closed an idle connection
+        except Exception as error:  # also an answer of another type than the call's
             self._failed(error)
             raise StoreError(f"{self.name}: {type(error).__name__}") from error
+        finally:
+            overdue.cancel()
         self._answered()
         return found
-
-    def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """Run a Lua script as one step of the server; return its result or raise as `call` does."""
-        named = [PREFIX + key for key in keys]
-        return self.call(lambda client: client.register_script(script)(keys=named, args=arguments))
 
     def _failed(self, error: Exception) -> None:
         with self.lock:
@@ -116,19 +151,23 @@ class RedisServer:
                 _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
 
 
-def _client(url: str) -> Any:
+def _clients(url: str) -> tuple[Any, Any, Any]:
+    """Return the client, and the counters and rates of `limits` on its connections."""
     with extra("redis", "store"):
         import redis
+        from limits.storage import RedisStorage
+        from limits.strategies import MovingWindowRateLimiter
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     try:
-        return redis.Redis.from_url(
+        client = redis.Redis.from_url(
             url,
             socket_timeout=CALL_SECONDS,
             socket_connect_timeout=CALL_SECONDS,
-            # once more on a connection that the server had closed; never after a call that took too long
-            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )
+        storage = RedisStorage("redis://", connection_pool=client.connection_pool, key_prefix=PREFIX)
     except (ValueError, TypeError) as error:
         raise ConfigError("store", f"{without_credentials(url)} is not a Redis address: {error}") from None
+    return client, storage, MovingWindowRateLimiter(storage)

@@ -13,7 +13,6 @@ from otel_evals._internal.lazy import load_names
 if TYPE_CHECKING:
     from otel_evals._internal.context import Params, Results
     from otel_evals._internal.scorers.agents import failure_step, tool_call_judge, trajectory_judge
-    from otel_evals._internal.scorers.answered import answered
     from otel_evals._internal.scorers.answers import (
         answer_relevancy,
         bias,
@@ -21,8 +20,12 @@ if TYPE_CHECKING:
         prompt_alignment,
         toxicity,
     )
-    from otel_evals._internal.scorers.completeness import completeness
-    from otel_evals._internal.scorers.content_similarity import content_similarity
+    from otel_evals._internal.scorers.compared import (
+        completeness,
+        content_similarity,
+        keyword_coverage,
+        textual_difference,
+    )
     from otel_evals._internal.scorers.expected import answer_similarity, factuality
     from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
     from otel_evals._internal.scorers.grounding import (
@@ -31,17 +34,17 @@ if TYPE_CHECKING:
         hallucination,
         summarization,
     )
-    from otel_evals._internal.scorers.keyword_coverage import keyword_coverage
-    from otel_evals._internal.scorers.no_secrets import no_secrets
+    from otel_evals._internal.scorers.output import answered, no_secrets, same_language
     from otel_evals._internal.scorers.own import classifier, multi_turn_judge, rubric
-    from otel_evals._internal.scorers.repeated_calls import repeated_calls
     from otel_evals._internal.scorers.retrieval import context_precision, context_relevance
-    from otel_evals._internal.scorers.same_language import same_language
-    from otel_evals._internal.scorers.textual_difference import textual_difference
     from otel_evals._internal.scorers.tone_consistency import tone_consistency
-    from otel_evals._internal.scorers.tool_call_accuracy import tool_call_accuracy
-    from otel_evals._internal.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
-    from otel_evals._internal.scorers.trajectory_accuracy import trajectory_accuracy
+    from otel_evals._internal.scorers.tool_use import (
+        repeated_calls,
+        tool_call_accuracy,
+        tool_error_rate,
+        unrecovered_tool_errors,
+    )
+    from otel_evals._internal.scorers.trajectory import trajectory_accuracy
     from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
     from otel_evals._internal.scorers.valid_json import valid_json
     from otel_evals._internal.scorers.within_budget import within_budget
@@ -114,25 +117,37 @@ __all__ = [
     "within_budget",
 ]
 
-_ELSEWHERE = {
+_KIT = {
     "context": "Params Results",
-    "scorers.agents": "failure_step tool_call_judge trajectory_judge",
-    "scorers.answers": "answer_relevancy bias noise_sensitivity prompt_alignment toxicity",
-    "scorers.expected": "answer_similarity factuality",
-    "scorers.grounding": "context_recall faithfulness hallucination summarization",
-    "scorers.own": "classifier multi_turn_judge rubric",
-    "scorers.retrieval": "context_precision context_relevance",
-    "scorers.tool_errors": "tool_error_rate unrecovered_tool_errors",
     "scoring.examples": "with_examples",
     "scoring.panel": "Panel panel votes",
     "scoring.prompt": "PromptStep ScoreReply",
     "scoring.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
     "scoring.steps": "ReasonParams StepScorer step_scorer",
 }
-"""Modules whose names are not their own: the module of any other scorer has its name."""
-_INTERNAL = "otel_evals._internal"
-_WHERE = {name: f"{_INTERNAL}.scorers.{name}" for name in __all__}
-_WHERE |= {name: f"{_INTERNAL}.{module}" for module, names in _ELSEWHERE.items() for name in names.split()}
+_BUILT_IN = {
+    "scorers.agents": "failure_step tool_call_judge trajectory_judge",
+    "scorers.answers": "answer_relevancy bias noise_sensitivity prompt_alignment toxicity",
+    "scorers.compared": "completeness content_similarity keyword_coverage textual_difference",
+    "scorers.expected": "answer_similarity factuality",
+    "scorers.grounded_in_tools": "grounded_in_tools",
+    "scorers.grounding": "context_recall faithfulness hallucination summarization",
+    "scorers.output": "answered no_secrets same_language",
+    "scorers.own": "classifier multi_turn_judge rubric",
+    "scorers.retrieval": "context_precision context_relevance",
+    "scorers.tone_consistency": "tone_consistency",
+    "scorers.tool_use": "repeated_calls tool_call_accuracy tool_error_rate unrecovered_tool_errors",
+    "scorers.trajectory": "trajectory_accuracy",
+    "scorers.trajectory_quality": "trajectory_quality",
+    "scorers.valid_json": "valid_json",
+    "scorers.within_budget": "within_budget",
+}
+"""Entered by `python3 dev.py scorers`."""
+_WHERE = {
+    name: f"otel_evals._internal.{module}"
+    for module, names in (_KIT | _BUILT_IN).items()
+    for name in names.split()
+}
 __getattr__ = load_names(globals(), _WHERE)
 
 

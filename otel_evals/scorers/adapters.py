@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from otel_evals._internal.scorers.adapters.deepeval import deepeval_metric
-from otel_evals._internal.scorers.adapters.pydantic_evals import pydantic_evaluator
+from otel_evals._internal.scorers.adapters import deepeval_metric, pydantic_evaluator
 
 __all__ = [
     "deepeval_metric",

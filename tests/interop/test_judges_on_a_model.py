@@ -99,7 +99,7 @@ def test_a_timeout_leaves_the_server_usable(make: Make, llama_cpp: str) -> None:
 def test_a_small_model_explores_in_json(llama_cpp: str) -> None:
     limits = Exploration(calls=2, seconds=200)
     judge = MAKES["litellm"](api_base=llama_cpp, max_tokens=80, explore=limits, on_cut="score")
-    outcome = anyio.run(outcome_of, scorers.toxicity(judge, explain=False))
+    outcome = anyio.run(outcome_of, scorers.toxicity(judge))
     looks = [step for step in outcome.steps if ".explore " in step.name]
     assert looks, [step.name for step in outcome.steps]
     assert all(look.model for look in looks if look.error is None)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-from otel_evals._internal.scorers.completeness import coverage, elements, lemmatiser
+from otel_evals._internal.scorers.compared import coverage, elements, lemmatiser
 from tests.oracle.cases import Case, message
 from tests.oracle.theirs import dice, lcs, theirs
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from otel_evals._internal.scorers.completeness import coverage
+from otel_evals._internal.scorers.compared import coverage
 from tests.oracle.cases import Case
 
 

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel
 
 from otel_evals._internal.config.yaml_file import YamlFile
-from otel_evals._internal.judges.typed_answers import parse_reply
+from otel_evals._internal.judges.replies import parse_reply
 from otel_evals.errors import ConfigError
 from otel_evals_gateway._internal.receiver.answers import RefusedError
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode, decompress

@@ -64,13 +64,13 @@ def test_every_example_is_listed() -> None:
 def test_the_gateways_configurations_are_valid(tmp_path: Path) -> None:
     """The file for containers, the same inside the Kubernetes manifest, and what goes with them."""
     folder = EXAMPLES / "gateway"
-    here = tmp_path / "gateway.yaml"  # the folder of the store is made by the container, not here
+    here = tmp_path / "gateway.yaml"  # the folder of the journal is made by the container, not here
     here.write_text((folder / "gateway.yaml").read_text().replace("/var/lib/otel-evals", str(tmp_path)))
     config = load_config(here)
     assert config.sections["gateway"] is not None
     manifests = list(yaml.safe_load_all((folder / "kubernetes" / "gateway.yaml").read_text()))
     assert [m["kind"] for m in manifests] == ["ConfigMap", "StatefulSet", "Service"]
-    inside = yaml.safe_load(manifests[0]["data"]["gateway.yaml"]) | {"store": tmp_path / "runs.db"}
+    inside = yaml.safe_load(manifests[0]["data"]["gateway.yaml"]) | {"journal": tmp_path / "journal"}
     assert inside["gateway"].pop("tokens"), "a service in a cluster is open to all of it"
     assert build_config(**inside).sections == config.sections
     pod = manifests[1]["spec"]["template"]["spec"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Score, ScorerFailure
-from otel_evals._internal.judges.litellm_calls import load
+from otel_evals._internal.judges.litellm import load
 from otel_evals.context import tool_results
 from otel_evals.judges import JudgeLimits, LiteLLMJudge
 from otel_evals.scorers import PromptStep, hallucination

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 
 from otel_evals import Rule, Run
 from otel_evals._internal.judges.judge import Call, Settle
-from otel_evals._internal.judges.litellm_calls import load
+from otel_evals._internal.judges.litellm import load
 from otel_evals.judges import JudgeLimits, JudgeRequest, LiteLLMJudge
 from otel_evals.scorers import Scorer, panel, scorer
 from tests.support.stub_openai import StubOpenAI

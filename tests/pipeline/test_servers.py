@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import PYTHONPATH
+from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import free_ports
 from tests.support.service import check_books
 from tests.support.waits import SECONDS, eventually
@@ -116,6 +117,34 @@ def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path:
     assert server.ends() == 0, server.logged()
     assert "Traceback" not in server.logged()
     check_books(tmp_path, 18)
+
+
+@pytest.mark.parametrize("preload", [True, False], ids=["preload", "each worker imports"])
+def test_metrics_of_gunicorn_workers_add_up(serve: Callable[..., Server], preload: bool) -> None:
+    """Each worker has counters of its own: a backend tells them apart by `service.instance.id`."""
+    with OtlpReceiver() as receiver:
+        environment = {
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{receiver.endpoint}/v1/metrics",
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
+            "SERVICE_SECONDS": "0.01",
+        }
+        server = serve(*GUNICORN, "-w", "2", *["--preload"] * preload, **environment)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: server.get(), range(40)))
+        eventually(lambda: sum(_latest(receiver).values()) == 40)
+        assert len(_latest(receiver)) == 2, "both workers had a share"
+        server.signal(signal.SIGTERM)
+        assert server.ends() == 0, server.logged()
+
+
+def _latest(receiver: OtlpReceiver) -> dict[str, float]:
+    """The number of eligible runs that each process told last."""
+    runs = [each for each in receiver.metrics if each.name == "otel_evals.runs" and each.value]
+    return {
+        str(each.resource["service.instance.id"]): each.value
+        for each in runs
+        if each.attributes["otel_evals.outcome"] == "eligible"
+    }
 
 
 def test_gunicorn_s_uvicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path) -> None:

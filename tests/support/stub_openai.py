@@ -4,7 +4,8 @@
         judge = LiteLLMJudge("openai/any", api_base=stub.url)
 
 A script is one act or a list of acts given in turn, the last one again and again. An act is a value to answer
-as JSON text, a `str` to answer as it is, a `CallTool`, a function of the request's body, or a `Misbehave`.
+as JSON text, a `str` to answer as it is, a `CallTool`, `Raw` or `Misbehave`, or a function of the request's
+body that returns one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from otel_evals._internal.judges.ladder import ladder_of
+from otel_evals._internal.judges.structured import ladder_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ class CallTool:
             "content": None,
             "tool_calls": [{"id": self.id, "type": "function", "function": function}],
         }
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Answer with a completion with these fields, in the message, in the choice and at the top."""
+
+    text: str = "so"
+    message: Mapping[str, Any] = field(default_factory=dict)
+    choice: Mapping[str, Any] = field(default_factory=dict)
+    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StubOpenAI:
@@ -173,8 +184,11 @@ class StubOpenAI:
         return None
 
     def _completion(self, body: dict[str, Any], answer: Any) -> bytes:
+        raw = answer if isinstance(answer, Raw) else Raw()
         if isinstance(answer, CallTool):
             message, finish = answer.message(), "tool_calls"
+        elif isinstance(answer, Raw):
+            message, finish = {"role": "assistant", "content": raw.text, **raw.message}, "stop"
         else:
             text = answer if isinstance(answer, str) else json.dumps(answer)
             message, finish = {"role": "assistant", "content": text}, "stop"
@@ -190,6 +204,7 @@ class StubOpenAI:
                         "index": 0,
                         "message": message,
                         "finish_reason": finish,
+                        **raw.choice,
                     }
                 ],
                 "usage": {
@@ -197,6 +212,7 @@ class StubOpenAI:
                     "completion_tokens": completion,
                     "total_tokens": prompt + completion,
                 },
+                **raw.whole,
             }
         ).encode()
 

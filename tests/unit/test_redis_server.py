@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+import threading
+import time
 from collections.abc import Iterator
 
 import anyio
@@ -13,7 +15,7 @@ import pytest
 from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.redis_server import RedisServer, redis_server
-from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
+from otel_evals.errors import ConfigError, JudgeError, JudgeUnavailableError, StoreError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 
 CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
@@ -57,13 +59,94 @@ def test_a_silent_server_costs_a_bounded_time_once(
     server = RedisServer(address(silent))
     for _ in range(50):
         with pytest.raises(StoreError) as told:
-            server.run("return 1", [], [])
+            server.add("n", 1, 60)
         assert "hidden" not in str(told.value)
     assert connections(silent) <= 2, "one call waited, the others did not"
     assert server.failures == 50
     (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals._internal.redis_server"]
     assert "is unavailable" in line
     assert "hidden" not in line
+
+
+class Answering:
+    """A server that gives each request one answer, whole or byte by byte."""
+
+    def __init__(self, answer: bytes, seconds_per_byte: float = 0.0) -> None:
+        self._answer, self._pause = answer, seconds_per_byte
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listening.accept()
+                threading.Thread(target=self._give, args=(connection,), daemon=True).start()
+
+    def _give(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            while connection.recv(65536):
+                for byte in self._answer if self._pause else ():
+                    connection.sendall(bytes([byte]))
+                    time.sleep(self._pause)
+                if not self._pause:
+                    connection.sendall(self._answer)
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+
+def test_a_server_that_answers_byte_by_byte_costs_a_bounded_time() -> None:
+    with Answering(b"$1000000\r\n" + b"x" * 1000, seconds_per_byte=0.3) as slow:
+        server = RedisServer(slow.url)
+        began = time.monotonic()
+        with pytest.raises(StoreError):
+            server.text("a")
+        assert time.monotonic() - began < 10
+
+
+ANSWERS = [
+    b":1\r\n",
+    b":-999999\r\n",
+    b"+OK\r\n",
+    b"$-1\r\n",
+    b"*1\r\n$1\r\nx\r\n",
+    b"$2\r\nab\r\n",
+    b"!!\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_lying_server_makes_no_room_and_no_answers(answer: bytes) -> None:
+    """Whatever it answers: each process keeps within the budget, its own rate, and its questions' form."""
+    with Answering(answer) as lying:
+        budget = Budget(tokens=100, store=lying.url)
+        limits = JudgeLimits(requests="3/hour", tokens="100000/hour", store=lying.url)
+        judge = ScriptedJudge({"generate_reason": "so"})
+        cached = CachedJudge(judge, store=lying.url)
+        calls = 0
+
+        async def main() -> None:
+            nonlocal calls
+            with contextlib.suppress(JudgeError):
+                for _ in range(10):
+                    async with budget.around(CALL) as settle:
+                        calls += 1
+                        settle(None, None)
+            with anyio.move_on_after(0.5):
+                for _ in range(10):
+                    async with limits.around(CALL):
+                        started.append(1)
+            request = JudgeRequest(instructions="E.", prompt="W?", step="generate_reason")
+            assert (await cached.ask(request)).value == "so"
+
+        started: list[int] = []
+        anyio.run(main)
+    assert calls <= 2
+    assert len(started) <= 3
 
 
 def test_while_the_server_is_away_each_says_what_happens(

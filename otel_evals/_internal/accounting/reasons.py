@@ -30,6 +30,7 @@ REASONS: Mapping[str, str] = {
     "log_limit": "too many log records, or too many bytes of them, waited for their spans to end",
     "log_late": "log records came more than `grace` after the root of their run; raise `grace`",
     # Runs that a rule does not sample.
+    "judge_question": "the run's question was asked by a judge of this deployment; judges are not judged",
     "not_applicable": "the rule's `when` excludes the run",
     "predicate_failed": "the rule's `when` or `sample` raised an error; the log has the first one",
     "no_conversation_id": "the rule judges conversations, and the run has no conversation id; record `gen_ai.conversation.id`",
@@ -57,6 +58,9 @@ REASONS: Mapping[str, str] = {
     "JudgeUnavailableError": "the judge did not answer in any attempt; check its server, or raise `attempts`",
     "ScorerFailure": "the scorer returned a failure without an error type",
     "JudgeReplyError": "the judge's reply did not fit the schema, even after a repair; use a stronger model",
+    "JudgeRefusalError": "the judge or its provider refused to answer; the message has its words",
+    "JudgeEmptyError": "the judge's reply was empty; use another model, or raise `max_tokens`",
+    "JudgeCutError": "the judge's reply was cut off; raise `max_tokens`",
     # Deliveries of scored runs.
     "exported": "the destination accepted them",
     "refused": "the destination refused them permanently; the log has its answer",

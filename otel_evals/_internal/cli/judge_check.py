@@ -14,8 +14,8 @@ from rich.table import Table
 from otel_evals._internal.cli.terminal import json_text
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.judges.judge import JudgeRequest
-from otel_evals._internal.judges.ladder import LADDER, StructuredOutput
 from otel_evals._internal.judges.model_judge import ModelJudge
+from otel_evals._internal.judges.structured import LADDER, StructuredOutput
 from otel_evals._internal.model import Score
 from otel_evals._internal.model.evaluations import total_cost
 from otel_evals._internal.offline.bias_trials import VARIANTS, Pair, effect, load_cases, try_biases

@@ -17,7 +17,7 @@ from otel_evals.errors import ConfigError
 
 RESOLVERS: Mapping[str, Callable[..., Any]] = {
     name: getattr(context, name)
-    for name in ("attribute", "combine", "conversation", "documents", "static", "tool_results")
+    for name in ("attribute", "combine", "conversation", "documents", "evidence", "static", "tool_results")
 }
 
 

@@ -53,9 +53,9 @@ def _price(judge: Any, input_tokens: int, output_tokens: int) -> float | None:
     judge = getattr(judge, "judge", judge)  # behind a cache
     prices = getattr(judge, "input_price", None), getattr(judge, "output_price", None)
     if None in prices and find_spec("litellm") is not None:
-        from otel_evals._internal.judges.litellm_calls import load, price_of
+        from otel_evals._internal.judges.litellm import price_of
 
-        prices = price_of(load(), judge.model)
+        prices = price_of(judge.model)
     if prices[0] is None or prices[1] is None:
         return None
     return float(input_tokens * prices[0] + output_tokens * prices[1]) / 1e6

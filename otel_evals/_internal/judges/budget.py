@@ -1,23 +1,24 @@
 """Budgets: limits on what judges cost in a day, in money and tokens.
 
 The maximum cost of a call is reserved before it is made, and settled afterwards, which keeps concurrent
-calls, in any number of processes, within the budget together.
+calls, in any number of processes, within the budget together. If the usage of a call is unknown, its whole
+reservation stays spent.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
+
+import anyio
 
 from otel_evals._internal.judges.judge import Call, Settle
-from otel_evals._internal.judges.shared_limits import SharedBudgetLedger
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.calls import in_thread
@@ -26,9 +27,19 @@ from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, Judg
 
 _log = logging.getLogger(__name__)
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS judge_budget (key TEXT PRIMARY KEY, usd REAL NOT NULL, tokens INTEGER NOT NULL)
-"""
+_NANO = 1_000_000_000
+_SECONDS = 2 * 86_400.0
+"""Seconds for which a day's sums are kept."""
+_SCHEMA = "CREATE TABLE IF NOT EXISTS counters (key TEXT PRIMARY KEY, value INTEGER, ends REAL)"
+
+
+class Spent(NamedTuple):
+    """Spending of a day, with what is reserved."""
+
+    usd: float
+    tokens: int
+    estimated: bool
+    """True if a part is an upper bound: the server of a call did not report its usage, or the call failed."""
 
 
 class Budget:
@@ -68,11 +79,15 @@ class Budget:
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
         self._refuses_unknown = unknown_price == "refuse"
-        self._ledger = _ledger(store)
+        counters: list[_Counters] = [redis_server(str(store))] if is_address(store, "budget.store") else []
+        counters.append(FileCounters(MEMORY if store is None or counters else store))
+        most = {"usd": math.inf if usd is None else round(usd * _NANO), "tokens": tokens or math.inf}
+        self._ledger = _Ledger(counters, most)
 
-    def spent(self, what: str = "") -> tuple[float, int]:
+    def spent(self, what: str = "") -> Spent:
         """Return the dollars and tokens spent or reserved today, for one scorer or model if per those."""
-        return self._ledger.read(self._key(what))
+        usd, tokens, estimated = self._ledger.read(self._key(what))
+        return Spent(usd / _NANO, tokens, estimated > 0)
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[Settle]:
@@ -85,36 +100,44 @@ class Budget:
         """
         usd, tokens = self._most(call)
         key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
-        if not await self._reserve(key, usd, tokens):
-            left = f"of {self._limit()} for {key.rpartition(' ')[0]} today"
-            raise BudgetExceededError(
-                f"{call.model}: up to ${usd:.4f} and {tokens} tokens exceed the rest of the budget {left}"
-            )
-        settled: list[tuple[Usage, float | None]] = []
+        await self._reserve(call, key, usd, tokens)
+        settled: list[tuple[Usage | None, float | None]] = []
         try:
             yield lambda usage, cost: settled.append((usage, cost))
         except JudgeError as error:
-            if _unbilled(error):
+            if _is_unbilled(error):
                 settled.append((Usage(), 0.0))
             raise
         finally:
             # without an answer the call may still be billed: the reservation stays spent
-            if settled:
-                usage, cost = settled[0]
-                known = cost is not None and math.isfinite(cost)
-                back_usd = usd - max(cost or 0.0, 0.0) if known else 0.0  # never more than was reserved
-                back_tokens = tokens - max(usage.total_tokens, 0)
-                await in_thread(self._give_back, key, back_usd, back_tokens, abandon_on_cancel=False)
+            usage, cost = settled[0] if settled else (None, None)
+            known = cost is not None and math.isfinite(cost) and cost >= 0.0
+            back = {
+                "usd": round((usd - (cost or 0.0)) * _NANO) if known else 0,
+                "tokens": 0 if usage is None else tokens - max(usage.total_tokens, 0),
+                "estimated": -1 if usage is None or (usd > 0.0 and not known) else 0,
+            }
+            with anyio.CancelScope(shield=True):
+                await in_thread(self._give_back, key, back)
 
-    async def _reserve(self, key: str, usd: float, tokens: int) -> bool:
+    async def _reserve(self, call: Call, key: str, usd: float, tokens: int) -> None:
         try:
-            return await in_thread(self._ledger.reserve, key, usd, tokens, self._usd, self._tokens)
+            fits = await in_thread(self._ledger.reserve, key, {"usd": round(usd * _NANO), "tokens": tokens})
         except StoreError as error:
             raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
+        if not fits:
+            limits = [
+                f"${self._usd:g}" if self._usd else "",
+                f"{self._tokens} tokens" if self._tokens else "",
+            ]
+            left = f"of {' and '.join(filter(None, limits))} for {key.rpartition(' ')[0]} today"
+            raise BudgetExceededError(
+                f"{call.model}: up to ${usd:.4f} and {tokens} tokens exceed the rest of the budget {left}"
+            )
 
-    def _give_back(self, key: str, usd: float, tokens: int) -> None:
+    def _give_back(self, key: str, back: dict[str, int]) -> None:
         try:
-            self._ledger.give_back(key, usd, tokens)
+            self._ledger.give_back(key, back)
         except StoreError as error:
             _log.warning("a budget keeps a whole reservation as spent: %s", error)
 
@@ -122,8 +145,8 @@ class Budget:
         """Return the maximum dollars and tokens of a call."""
         if self._usd is not None and call.max_cost is None and self._refuses_unknown:
             raise JudgeError(
-                f"{call.model}: its price is unknown, so a budget in dollars cannot be kept: give the judge "
-                "input_price, output_price and max_tokens, budget tokens instead, or allow unknown prices"
+                f"{call.model}: its price is unknown, so a budget in dollars cannot be kept; fix: set the "
+                "judge's input_price and output_price (dollars per million tokens), or use a budget in tokens"
             )
         if call.max_output_tokens is None:
             raise JudgeError(f"{call.model}: give the judge max_tokens, which a budget needs")
@@ -133,61 +156,68 @@ class Budget:
         day = datetime.fromtimestamp(self._now(), UTC).date()
         return f"{self._name}/{what or 'all'} {day}"
 
-    def _limit(self) -> str:
-        parts = [
-            f"${self._usd:g}" if self._usd is not None else "",
-            f"{self._tokens} tokens" if self._tokens else "",
-        ]
-        return " and ".join(part for part in parts if part)
 
-
-def _ledger(store: str | Path | None) -> BudgetLedger | SharedBudgetLedger:
-    if is_address(store, "budget.store"):
-        return SharedBudgetLedger(redis_server(str(store)))
-    return BudgetLedger(str(store) if store is not None else MEMORY)
-
-
-def _unbilled(error: JudgeError) -> bool:
+def _is_unbilled(error: JudgeError) -> bool:
     """Return True if the provider refused the call before doing any work."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 408
 
 
-class BudgetLedger:
-    """Sums by key in SQLite; each change is one transaction. Raises StoreError if the file cannot be used."""
+class _Counters(Protocol):
+    def add(self, key: str, amount: int, seconds: float) -> int: ...
 
-    def __init__(self, path: str) -> None:
-        self._file = SQLiteFile(path, _SCHEMA)
+    def value(self, key: str) -> int: ...
 
-    def reserve(
-        self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
-    ) -> bool:
+
+class _Ledger:
+    """Sums by key: billionths of a dollar, tokens, and estimated calls.
+
+    With a shared server, a sum is never below what this process added itself, whatever the server answers.
+    """
+
+    def __init__(self, counters: Sequence[_Counters], most: dict[str, float]) -> None:
+        self._counters, self._most = counters, most
+
+    def reserve(self, key: str, amounts: dict[str, int]) -> bool:
         """Add to a key's sums, unless one would exceed its limit; return True if added."""
-        with self._file.transaction() as db:
-            spent_usd, spent_tokens = _sums(db, key)
-            if most_usd is not None and spent_usd + usd > most_usd + 1e-12:
+        added: dict[str, int] = {}
+        for what, amount in amounts.items():
+            added[what] = amount
+            if self._add(key, what, amount) > self._most[what]:
+                self.give_back(key, added)
                 return False
-            if most_tokens is not None and spent_tokens + tokens > most_tokens:
-                return False
-            _add(db, key, usd, tokens)
         return True
 
-    def give_back(self, key: str, usd: float, tokens: int) -> None:
+    def give_back(self, key: str, amounts: dict[str, int]) -> None:
+        for what, amount in amounts.items():
+            if amount:
+                self._add(key, what, -amount)
+
+    def read(self, key: str) -> list[int]:
+        names = [f"budget:{key}:{what}" for what in ("usd", "tokens", "estimated")]
+        return [max(each.value(name) for each in self._counters) for name in names]
+
+    def _add(self, key: str, what: str, amount: int) -> int:
+        return max(each.add(f"budget:{key}:{what}", amount, _SECONDS) for each in self._counters)
+
+
+class FileCounters:
+    """Counters in SQLite. Raises StoreError if the file cannot be used."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = SQLiteFile(path, _SCHEMA)
+
+    def add(self, key: str, amount: int, seconds: float) -> int:
+        now = time.time()
         with self._file.transaction() as db:
-            _add(db, key, -usd, -tokens)
+            db.execute("DELETE FROM counters WHERE ends < ?", (now,))
+            row = db.execute(
+                "INSERT INTO counters VALUES (?, ?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET value = value + excluded.value RETURNING value",
+                (key, amount, now + seconds),
+            ).fetchone()
+        return int(row[0])
 
-    def read(self, key: str) -> tuple[float, int]:
+    def value(self, key: str) -> int:
         with self._file.transaction() as db:
-            return _sums(db, key)
-
-
-def _sums(db: sqlite3.Connection, key: str) -> tuple[float, int]:
-    row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone()
-    return (row[0], row[1]) if row else (0.0, 0)
-
-
-def _add(db: sqlite3.Connection, key: str, usd: float, tokens: int) -> None:
-    db.execute(
-        "INSERT INTO judge_budget VALUES (?, ?, ?) "
-        "ON CONFLICT (key) DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
-        (key, usd, tokens),
-    )
+            row = db.execute("SELECT value FROM counters WHERE key = ?", (key,)).fetchone()
+        return int(row[0]) if row else 0

@@ -12,9 +12,8 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
-from otel_evals._internal.judges.shared_limits import SharedAnswers
 from otel_evals._internal.model import Usage
-from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.json_text import read_json
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
@@ -40,7 +39,8 @@ class CachedJudge:
         judge: answers new questions.
         store: path of a SQLite file to share answers across processes and restarts, or address
             `redis://HOST:PORT/NUMBER` of a server to share them across machines; in memory by default.
-        max_entries: maximum number of answers; the least recently used go first.
+        max_entries: maximum number of answers in a file or in memory; the least recently used go first. A
+            server keeps answers for 30 days.
 
     Raises:
         ConfigError: `max_entries` is not positive.
@@ -51,9 +51,9 @@ class CachedJudge:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
         self._judge = judge
-        self._answers: _FileAnswers | SharedAnswers
+        self._answers: _FileAnswers | _SharedAnswers
         if is_address(store, "cache.store"):
-            self._answers = SharedAnswers(redis_server(str(store)), max_entries)
+            self._answers = _SharedAnswers(redis_server(str(store)))
         else:
             self._answers = _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
         self._warned = False
@@ -180,3 +180,24 @@ class _FileAnswers:
 
 _NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
 _FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"
+
+
+class _SharedAnswers:
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+
+    def get(self, key: str) -> tuple[str, str] | None:
+        found = self._server.text(f"answer:{key}")
+        if found is None:
+            return None
+        answer = read_json(found[:_MAX_CHARS])
+        if not isinstance(answer, list) or [type(part) for part in answer] != [str, str]:
+            raise ValueError("the server's entry is not an answer")
+        return answer[0], answer[1]
+
+    def put(self, key: str, model: str, text: str) -> None:
+        self._server.keep_text(f"answer:{key}", json.dumps([model, text]), _KEPT_SECONDS)
+
+
+_KEPT_SECONDS = 30 * 86_400.0
+_MAX_CHARS = 2_000_000

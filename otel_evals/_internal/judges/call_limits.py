@@ -6,30 +6,39 @@ provider has asked for a pause that is longer than a call should wait.
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 import anyio
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Call, Settle
-from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
-from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals.errors import ConfigError, JudgeUnavailableError
+from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
 
 _LONGEST_WAIT = 5.0
 """Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
 _POLL = 0.05
+_UNITS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour")}
+_SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
+
+
+def parse_rate(rate: str, field: str) -> tuple[int, float]:
+    """Return count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`."""
+    found = _RATE.fullmatch(rate)
+    if found is None or found[2] not in _SECONDS or int(found[1]) < 1:
+        raise ConfigError(field, f"must be a rate such as '10/s' or '500/min', not {rate!r}")
+    return int(found[1]), _SECONDS[found[2]]
 
 
 class CircuitBreaker:
@@ -44,86 +53,99 @@ class CircuitBreaker:
         self._failed_in_a_row = 0
         self._closed_to: float | None = None
 
-    @property
-    def is_open(self) -> bool:
-        return self._failed_in_a_row >= self.failures
-
     def wait(self, now: float) -> float:
         return 0.0 if self._closed_to is None else max(0.0, self._closed_to - now)
 
     def call_started(self, now: float) -> None:
         """Record a call; the trial of an open breaker is the only one for a cooldown."""
-        if self.is_open:
+        if self._failed_in_a_row >= self.failures:
             self._closed_to = now + self._cooldown
 
     def call_failed(self, now: float) -> None:
         self._failed_in_a_row += 1
-        if self.is_open:
-            self._closed_to = now + self._cooldown
+        self.call_started(now)
 
     def call_succeeded(self) -> None:
         self._failed_in_a_row = 0
         self._closed_to = None
 
 
-_UNITS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour")}
-_SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
-_RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
-
-
 @dataclass(slots=True)
-class Reservation:
-    """The room that one call takes in a window: an amount, until a time."""
+class Taken:
+    """The part of a window that one call takes."""
 
+    time: float
     amount: int
-    until: float
 
 
 class RateWindow:
-    """Lets at most `limit` arrive at the server within any `length` seconds.
-
-    A call arrives between its start and its end. Its reservation lasts until `length` after its end; or,
-    since slow calls would cost throughput, until `length` after a quarter of `length` from its start, which
-    is ample for a request to arrive. That is not assumed before the first call has ended, because the first
-    call loads code.
+    """Lets calls of at most `limit` start within any `length` seconds.
 
     Not thread-safe: its user holds a lock.
     """
 
     def __init__(self, limit: int, length: float) -> None:
-        self._limit = limit
-        self._length = length
-        self._arrives_within = math.inf
-        self._reservations: list[Reservation] = []
+        self.limit, self.length = limit, length
+        self._taken: deque[Taken] = deque()
 
     def wait(self, now: float, amount: int) -> float:
-        """Return the seconds until there may be room; an amount above the limit waits for an empty window."""
-        self._reservations = [r for r in self._reservations if r.until > now]
-        short = min(amount, self._limit) + sum(r.amount for r in self._reservations) - self._limit
+        """Return the seconds until the amount fits; one above the limit waits for an empty window."""
+        while self._taken and self._taken[0].time <= now - self.length:
+            self._taken.popleft()
+        excess = min(amount, self.limit) + sum(each.amount for each in self._taken) - self.limit
         wait = 0.0
-        for reservation in sorted(self._reservations, key=lambda reservation: reservation.until):
-            if short <= 0:
+        for each in self._taken:
+            if excess <= 0:
                 break
-            short -= reservation.amount
-            wait = reservation.until - now
+            excess -= each.amount
+            wait = each.time + self.length - now
         return wait
 
-    def reserve(self, now: float, amount: int) -> Reservation:
-        reservation = Reservation(min(amount, self._limit), now + self._arrives_within + self._length)
-        self._reservations.append(reservation)
-        return reservation
-
-    def call_ended(self, now: float, reservation: Reservation) -> None:
-        reservation.until = min(reservation.until, now + self._length)
-        self._arrives_within = self._length / 4
+    def take(self, now: float, amount: int) -> Taken:
+        taken = Taken(now, min(amount, self.limit))
+        self._taken.append(taken)
+        return taken
 
 
-def parse_rate(rate: str, field: str) -> tuple[int, float]:
-    """Return count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`."""
-    found = _RATE.fullmatch(rate)
-    if found is None or found[2] not in _SECONDS or int(found[1]) < 1:
-        raise ConfigError(field, f"must be a rate such as '10/s' or '500/min', not {rate!r}")
-    return int(found[1]), _SECONDS[found[2]]
+class _SharedWindow:
+    """A window of requests or tokens that processes share; without effect while the server is away."""
+
+    def __init__(self, server: RedisServer, name: str, limit: int, length: float) -> None:
+        self._server, self._name, self._limit, self._length = server, name, limit, length
+
+    def take_request(self) -> float:
+        """Take a place, or return the seconds to wait."""
+        with suppress(StoreError):
+            return self._server.admit(self._name, self._limit, self._length)
+        return 0.0
+
+    def take_tokens(self, now: float, amount: int) -> float:
+        """Take tokens, or return the seconds to wait: the last window counts by what is left of it."""
+        number, share = divmod(now / self._length, 1)
+        with suppress(StoreError):
+            before = self._server.value(f"{self._name}:{number - 1:.0f}") * (1 - share)
+            if before + self._server.add(self._key(now), amount, 2 * self._length) <= self._limit:
+                return 0.0
+            self.add_tokens(now, -amount)
+            return self._length * (1 - share)
+        return 0.0
+
+    def add_tokens(self, now: float, amount: int) -> None:
+        """Correct the tokens taken at a time."""
+        with suppress(StoreError):
+            self._server.add(self._key(now), amount, 2 * self._length)
+
+    def _key(self, now: float) -> str:
+        return f"{self._name}:{now // self._length:.0f}"
+
+
+@dataclass
+class _Reservation:
+    """What a call has taken: in this process by window, and of the shared tokens at a time."""
+
+    taken: dict[str, Taken]
+    shared_at: float
+    used: int | None = None
 
 
 class JudgeLimits:
@@ -131,10 +153,9 @@ class JudgeLimits:
 
     Args:
         concurrency: concurrent calls.
-        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that
-            length.
+        requests: calls per time, such as `10/s` or `500/min`; no more start in any window of that length.
         tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected
-            after.
+            after it if the server reports its usage.
         failures: unavailable answers in a row that open the breaker.
         cooldown: seconds for which an open breaker fails every call; then one call tries again.
         longest_pause: maximum seconds of a pause by the provider's `Retry-After`.
@@ -198,23 +219,22 @@ class JudgeLimits:
         with self.lock:
             self._refuse_if_stopped()
         async with self._queue().slots:
-            id = uuid4().hex
-            reservations = await self._reserve(id, call)
+            reservation = await self._reserve(call)
             try:
-                yield lambda usage, cost: self._settle(reservations, usage)
+                yield lambda usage, cost: self._settle(reservation, usage)
             except JudgeUnavailableError as error:
                 self._failed(error)
                 raise
             finally:
-                await self._ended(id, reservations)
+                await self._correct(reservation)
             with self.lock:
                 self._breaker.call_succeeded()
 
     def _queue(self) -> _LoopQueue:
         return of_this_loop(self._queues, lambda: _LoopQueue(self._concurrency))
 
-    async def _reserve(self, id: str, call: Call) -> dict[str, Reservation]:
-        """Wait for room in every window, first come first served; take it as the call starts."""
+    async def _reserve(self, call: Call) -> _Reservation:
+        """Wait until every window has a place, first come first served; take it as the call starts."""
         wanted = {"requests": 1, "tokens": call.max_input_tokens // 3 + (call.max_output_tokens or 500)}
         async with self._queue().line:
             while True:
@@ -223,28 +243,26 @@ class JudgeLimits:
                     now = self._clock()
                     waits = [window.wait(now, wanted[name]) for name, window in self._windows.items()]
                     wait = max([self._paused_until - now, *waits])
-                    if wait <= 0.0:
-                        taken = {
-                            name: window.reserve(now, wanted[name]) for name, window in self._windows.items()
-                        }
-                if wait <= 0.0 and (wait := await self._take_shared(id, wanted, taken)) <= 0.0:
+                at = time.time()
+                if wait <= 0.0 and self._shared:
+                    wait = await in_thread(self._take_shared, at, wanted)
+                if wait <= 0.0:
                     with self.lock:
-                        self._breaker.call_started(self._clock())
-                    return taken
+                        now = self._clock()
+                        self._breaker.call_started(now)
+                        windows = self._windows.items()
+                        return _Reservation({name: w.take(now, wanted[name]) for name, w in windows}, at)
                 await anyio.sleep(min(wait, _POLL))
 
-    async def _take_shared(self, id: str, wanted: dict[str, int], taken: dict[str, Reservation]) -> float:
-        """Take room in the shared windows, or return the seconds to wait and release `taken`."""
-        if self._shared is None:
-            return 0.0
-        wait = math.inf
-        try:
-            wait = await in_thread(self._shared.take, id, wanted)
-        finally:
-            if wait > 0.0:
-                with self.lock:
-                    for reservation in taken.values():
-                        reservation.until = -math.inf
+    def _take_shared(self, at: float, wanted: dict[str, int]) -> float:
+        """Take places in the shared windows, or return the seconds to wait for all."""
+        tokens, requests = self._shared.get("tokens"), self._shared.get("requests")
+        amount = min(wanted["tokens"], self._windows["tokens"].limit) if tokens else 0
+        wait = tokens.take_tokens(at, amount) if tokens else 0.0
+        if wait <= 0.0 and requests is not None:
+            wait = requests.take_request()
+            if wait > 0.0 and tokens is not None:
+                tokens.add_tokens(at, -amount)
         return wait
 
     def _refuse_if_stopped(self) -> None:
@@ -257,10 +275,9 @@ class JudgeLimits:
             return
         raise JudgeUnavailableError(f"{problem}: not asked again for {wait:.0f} s", retry_after=wait)
 
-    def _settle(self, taken: dict[str, Reservation], usage: Usage) -> None:
-        with self.lock:
-            if "tokens" in taken:
-                taken["tokens"].amount = max(usage.total_tokens, 0)
+    def _settle(self, reservation: _Reservation, usage: Usage | None) -> None:
+        if usage is not None:
+            reservation.used = max(usage.total_tokens, 0)
 
     def _failed(self, error: JudgeUnavailableError) -> None:
         with self.lock:
@@ -269,29 +286,31 @@ class JudgeLimits:
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)
 
-    async def _ended(self, id: str, taken: dict[str, Reservation]) -> None:
+    async def _correct(self, reservation: _Reservation) -> None:
+        """Replace the estimated tokens by the used ones; an unknown use stays as estimated."""
+        taken, used = reservation.taken.get("tokens"), reservation.used
+        if taken is None or used is None:
+            return
         with self.lock:
-            now = self._clock()
-            for name, window in self._windows.items():
-                window.call_ended(now, taken[name])
-        if self._shared is not None:
-            used = {name: reservation.amount for name, reservation in taken.items()}
+            difference, taken.amount = used - taken.amount, used
+        if shared := self._shared.get("tokens"):
             with anyio.CancelScope(shield=True):
-                await in_thread(self._shared.end, id, used)
+                await in_thread(shared.add_tokens, reservation.shared_at, difference)
 
 
-def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> SharedWindows | None:
+def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> dict[str, _SharedWindow]:
     if store is None:
-        return None
+        return {}
     if not is_address(store, "limits.store"):
         raise ConfigError("limits.store", f"must be redis://HOST:PORT/NUMBER, not {store!r}")
     if not rates:
         raise ConfigError("limits.store", "needs `requests`, `tokens` or both: nothing else is shared")
-    return SharedWindows(redis_server(store), name, rates)
+    server = redis_server(store)
+    return {what: _SharedWindow(server, f"limits:{name}:{what}", *rate) for what, rate in rates.items()}
 
 
 class _LoopQueue:
-    """An event loop's waiting calls: for a slot, then in line for room in the windows."""
+    """An event loop's waiting calls: for a slot, then in line for a place in the windows."""
 
     def __init__(self, concurrency: int) -> None:
         self.slots = anyio.Semaphore(concurrency)

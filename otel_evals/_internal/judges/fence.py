@@ -1,20 +1,23 @@
-"""Fences, which let judged text appear in a prompt without being obeyed.
+"""What a judge is shown: judged text in fences, so that it is not obeyed, and images and sounds.
 
 Each prompt has its own random mark. Authors of judged text cannot know it and so cannot end the fence; if
-the mark occurs in the text, it is removed.
+the mark occurs in the text, it is removed. A part of the mark is keyed, by which a deployment recognises its
+own questions in recorded traffic.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
-from otel_evals._internal.judges.judge import JudgeRequest
-from otel_evals._internal.model import Context
+from otel_evals._internal.judges.judge import Judge, JudgeRequest
+from otel_evals._internal.model import Context, Media, NotScored, Run
+from otel_evals._internal.recursion import new_mark
 from otel_evals._internal.redaction.redactor import redact
+from otel_evals.errors import ConfigError
 
 
 class TrustedText(str):
@@ -32,10 +35,18 @@ _READABLE = 100
 _MARGIN = 2_048
 """Characters beyond a cut that are searched for secrets."""
 
-# Characters that hide text from people but not from models: controls, odd line ends, bidi overrides, tags.
-# Halves of surrogate pairs cannot be encoded.
+# Characters that hide text from people but not from models: controls, odd line ends, bidi overrides, tags,
+# variation selectors, joiners and Unicode's other default ignorables. Halves of surrogate pairs cannot be
+# encoded. Joiners stay inside of words whose script needs them, and in emoji.
+_WRITTEN = "\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\ufefc"
+_PICTURES = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_JOINS = f"[{_WRITTEN}]\u200c(?=[{_WRITTEN}])|[{_WRITTEN}]\u200d(?=[{_WRITTEN}])"
+_SEQUENCE = f"[{_PICTURES}]\ufe0f?\u200d(?=[{_PICTURES}])|[{_PICTURES}0-9#*]\ufe0f"
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    f"(?P<kept>{_JOINS}|{_SEQUENCE})|"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
@@ -43,7 +54,7 @@ _HIDDEN = re.compile(
 class Fence:
     """A prompt's fence."""
 
-    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    mark: str = field(default_factory=new_mark)
     max_chars: int = 40_000
     """Limit per slot, over all its items; a cut is marked."""
     redact: Callable[[str], str] = redact
@@ -148,7 +159,7 @@ def items_of(slot: Slot) -> Sequence[str]:
 
 def visible(text: str) -> str:
     """Escape control and invisible characters, for instance as `u{1b}` after a backslash."""
-    return _HIDDEN.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
+    return _HIDDEN.sub(lambda match: match["kept"] or f"\\u{{{ord(match[0]):x}}}", text)
 
 
 def _equal_share(lengths: Sequence[int], total: int) -> int:
@@ -191,3 +202,102 @@ def _ends(max_chars: int) -> tuple[int, int]:
 
 def _left_out(count: int) -> str:
     return f"\n[... {count} characters left out ...]\n"
+
+
+# --- images and sounds, shown after the text of a question and in fences of their own ---
+
+Shown = Literal["image", "audio", "link"]
+"""Kinds of media that a judge may be shown; `link` is an image's https address, which the provider opens."""
+
+_LONGEST = 12_000_000
+"""Characters of base64 in one question."""
+_IMAGE_TOKENS = 50_000
+"""More than any provider's largest image has: a small file may be a large picture."""
+_SOUND = re.compile(r"audio/(?:x-|vnd\.)?([a-z0-9]{2,10})$")
+_FORMATS = {"mpeg": "mp3", "wave": "wav"}
+_QUESTION = frozenset(("input", "question", "context", "source", "prompts", "ask", "history", "turns"))
+_ANSWER = frozenset(("output", "turns"))
+_EARLIER = frozenset(("history", "turns"))
+
+
+def check_shown(kinds: Collection[str]) -> None:
+    """Raise ConfigError if a kind cannot be shown."""
+    unknown = sorted(set(kinds) - set(get_args(Shown)))
+    if unknown or isinstance(kinds, str):
+        problem = f"must be a list of {', '.join(get_args(Shown))}, not {kinds!r}"
+        raise ConfigError("judge.media", problem)
+
+
+def media_needed(run: Run, slots: Collection[str]) -> list[Media]:
+    """Return the media of the texts that fill these slots of a prompt."""
+    said = [
+        *(run.history if not _EARLIER.isdisjoint(slots) else ()),
+        *(run.input_messages if not _QUESTION.isdisjoint(slots) else ()),
+        *(run.output_messages if not _ANSWER.isdisjoint(slots) else ()),
+    ]
+    return [media for message in said for media in message.media]
+
+
+def media_of_tools(run: Run, shown: Sequence[str]) -> list[Media]:
+    """Return the media of tool results that these texts of a prompt refer to, each once."""
+    found = {media.digest: media for call in run.tool_calls for media in call.media if media.digest}
+    return [media for digest, media in found.items() if any(digest in text for text in shown)]
+
+
+def not_shown(needed: Sequence[Media], judge: Judge) -> NotScored | None:
+    kinds: Collection[str] = getattr(judge, "takes", ())
+    unseen = next((media for media in needed if _kind(media) not in kinds or _part(media) is None), None)
+    if unseen is None and sum(len(media.base64 or "") for media in needed) <= _LONGEST:
+        return None
+    if unseen is None:
+        why = f"{len(needed)} media are too large for one question"
+    elif _part(unseen) is None:
+        why = f"{unseen.kind}: no content was recorded that a judge can be shown"
+    else:
+        kind = _kind(unseen)
+        why = (
+            f"{judge.model} is not shown {kind}; fix: add {kind!r} to the judge's media if the model takes it"
+        )
+    return NotScored(reason="media_not_shown", explanation=why)
+
+
+def user_content(request: JudgeRequest) -> str | list[dict[str, Any]]:
+    """Return the content of the user's message, in OpenAI's form."""
+    if not request.media:
+        return request.prompt
+    parts: list[dict[str, Any]] = [_text(request.prompt)]
+    for number, media in enumerate(request.media, 1):
+        part = _part(media)
+        if part is not None:
+            name = f"media {number}"
+            parts += [_text(f'<data-{request.mark} name="{name}">'), part, _text(f"</data-{request.mark}>")]
+    return parts
+
+
+def most_tokens(media: Sequence[Media]) -> int:
+    return sum(len(each.base64 or "") if each.kind == "audio" else _IMAGE_TOKENS for each in media)
+
+
+def _kind(media: Media) -> str:
+    return media.kind if media.base64 is not None else "link"
+
+
+def _part(media: Media) -> dict[str, Any] | None:
+    """Return a part whose content has its declared type, otherwise None."""
+    if media.kind == "image" and media.raster_type is not None:
+        return _image(f"data:{media.raster_type};base64,{media.base64}")
+    if media.kind == "image" and media.base64 is None and (media.uri or "").startswith("https://"):
+        return _image(str(media.uri))
+    sound = _SOUND.match(media.mime_type or "")
+    if media.kind == "audio" and sound and media.base64:
+        form = _FORMATS.get(sound[1], sound[1])
+        return {"type": "input_audio", "input_audio": {"data": media.base64, "format": form}}
+    return None
+
+
+def _image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from otel_evals._internal.judges.completions import Completion
-from otel_evals._internal.judges.litellm_calls import accepts, completion_of, key_of, load, price_of
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
+from otel_evals._internal.judges.refusals import RefusedError, status_inside
+from otel_evals._internal.judges.replies import Completion, completion_of, cost_of, field_of
 from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
-_OWN_CLIENT = {
-    "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
-    "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
-}  # fmt: skip
-"""Options of LiteLLM that a client created here would ignore."""
-
-
+OWN_IMPORTS: set[str] = set()
+"""Modules that were imported for LiteLLM and not by the application."""
+# Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
+_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+_OFF = {"max_retries": 0, "num_retries": 0, "caching": False, "drop_params": True}
 _KEYS = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "deepseek": ("DEEPSEEK_API_KEY",),
@@ -38,6 +38,27 @@ _KEYS = {
     "xai": ("XAI_API_KEY",),
 }
 """Variables of common providers' keys, known before LiteLLM is imported, which takes seconds."""
+
+
+@cache
+def load() -> Any:
+    """Import LiteLLM, which takes seconds, without its output and telemetry."""
+    added = {name: value for name, value in _QUIET.items() if name not in os.environ}
+    os.environ.update(added)
+    before = set(sys.modules)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pydantic's, about how LiteLLM writes its types
+            import litellm
+
+            litellm.ModelResponse()  # builds its models now, rather than within the first question
+    finally:
+        for name in added:
+            del os.environ[name]
+        OWN_IMPORTS.update(sys.modules.keys() - before)
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    return litellm
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,57 +87,62 @@ class LiteLLMJudge(ModelJudge):
     @property
     def takes(self) -> Collection[str]:
         """The kinds of media that the model is shown, without those that LiteLLM knows it does not take."""
-        return [kind for kind in self.media if accepts(load(), self.model, kind)] if self.media else ()
+        return [kind for kind in self.media if _takes(model_info(self.model), kind)] if self.media else ()
 
     async def _prices(self) -> Prices:
-        litellm = await in_thread(load)
+        await in_thread(load)
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
-            return price_of(litellm, self.model)
+            return price_of(self.model)
         return self.input_price, self.output_price
 
-    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
-        litellm = load()
-        response = await litellm.acompletion(
-            model=self.model, messages=messages, **form, **self._options(litellm)
+    async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
+        mark = self._mark(self._is_own_server())
+        headers = {"extra_headers": {**mark, **fields.get("extra_headers", {})}} if mark else {}
+        key = self.api_key or ("none" if self.api_base else None)
+        given = {"api_base": self.api_base, "api_key": key, "timeout": self.timeout, **_OFF}
+        response = await load().acompletion(
+            model=self.model, messages=messages, **{**given, **fields, **headers}
         )
-        return completion_of(response)
+        if inside := getattr(response, "error", None):  # LiteLLM raises for most of them
+            raise RefusedError(status_inside(inside), {}, str(inside))
+        answer = completion_of(response)
+        cost = cost_of(field_of(getattr(response, "_hidden_params", None), "response_cost"))
+        return replace(answer, cost=cost if answer.usage is not None else None)
+
+    def _is_own_server(self) -> bool:
+        provider = self.model.partition("/")[0].upper()
+        variables = (f"{provider}_API_BASE", f"{provider}_BASE_URL")
+        return self.api_base is not None or any(map(os.environ.get, variables))
 
     def _key_of(self, model: str) -> str:
-        return key_of(model)
+        try:
+            names = load().validate_environment(model)["missing_keys"]
+        except Exception:  # whatever it raises for a model it does not know
+            names = ()
+        return " or ".join(names) or "its environment variable"
 
     def missing_key(self) -> str | None:
         names = _KEYS.get(self.model.partition("/")[0], ())
         given = self.api_key or self.api_base or getattr(sys.modules.get("litellm"), "api_key", None)
         return names[0] if names and not given and not any(map(os.environ.get, names)) else None
 
-    def _options(self, litellm: Any) -> dict[str, Any]:
-        return {
-            "api_base": self.api_base,
-            "api_key": self.api_key or ("none" if self.api_base else None),
-            "temperature": self.temperature,
-            "timeout": self.timeout,
-            "max_tokens": self.max_tokens,
-            "max_retries": 0,
-            "num_retries": 0,
-            "caching": False,
-            "drop_params": True,
-            **self._client(litellm),
-            **self.options,
-            **self._headers(),
-        }
 
-    def _client(self, litellm: Any) -> dict[str, Any]:
-        """Return a client that bounds answers and follows no redirect, if LiteLLM takes one."""
-        from otel_evals._internal.judges.http_client import openai_client, provider_client
+def model_info(model: str) -> Mapping[str, Any]:
+    """Return LiteLLM's entry of a model; empty for a model it does not know."""
+    try:
+        info: Mapping[str, Any] = load().get_model_info(model)
+    except Exception:  # whatever it raises for a model it does not know
+        return {}
+    return info
 
-        if not _OWN_CLIENT.isdisjoint(self.options):
-            return {}
-        if self.api_base is not None and self.model.startswith("openai/"):
-            return {"client": openai_client(self.api_base, self.api_key or "none")}
-        version = self.options.get("api_version")
-        client = provider_client(litellm, self.model, self.api_base, self.api_key, version)
-        return {} if client is None else {"client": client}
 
-    def _headers(self) -> dict[str, Any]:
-        mark = self._mark(self.api_base is not None)
-        return {"extra_headers": {**mark, **self.options.get("extra_headers", {})}} if mark else {}
+def price_of(model: str) -> Prices:
+    """Return US dollars per million input and output tokens by LiteLLM's price list."""
+    info = model_info(model)
+    prices = [info.get("input_cost_per_token"), info.get("output_cost_per_token")]
+    inward, outward = (None if price is None else price * 1e6 for price in prices)
+    return inward, outward
+
+
+def _takes(info: Mapping[str, Any], kind: str) -> bool:
+    return not info or bool(info.get("supports_audio_input" if kind == "audio" else "supports_vision"))

@@ -11,21 +11,44 @@ from typing import Any
 
 import anyio
 
-from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
-from otel_evals._internal.judges.completions import Completion, FormRefusedError, judge_error, never
-from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
-from otel_evals._internal.judges.ladder import LADDER, StructuredOutput, ladder_of, request_fields
-from otel_evals._internal.judges.shown_media import Shown, check_shown, most_tokens, user_content
-from otel_evals._internal.judges.typed_answers import Ask, TypedQuestion
-from otel_evals._internal.judges.window import MAX_PROMPT_CHARS, Explore, OnCut, window_of
-from otel_evals._internal.recursion import need_span
+from otel_evals._internal.judges.fence import Shown, check_shown, most_tokens, user_content
+from otel_evals._internal.judges.judge import (
+    MAX_PROMPT_CHARS,
+    Call,
+    CallTotals,
+    Explore,
+    JudgeReply,
+    JudgeRequest,
+    Limiter,
+    OnCut,
+    window_of,
+)
+from otel_evals._internal.judges.refusals import (
+    FormRefusedError,
+    judge_error,
+    never,
+    refused_fields,
+    refuses_request,
+)
+from otel_evals._internal.judges.replies import Completion, no_answer, without_thoughts
+from otel_evals._internal.judges.structured import (
+    LADDER,
+    Ask,
+    Ladder,
+    StructuredOutput,
+    TypedQuestion,
+    ladder_of,
+    request_fields,
+)
+from otel_evals._internal.model import Usage
+from otel_evals._internal.recursion import ECHOES, mark_headers, need_span
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_values
-from otel_evals._internal.trust import signature
 from otel_evals._internal.util.addresses import without_credentials
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals._internal.util.plain import plain_text
+from otel_evals.errors import ConfigError, JudgeError
 
 Prices = tuple[float | None, float | None]
 """US dollars per million input and output tokens; None if unknown."""
@@ -116,8 +139,8 @@ class ModelJudge(ABC):
         """Return the prices of the model."""
 
     @abstractmethod
-    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
-        """Make one call; `form` has the fields that ask for a typed answer."""
+    async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
+        """Make one call with further fields."""
 
     @abstractmethod
     def _key_of(self, model: str) -> str:
@@ -146,15 +169,18 @@ class ModelJudge(ABC):
     async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
         if request.schema is None:
             answer = await self._complete(request, spent, {})
-            if not answer.text.strip():
-                raise JudgeReplyError(f"{self.model} gave an empty answer ({answer.finish_reason})")
-            return spent.reply(answer.text.strip(), answer.model)
+            if (withheld := no_answer(answer, self.model, typed=False)) is not None:
+                raise withheld
+            return spent.reply(without_thoughts(answer.text), answer.model)
         question = TypedQuestion(request, request.schema, self._asker(spent), self.model)
         if self.structured_output is not None:
             value, answer = await question.at(self.structured_output)
         else:
-            value, answer = await question.by(ladder_of(f"{self._kind()} {self.api_base}", self.model))
+            value, answer = await question.by(self._memory())
         return spent.reply(value, answer.model)
+
+    def _memory(self) -> Ladder:
+        return ladder_of(f"{self._kind()} {self.api_base}", self.model)
 
     def _asker(self, spent: CallTotals) -> Ask:
         async def ask(
@@ -173,35 +199,57 @@ class ModelJudge(ABC):
         refused: Callable[[JudgeError], bool] = never,
     ) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
+        ECHOES.check(self.model)
         call = self._call(request, await self._prices())
         async with AsyncExitStack() as stack:
             settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]
             try:
-                answer = await self._counted_answer(request, spent, form)
+                answer = await self._answered(request, spent, form)
             except JudgeError as error:
                 if refused(error):  # for limiters, no sign that the server is unavailable
-                    raise FormRefusedError.of(error) from None
+                    raise FormRefusedError(str(error)) from None
                 raise
             cost = self._cost(answer)
             for settle in settles:
                 settle(answer.usage, cost)
-        spent.add(answer.usage, cost)
-        return answer
+        ECHOES.called(answer.usage, answer.text)
+        spent.add(answer.usage or Usage(), cost)
+        return replace(answer, text=redact_values(answer.text, self._credentials()))
 
-    async def _counted_answer(
+    async def _answered(
         self, request: JudgeRequest, spent: CallTotals, form: Mapping[str, Any]
     ) -> Completion:
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": request.instructions},
-            {"role": "user", "content": user_content(request)},
-        ]
-        spent.calls += 1
-        try:
-            with anyio.fail_after(self.timeout):  # clients' own timeouts are for one read, not for the answer
-                answer = await self._answer(messages[0 if request.instructions else 1 :], form)
-        except Exception as error:  # not kept as the cause: its text may contain the judge's key
-            raise judge_error(error, self.model, self._credentials(), self._key_of) from None
-        return replace(answer, text=redact_values(answer.text, self._credentials()))
+        """Make a call, and again without fields that the server refuses."""
+        messages: list[dict[str, Any]] = []
+        if request.instructions:
+            messages.append({"role": "system", "content": request.instructions})
+        messages.append({"role": "user", "content": user_content(request)})
+        memory, trial = self._memory(), list[JudgeError]()
+        while True:
+            sent = self._sent(memory.left_out | ({"temperature"} if trial else set()))
+            spent.calls += 1
+            try:
+                with anyio.fail_after(self.timeout):  # clients' timeouts are for one read, not for the answer
+                    answer = await self._answer(messages, {**sent, **form})
+            except Exception as error:  # not kept as the cause: its text may contain the judge's key
+                failed = judge_error(error, self.model, self._credentials(), self._key_of)
+                said = plain_text(error, 4_000)
+            else:
+                if trial:
+                    memory.leave_out(["temperature"], self.model)
+                return answer
+            if named := refused_fields(failed, said, sent, form):
+                memory.leave_out(named, self.model)
+            elif form or trial or "temperature" not in sent or not refuses_request(failed):
+                raise trial[0] if trial else failed
+            else:  # the error names no field
+                trial.append(failed)
+
+    def _sent(self, left_out: Collection[str]) -> dict[str, Any]:
+        """Return the fields of a call that its server may refuse."""
+        limit = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
+        given = {"temperature": self.temperature, limit: self.max_tokens, **self.options}
+        return {name: value for name, value in given.items() if value is not None and name not in left_out}
 
     def _credentials(self) -> frozenset[str]:
         return credentials(self.api_key, self.api_base, self.options)
@@ -224,11 +272,11 @@ class ModelJudge(ABC):
         return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
 
     def _mark(self, own_server: bool) -> dict[str, str]:
-        """Return a header with which a server of your own that runs otel-evals does not score the call."""
-        return {"baggage": f"{semconv.MARK}={signature()}"} if own_server else {}
+        """Return headers with which a server of your own that runs otel-evals does not score the call."""
+        return mark_headers() if own_server else {}
 
     def _cost(self, answer: Completion) -> float | None:
-        if self.input_price is None or self.output_price is None:
-            return answer.cost
         usage = answer.usage
+        if usage is None or self.input_price is None or self.output_price is None:
+            return answer.cost
         return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6

@@ -1,29 +1,29 @@
-"""A judge without LiteLLM: an OpenAI-compatible server, asked with httpx."""
+"""A judge without LiteLLM: an OpenAI-compatible server, asked with httpx, with bounded answers."""
 
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from otel_evals._internal.judges.completions import Completion, cost_of, text_of, usage_of
+from anyio.lowlevel import RunVar
+
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
+from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
+from otel_evals._internal.judges.replies import Completion, completion_of
 from otel_evals._internal.redaction.credentials import credentials
+from otel_evals._internal.util.calls import of_this_loop
 from otel_evals._internal.util.install_hint import extra
+from otel_evals._internal.util.json_text import read_json
 
 if TYPE_CHECKING:
     import httpx
 
 _OPENAI = "https://api.openai.com/v1"
-
-
-class RefusedError(Exception):
-    """A response with another status than 200, or in another form."""
-
-    def __init__(self, response: httpx.Response, problem: str = "") -> None:
-        super().__init__(problem or response.text)
-        self.status_code, self.response = response.status_code, response
+_MAX_BYTES = 1024 * 1024
+_clients: RunVar[dict[str, Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,14 +32,12 @@ class OpenAICompatibleJudge(ModelJudge):
 
     `model` is the server's name of the model, `options` are further fields of the request. Without
     `api_base`, the address is that of `OPENAI_BASE_URL` or OpenAI's, and the key is in `OPENAI_API_KEY`. The
-    cost is known if prices are given, or if the server reports it in `usage.cost`.
+    cost is known if prices are given, or if the server reports it in `usage.cost`. Answers are read up to
+    1 MiB, and redirects are not followed.
 
     Raises:
         ConfigError: httpx is not installed, or an option is out of range.
     """
-
-    _refused: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Parameters that the model does not take."""
 
     def __post_init__(self) -> None:
         with extra("http", "judge"):
@@ -71,45 +69,54 @@ class OpenAICompatibleJudge(ModelJudge):
     def missing_key(self) -> str | None:
         return None if self._key or self._base != _OPENAI else "OPENAI_API_KEY"
 
-    async def _answer(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> Completion:
-        response = await self._post(messages, form)
-        if response.status_code == 400 and self._refuses_more(response.text):
-            response = await self._post(messages, form)
-        if response.status_code != 200:
-            raise RefusedError(response)
+    async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
+        status, headers, body = await self._post({"model": self.model, "messages": messages, **fields})
+        text = body.decode("utf-8", "replace")
         try:
-            answer = response.json()
-            choice = answer["choices"][0]
-            message = choice["message"]
-        except (ValueError, KeyError, IndexError, TypeError):
-            raise RefusedError(response, f"not a chat completion: {response.text[:200]}") from None
-        return Completion(
-            text=text_of(message),
-            model=answer["model"],
-            finish_reason=choice["finish_reason"],
-            usage=usage_of(answer["usage"]),
-            cost=cost_of(answer["usage"].get("cost")),
-        )
+            answer = read_json(text) if status == 200 else None
+        except ValueError:
+            answer = None
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        first = choices[0] if isinstance(choices, list) and choices else None
+        inside = [part["error"] for part in (answer, first) if isinstance(part, dict) and part.get("error")]
+        if inside:
+            raise RefusedError(status_inside(inside[0]), headers, text)
+        if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+            raise RefusedError(
+                status, headers, text if status != 200 else f"not a chat completion: {text[:200]}"
+            )
+        return completion_of(answer)
 
-    async def _post(self, messages: list[dict[str, Any]], form: Mapping[str, Any]) -> httpx.Response:
-        from otel_evals._internal.judges.http_client import server_client
+    async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request and read the response.
 
-        given: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        body = {n: v for n, v in given.items() if v is not None and n not in self._refused}
-        if "max_tokens" in self._refused:
-            body["max_completion_tokens"] = self.max_tokens
-        headers = self._mark(self._base != _OPENAI)
+        Raises:
+            AnswerTooLongError: it exceeds the bound, or is compressed without being asked to.
+        """
+        headers = {"accept-encoding": "identity", **self._mark(self._base != _OPENAI)}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
-        return await server_client(self._base).post(
-            "chat/completions",
-            json={"model": self.model, "messages": messages, **body, **form, **self.options},
-            headers=headers,
-            timeout=self.timeout,
-        )
+        extra_headers = body.get("extra_headers")
+        sent = {name: value for name, value in body.items() if name != "extra_headers"}
+        if isinstance(extra_headers, Mapping):
+            headers.update(extra_headers)
+        clients = of_this_loop(_clients, dict)
+        client = clients.get(self._base) or clients.setdefault(self._base, _client_of(self._base))
+        received = bytearray()
+        request = client.stream("POST", "chat/completions", json=sent, headers=headers, timeout=self.timeout)
+        async with request as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise AnswerTooLongError("the answer is compressed, although no compression was requested")
+            async for chunk in response.aiter_raw():
+                received += chunk
+                if len(received) > _MAX_BYTES:
+                    raise AnswerTooLongError(f"the answer is longer than {_MAX_BYTES} bytes")
+        return response.status_code, response.headers, bytes(received)
 
-    def _refuses_more(self, message: str) -> bool:
-        """Note the parameters that an error names: newer models of OpenAI take neither of these two."""
-        named = [n for n in ("temperature", "max_tokens") if f"'{n}'" in message and n not in self._refused]
-        self._refused.extend(named)
-        return bool(named)
+
+def _client_of(api_base: str) -> httpx.AsyncClient:
+    import httpx
+
+    # Loading the usual authorities takes long. Plain HTTP needs none; without any, no certificate is valid.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if api_base.startswith("http:") else True
+    return httpx.AsyncClient(base_url=f"{api_base.rstrip('/')}/", follow_redirects=False, verify=verify)

@@ -1,7 +1,7 @@
 """Decides which rules sample a run: at once, or after another rule's outcome.
 
-Deciding has no effect except on `RunDecisions`. A run waits for a cascade's decision only until the other
-scorer ends, which timeouts, attempts and the bounded queue limit.
+Deciding has no effect except on `RunDecisions` and on the count of judges' echoes. A run waits for a
+cascade's decision only until the other scorer ends, which timeouts, attempts and the bounded queue limit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
+from otel_evals._internal.recursion import ECHOES, has_own_fence
 from otel_evals._internal.sampling.algebra import Chance, Earlier, recorded_probability
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled
@@ -83,6 +84,9 @@ class Decider:
         decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(group, ())
         if early is not None:
             rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
+        if rules and _is_judge_question(run):
+            return decisions, [Decision(rule, "not_sampled", "judge_question") for rule in rules]
+        ECHOES.seen(run)
         return decisions, [self._ask(decisions, rule) for rule in rules]
 
     def rule_out(self, group: str) -> list[Decision]:
@@ -167,6 +171,11 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     on_record = chance if chance.known else Chance(chance.probability, known=False)
     decisions.sampled[rule.scorer_id] = on_record
     return Decision(rule, "sampled", chance=chance)
+
+
+def _is_judge_question(run: Run) -> bool:
+    """Return True if a judge of this deployment asked the run's question, as its keyed fence proves."""
+    return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

@@ -7,18 +7,19 @@ longer one.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import missing
+from otel_evals._internal.util.install_hint import extra, package
 from otel_evals.errors import ConfigError
 
 MAX_CHARS = 200_000
@@ -100,11 +101,6 @@ def pattern_search(
 Reference = Literal["input", "ground_truth"]
 
 
-def check_reference(scorer_id: str, reference: str) -> None:
-    if reference not in ("input", "ground_truth"):
-        raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
-
-
 def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str, str] | NotScored:
     """Return the reference and the answer in normal form C, or the reason why one cannot be read."""
     absent = unreadable(run, reference, "output", most=most)
@@ -131,3 +127,22 @@ def check_range(field: str, value: float, low: float = 0.0, high: float = math.i
         bounds = f"within {low:g}..{high:g}" if high < math.inf else f"at least {low:g}"
         raise ConfigError(field, f"must be {bounds}, not {value!r}")
     return value
+
+
+def extra_library(module: str, scorer_id: str, library: str | None = None) -> Any:
+    """Import a module of the extra `text`, or of a library; raise ConfigError if it is not installed."""
+    with extra("text", scorer_id) if library is None else package(library, scorer_id):
+        return importlib.import_module(module)
+
+
+def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
+    """Return an object as it is, or create one from a class given as `package.module:name`."""
+    if not isinstance(value, str):
+        if options:
+            raise ConfigError(f"{field}.options", "only go with a class that is given by name")
+        return value
+    module, _, name = value.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)(**(options or {}))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(field, f"{value!r} cannot be made: {error}") from error

@@ -253,8 +253,8 @@ def multi_turn_judge(
         value = scale if reply.verdict == "met" else 0.0
         return Score(value=value, label=label, explanation=reply.reason or None)
 
-    evidence = _evidence(get_context, without_context)
-    return build(CONVERSATION, model, id=id, scale=scale, slots=slots, score=score, **evidence)
+    shown = _evidence(get_context, without_context)
+    return build(CONVERSATION, model, id=id, scale=scale, slots=slots, score=score, **shown)
 
 
 def _evidence(get_context: Resolver | None, without_context: bool) -> dict[str, Any]:

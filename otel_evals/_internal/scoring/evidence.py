@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Fence, Slot, items_of, length
-from otel_evals._internal.judges.judge import Judge, JudgeRequest
-from otel_evals._internal.judges.window import Exploration, window_of
+from otel_evals._internal.judges.judge import Exploration, Judge, JudgeRequest, window_of
 from otel_evals._internal.model import NotScored, StepRecord
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scoring.explore import Explorer, question_steps

@@ -18,8 +18,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import seen
 from otel_evals._internal.judges.fence import Fence
-from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeRequest
-from otel_evals._internal.judges.window import Exploration
+from otel_evals._internal.judges.judge import CallTotals, Exploration, Judge, JudgeRequest
 from otel_evals._internal.model import Context, StepRecord
 from otel_evals._internal.scoring.run_steps import RunStep
 from otel_evals._internal.util.json_text import read_json

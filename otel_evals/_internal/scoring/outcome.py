@@ -1,20 +1,19 @@
-"""Converts whatever a scorer returned or raised to an outcome. Nothing here raises.
+"""Converts what a scorer returned or raised to an outcome: validated once, here, and bounded in size.
 
-Scorers are users' code: an exception's `__str__` may raise, a Score may have a list as its label, a step's
-result may contain itself. An outcome built here has plain values of the declared types, bounded in size,
-which can be counted, stored and exported safely.
+A Score, a NotScored and a ScorerFailure keep their meaning if all their fields have the declared types.
+Anything else, and a value that cannot be read, is a failure of the scorer that names the problem.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable, Iterable
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from otel_evals._internal.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
-from otel_evals._internal.util.plain import attribute, plain_text, plain_value, type_name
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
+from otel_evals._internal.model import NotScored, Score, ScorerFailure, StepRecord
+from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
 MAX_LABEL = 256
@@ -23,80 +22,85 @@ _MAX_TEXT = 10_000
 _MAX_MESSAGE = 2_000
 _MAX_PROMPT = 40_000
 _MAX_STEPS = 1_000
-_MAX_PIECES = 10_000
-_MAX_COUNT = 2**62
-
-_T = TypeVar("_T")
+_KINDS = (Score, NotScored, ScorerFailure)
+_LIMITS = {
+    "label": MAX_LABEL,
+    "reason": MAX_LABEL,
+    "error_type": MAX_LABEL,
+    "span_id": MAX_LABEL,
+    "name": MAX_LABEL,
+    "model": MAX_LABEL,
+    "explanation": _MAX_TEXT,
+    "message": _MAX_MESSAGE,
+    "error": _MAX_MESSAGE,
+    "prompt": _MAX_PROMPT,
+}
+"""Characters of texts in outcomes and their steps, by field."""
 
 
 def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
-    """Convert an answer or an exception to an outcome.
-
-    A Score or NotScored keeps its meaning; other fields of a wrong type are dropped. A Score without a
-    finite number, a NotScored without a reason, an exception and any other object are failures.
-    """
-    kind = type(value)
+    """Convert an answer or an exception to an outcome."""
+    if type(value) is Score and _is_plain(value):  # most are: the rest costs ten times as much
+        return value
     try:
-        if kind is Score and _is_plain(value):  # most are: the rest costs ten times as much
-            return value  # type: ignore[return-value]  # by its type
-        if issubclass(kind, Score):
-            return _score(value, attempts)
-        if issubclass(kind, NotScored):
-            return _not_scored(value, attempts)
-        if issubclass(kind, ScorerFailure):
-            return _failure(value, attempts)
-        if issubclass(kind, BaseException):
-            return failure_of(value, attempts=attempts)  # type: ignore[arg-type]  # by its type
-    except BaseException as error:  # an attribute that exits, say
-        return _wrong(f"a {type_name(value)} that cannot be read ({type_name(error)})", attempts)
-    return _wrong(f"a {type_name(value)}", attempts)
+        if isinstance(value, BaseException):
+            return failure_of(value, attempts=attempts)
+        kind = next((kind for kind in _KINDS if isinstance(value, kind)), None)
+        problem = f"a {type_name(value)}"
+        if kind is not None:
+            outcome = _bounded(convert(to_builtins(value, enc_hook=plain_value), kind))
+            problem = _problem_of(outcome)
+            if not problem:
+                return outcome
+    except Exception as error:
+        problem = f"a {type_name(value)} that cannot be used ({plain_text(error, 300)})"
+    said = f"the scorer returned {problem}, not a Score with a finite value or a NotScored with a reason"
+    return ScorerFailure(error_type=TypeError.__name__, message=said, attempts=attempts)
 
 
 def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
     """Convert an exception to a failure; a step's failure is named after its cause."""
     cause = root_cause(error)
+    named = getattr(error, "error_type", None)
     return ScorerFailure(
-        error_type=_label(error, "error_type") or type_name(cause),
+        error_type=plain_text(named, MAX_LABEL) if isinstance(named, str) and named else type_name(cause),
         message=plain_text(cause, _MAX_MESSAGE) or type_name(cause),
-        attempts=_count(attempts, 1),
+        attempts=attempts,
         steps=steps_of_error(error),
     )
 
 
 def root_cause(error: BaseException) -> BaseException:
     """Return the exception that made a step fail; any exception without steps is its own cause."""
-    cause = attribute(error, "__cause__")
-    carries_steps = attribute(error, "steps") is not None
-    return cause if carries_steps and issubclass(type(cause), BaseException) else error
+    return error.__cause__ or error if hasattr(error, "steps") else error
 
 
 def asked_wait(error: BaseException) -> float | None:
     """Return the seconds that an unavailable judge asked to wait, 0 by default; None for other errors."""
-    if not issubclass(type(error), JudgeUnavailableError):
-        return None
-    return max(0.0, _number(attribute(error, "retry_after")) or 0.0)
+    return max(0.0, error.retry_after or 0.0) if isinstance(error, JudgeUnavailableError) else None
 
 
 def steps_of_error(error: object) -> tuple[StepRecord, ...]:
     """Return the records of the steps that an exception or an outcome carries."""
-    given = attribute(error, "steps")
-    if not issubclass(type(given), Iterable):
+    given = getattr(error, "steps", ())
+    if not isinstance(given, tuple | list):
         return ()
-    nothing: list[object] = []
-    found = _total(lambda: list(islice(given, _MAX_STEPS)), nothing)
-    return tuple(_step(step) for step in found if issubclass(type(step), StepRecord))
+    return tuple(_bounded(step) for step in map(_valid_step, given[:_MAX_STEPS]) if step is not None)
 
 
-# --- outcomes, field by field ---
+def _valid_step(step: object) -> StepRecord | None:
+    try:
+        return convert(to_builtins(step, enc_hook=plain_value), StepRecord)
+    except Exception:  # it is not a scorer's own record, or has fields of other types
+        return None
 
 
-def _is_plain(score: Any) -> bool:
+def _is_plain(score: Score) -> bool:
     """Return True if a Score has no steps, and only short values of the declared types."""
     return (
         type(score.value) is float
         and math.isfinite(score.value)
         and score.steps == ()
-        and type(score.steps) is tuple
         and score.agreement is None
         and score.span_id is None
         and _is_plain_text(score.label, MAX_LABEL)
@@ -108,116 +112,25 @@ def _is_plain_text(text: object, limit: int) -> bool:
     return text is None or (type(text) is str and len(text) <= limit and text.isascii())
 
 
-def _score(score: Any, attempts: int) -> Score | ScorerFailure:
-    value = _number(attribute(score, "value"))
-    if value is None:
-        return _wrong("a Score without a finite number", attempts, "ValueError")
-    agreement = _number(attribute(score, "agreement"))
-    # adding 0 removes a negative zero
-    return Score(
-        value=value + 0.0,
-        label=_label(score, "label"),
-        agreement=agreement,
-        span_id=_label(score, "span_id"),
-        **_shared(score),
-    )
+def _problem_of(outcome: Any) -> str:
+    if isinstance(outcome, Score) and not math.isfinite(outcome.value):
+        return f"a Score of {outcome.value}"
+    if isinstance(outcome, NotScored) and not outcome.reason:
+        return "a NotScored without a reason"
+    return ""
 
 
-def _not_scored(given: Any, attempts: int) -> NotScored | ScorerFailure:
-    reason = _label(given, "reason")
-    if not reason:
-        return _wrong("a NotScored without a reason", attempts)
-    return NotScored(reason=reason, **_shared(given))
-
-
-def _failure(given: Any, attempts: int) -> ScorerFailure:
-    return ScorerFailure(
-        error_type=_label(given, "error_type") or type_name(given),
-        message=_text(attribute(given, "message"), _MAX_MESSAGE) or "",
-        attempts=_count(attribute(given, "attempts"), attempts),
-        steps=steps_of_error(given),
-    )
-
-
-def _shared(given: object) -> dict[str, Any]:
-    explanation = _text(attribute(given, "explanation"), _MAX_TEXT)
-    return {"explanation": explanation, "steps": steps_of_error(given)}
-
-
-def _wrong(what: str, attempts: int, error_type: str = "TypeError") -> ScorerFailure:
-    message = f"the scorer returned {what}, not a Score with a finite value or a NotScored with a reason"
-    return ScorerFailure(error_type=error_type, message=message, attempts=_count(attempts, 1))
-
-
-def _step(step: object) -> StepRecord:
-    context, usage = attribute(step, "context"), attribute(step, "usage")
-    return StepRecord(
-        name=_label(step, "name") or "step",
-        result=plain_value(attribute(step, "result")),
-        prompt=_text(attribute(step, "prompt"), _MAX_PROMPT),
-        model=_label(step, "model"),
-        usage=_usage(usage) if issubclass(type(usage), Usage) else Usage(),
-        cost=_number(attribute(step, "cost")),
-        attempts=_count(attribute(step, "attempts"), 1),
-        start_time=_count(attribute(step, "start_time"), 0),
-        duration=_number(attribute(step, "duration")) or 0.0,
-        context=_context(context) if issubclass(type(context), ContextSeen) else None,
-        links=_links(attribute(step, "links")),
-        evidence_cut=attribute(step, "evidence_cut") is True,
-        error=_text(attribute(step, "error"), _MAX_MESSAGE),
-    )
-
-
-def _links(given: object) -> tuple[tuple[str, str], ...]:
-    if type(given) is not tuple:
-        return ()
-    pairs = (pair for pair in given[:_MAX_STEPS] if type(pair) is tuple and len(pair) == 2)
-    return tuple((plain_text(trace, 32), plain_text(span, 16)) for trace, span in pairs)
-
-
-def _usage(usage: object) -> Usage:
-    return Usage(**{name: _count(attribute(usage, name), 0) for name in Usage.__struct_fields__})
-
-
-def _context(seen: object) -> ContextSeen:
-    text = attribute(seen, "text")
-    pieces = text if type(text) is tuple else ()
-    return ContextSeen(
-        digest=_label(seen, "digest") or "",
-        pieces=_count(attribute(seen, "pieces"), 0),
-        truncated=attribute(seen, "truncated") is True,
-        text=None if text is None else tuple(plain_text(p, _MAX_PROMPT) for p in pieces[:_MAX_PIECES]),
-    )
-
-
-# --- fields ---
-
-
-def _label(thing: object, name: str) -> str | None:
-    return _text(attribute(thing, name), MAX_LABEL)
-
-
-def _text(value: object, limit: int) -> str | None:
-    return plain_text(value, limit) if issubclass(type(value), str) else None
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number as exactly a float, otherwise None."""
-    if not issubclass(type(value), numbers.Real):
-        return None
-    number = _total(lambda: float.__float__(float(value)), None)  # type: ignore[arg-type]  # is a number
-    return number if number is not None and math.isfinite(number) else None
-
-
-def _count(value: object, default: int) -> int:
-    if not issubclass(type(value), int):
-        return default
-    number: int = int.__int__(value)  # type: ignore[arg-type]  # is an int
-    return min(max(number, 0), _MAX_COUNT)
-
-
-def _total(read: Callable[[], _T], default: _T) -> _T:
-    try:
-        return read()
-    except BaseException:  # SystemExit of a property, say: it must not end the engine's thread
-        return default
+def _bounded(record: Any) -> Any:
+    """Return an outcome or a step with texts of limited length, which can be encoded."""
+    changed: dict[str, Any] = {
+        name: plain_text(text, limit)
+        for name, limit in _LIMITS.items()
+        if isinstance(text := getattr(record, name, None), str)
+    }
+    if isinstance(record, StepRecord):
+        changed["result"] = plain_value(record.result)
+    else:
+        changed["steps"] = steps_of_error(record)
+    if isinstance(record, Score):
+        changed["value"] = record.value + 0.0  # no negative zero
+    return replace(record, **changed)

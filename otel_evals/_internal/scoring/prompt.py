@@ -14,10 +14,17 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
-from otel_evals._internal.judges.fence import Slot, items_of, retry_request, shorten
+from otel_evals._internal.judges.fence import (
+    Slot,
+    items_of,
+    media_needed,
+    media_of_tools,
+    not_shown,
+    retry_request,
+    shorten,
+)
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.judges.shown_media import media_needed, media_of_tools, not_shown
 from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.scoring.evidence import Evidence

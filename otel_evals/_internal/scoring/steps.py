@@ -14,9 +14,8 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 from msgspec import structs
 
 from otel_evals._internal.context import Params, Resolver, Results, StepName, is_pure, resolve, seen
-from otel_evals._internal.judges.judge import Judge
+from otel_evals._internal.judges.judge import Judge, window_of
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.judges.window import window_of
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.prompt import PromptStep, StepRecordBuilder, describe_error

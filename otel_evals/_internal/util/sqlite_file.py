@@ -243,7 +243,8 @@ class SQLiteFile:
     """One connection to a SQLite file, for any thread; `schema` may run again. Raises StoreError."""
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, wait: float = 5.0) -> None:
-        self.path = os.fspath(path)
+        given = os.fspath(path)
+        self.path = given if given == MEMORY else os.path.abspath(given)  # also after a later chdir
         self._schema = schema
         self._wait = wait
         self._db: sqlite3.Connection | None = None

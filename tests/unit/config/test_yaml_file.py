@@ -108,6 +108,8 @@ max_age: 2h
     [
         ("tool_results", context.tool_results()),
         ("documents(top=3)", context.documents(top=3)),
+        ({"tool_results": ["check_refund"]}, context.tool_results(["check_refund"])),
+        ("evidence", context.evidence()),
         ({"documents": {"top": 3}}, context.documents(top=3)),
         ({"documents": None}, context.documents()),
         ({"static": ["a", "b"]}, context.static("a", "b")),
@@ -126,6 +128,30 @@ def test_every_way_to_write_a_resolver(written: Any, meant: Any, monkeypatch: py
     options = {**BUILTIN["options"], "get_context": written}  # type: ignore[dict-item]
     (rule,) = build_config([{"scorer": "hallucination", "options": options}]).rules
     assert rule.scorer.get_context == meant  # type: ignore[attr-defined]
+
+
+def test_a_rubric_has_its_own_prompt_and_the_context_of_one_tool(tmp_path: Path) -> None:
+    path = tmp_path / "evals.yaml"
+    path.write_text(
+        """
+rules:
+  - scorer: rubric
+    options:
+      model: openai/gpt-5-mini
+      criteria: [The answer states the refund that the tool returned]
+      get_context: {tool_results: [check_refund]}
+      prompt: |
+        Judge the answer by these criteria: $criteria
+        What the tool returned: $context
+        The answer: $output
+"""
+    )
+    scorer: Any = load_config(path).rules[0].scorer
+    assert scorer.get_context == context.tool_results(["check_refund"])
+    assert scorer.steps["analyze"].prompt.startswith("Judge the answer by these criteria: $criteria")
+    path.write_text(path.read_text().replace("$context", "$contxt"))
+    with pytest.raises(ConfigError, match=r"has the slot \$contxt; did you mean 'context'\?"):
+        load_config(path)
 
 
 def run(**fields: Any) -> Run:

@@ -11,7 +11,8 @@ import pytest
 
 from otel_evals import Run, load_config
 
-DOC = (Path(__file__).parents[3] / "docs" / "scorers.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "scorers.md").read_text(encoding="utf-8")
+DOC = PAGE.partition("## Conversations\n")[2]
 
 
 def example(language: str) -> str:

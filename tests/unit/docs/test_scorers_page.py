@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,25 @@ def generator() -> ModuleType:
 
 def test_the_page_is_up_to_date() -> None:
     text = (DOCS / "scorer-reference.md").read_text(encoding="utf-8")
-    assert text == generator().page(), "run: python docs/generate_scorer_reference.py"
+    assert text == generator().page(), generator().FIX
+
+
+def test_every_built_in_scorer_is_entered_everywhere() -> None:
+    assert [path.name for path in generator().outdated()] == [], generator().FIX
+
+
+def test_a_new_scorer_is_entered_by_its_function_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    """A copy of the package with one more function: each place is named that lacks it."""
+    made = generator()
+    text = '"""New."""\n\n\ndef brevity() -> FunctionScorer:\n    """Short.\n\n    Range: 0..1.\n    """\n'
+    for path in made.FOLDER.glob("*.py"):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "brief.py").write_text(text)
+    monkeypatch.setattr(made, "FOLDER", tmp_path)
+    changed = {path.name: text for path, text in made.outdated().items()}
+    assert set(changed) == {"__init__.py", "pyproject.toml"}
+    assert '"scorers.brief": "brevity"' in changed["__init__.py"]
+    assert 'brevity = "otel_evals.scorers:brevity"' in changed["pyproject.toml"]
 
 
 @pytest.mark.parametrize("name", JUDGED)

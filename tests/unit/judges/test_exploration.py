@@ -159,7 +159,7 @@ def test_what_was_shown_stays_within_the_prompt() -> None:
     run = a_run(tools=[tool("read", "x" * 100_000)])
     asked = judge([{"action": "read", "step": 2}], max_prompt_chars=40_000, explore={"calls": 100})
     assert outcome(asked, run).explanation.endswith("max_prompt_chars")
-    assert len(asked.requests) == 9
+    assert len(asked.requests) == 8
     assert all(len(request.prompt) < 42_000 for request in asked.requests)
 
 

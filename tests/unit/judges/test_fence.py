@@ -57,7 +57,7 @@ def test_each_piece_of_context_has_its_own_fence() -> None:
 def test_the_mark_is_drawn_anew_each_time() -> None:
     marks = {Fence().mark for _ in range(50)}
     assert len(marks) == 50
-    assert all(len(mark) == 16 for mark in marks)
+    assert all(len(mark) == 24 for mark in marks)
 
 
 def test_hidden_characters_are_shown() -> None:

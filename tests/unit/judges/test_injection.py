@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 import otel_evals.scorers as built_in
-from otel_evals._internal.judges.shown_media import user_content
+from otel_evals._internal.judges.fence import user_content
 from otel_evals._internal.offline.judge_trials import load_attacks
 from otel_evals.judges import JudgeRequest, ScriptedJudge
 from otel_evals.model import Document, Media, Message, Part, Run

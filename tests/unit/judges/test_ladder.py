@@ -241,38 +241,6 @@ def test_a_refusal_for_another_reason_is_not_repeated_in_other_forms(
     assert server.rungs == ["json_schema"]
 
 
-def test_of_concurrent_questions_one_searches(make: Make) -> None:
-    with Server(json_schema=(500, "no")) as server:
-        judge = make(api_base=server.url)
-
-        async def at_once() -> None:
-            async with anyio.create_task_group() as group:
-                for _ in range(6):
-                    group.start_soon(judge.ask, question())
-
-        anyio.run(at_once)
-    assert Counter(server.rungs) == {"json_schema": 1, "json_object_schema": 6}
-
-
-def test_concurrent_questions_share_an_outage(make: Make) -> None:
-    with Server(json_schema=Misbehave("status", 503)) as server:
-        judge, caught = make(api_base=server.url), []
-
-        async def one() -> None:
-            with pytest.raises(JudgeUnavailableError) as error:
-                await judge.ask(question())
-            caught.append(error.value.attempts)
-
-        async def at_once() -> None:
-            async with anyio.create_task_group() as group:
-                for _ in range(6):
-                    group.start_soon(one)
-
-        anyio.run(at_once)
-    assert sorted(caught) == [0, 0, 0, 0, 0, 1]
-    assert len(server.requests) == 1
-
-
 ACT = st.sampled_from([None, (400, "no"), (500, "no"), (422, "no"), "prose", '{"other": 1}'])
 
 
@@ -289,8 +257,9 @@ def test_a_question_is_answered_if_any_rung_works(acts: dict[str, Any]) -> None:
         else:
             assert ask(judge, Verdict, Verdict) == ["yes", "yes"]
     search = [*RUNGS] if works is None else [*RUNGS[: RUNGS.index(works) + 1], works]
-    repair = works is None and isinstance(acts["prompt"], str)
-    assert server.rungs == search + ["prompt"] * repair
+    last = acts["prompt"]  # repaired, or asked again without a temperature
+    again = works is None and (isinstance(last, str) or last[0] < 500)
+    assert server.rungs == search + ["prompt"] * again
 
 
 # --- set by the user ---

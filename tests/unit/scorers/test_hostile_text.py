@@ -16,7 +16,7 @@ import pytest
 
 import otel_evals.scorers as built_in
 from otel_evals._internal.judges.fence import Fence
-from otel_evals._internal.judges.typed_answers import parse_reply
+from otel_evals._internal.judges.replies import parse_reply
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.scorers.grounding import SummaryReply
 from otel_evals.context import documents, tool_results

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.scorers.keyword_coverage import keywords
+from otel_evals._internal.scorers.compared import keywords
 from otel_evals.errors import ConfigError
 from otel_evals.model import Message, NotScored, OperationKind, Part, Run, Score
 from otel_evals.scorers import keyword_coverage

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.scorers.completeness import coverage
-from otel_evals._internal.scorers.content_similarity import bigram_similarity
+from otel_evals._internal.scorers.compared import bigram_similarity, coverage
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Score
 from otel_evals.scorers import (

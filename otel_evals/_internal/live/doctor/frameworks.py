@@ -6,7 +6,6 @@ import sys
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from otel_evals._internal.judges.litellm_calls import OWN_IMPORTS
 from otel_evals._internal.util.install_hint import package_hint
 
 _FRAMEWORKS = {
@@ -60,7 +59,8 @@ def imported_frameworks() -> list[Framework]:
 
 
 def _imported(module: str) -> bool:
-    return module in sys.modules and module not in OWN_IMPORTS
+    judges = sys.modules.get("otel_evals._internal.judges.litellm")  # loads much, if it is not yet
+    return module in sys.modules and module not in getattr(judges, "OWN_IMPORTS", ())
 
 
 def _by_openinference(name: str, package: str, prefix: str) -> Framework:

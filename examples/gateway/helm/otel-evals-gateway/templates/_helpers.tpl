@@ -13,7 +13,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{- define "gateway.stores" -}}
+{{- define "gateway.journals" -}}
 {{- if and .Values.persistence.enabled (not .Values.config.gateway.kafka) -}}yes{{- end -}}
 {{- end -}}
 
@@ -26,8 +26,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if include "gateway.tokens" . -}}
 {{- $_ := set $config.gateway "tokens" "/etc/otel-evals-tokens/tokens" -}}
 {{- end -}}
-{{- if include "gateway.stores" . -}}
-{{- $_ := set $config "store" "/var/lib/otel-evals/runs.db" -}}
+{{- if include "gateway.journals" . -}}
+{{- $_ := set $config "journal" "/var/lib/otel-evals/journal" -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}

@@ -17,12 +17,11 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 import otel_evals
 from otel_evals import Rule, Run, scorer
-from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest
-from otel_evals.scorers import step_scorer
+from otel_evals.scorers import PromptStep, ScoreReply, step_scorer
+from tests.support.agents import agent_run
 from tests.support.auto_judge import AutoJudge
-from tests.support.traffic import agent_run
 
 RUNS = 10
 

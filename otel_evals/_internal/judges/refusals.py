@@ -1,0 +1,157 @@
+"""Errors of judges' calls: what a retry, another form of answer, or a request with fewer fields may help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+from otel_evals._internal.util.plain import plain_text
+from otel_evals._internal.util.retry import retry_after
+from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
+
+_E = TypeVar("_E", bound=BaseException)
+_SAID = 4_000
+"""Characters of an error that are searched."""
+_NOT_THE_REQUEST = frozenset({401, 402, 403, 407, 408, 409, 413, 425, 429})
+"""Statuses that another form of the request cannot change."""
+_NO_KEY = re.compile(
+    r"(?i)missing (?:credentials|[\w ]{0,20}api.?key)|unable to locate credentials|api_key client option must"
+)
+_NO_MODEL = re.compile(r"(?i)LLM Provider NOT provided|model_not_found")
+_ANY_FORM = re.compile(
+    r"(?i)model_not_found|\bmodel\b.{0,100}(?:not found|does not exist)|LLM Provider NOT provided"
+    r"|context.?(?:length|window|size)|content.?(?:filter|policy)"
+)
+"""Refusals that do not depend on the form of the request."""
+_REFUSES = re.compile(
+    r"(?i)un(?:supported|known|recogni[sz]ed|expected)"
+    r"|n[o']t (?:\w+ ){0,2}(?:support|permit|allow|accept|recogni)"
+    r"|extra|invalid|deprecated|only the default|remove|omit|forbidden"
+)
+_WORDS = {
+    "temperature": r"temperature",
+    "max_tokens": r"max[ _-]?(?:output[ _-]?|new[ _-]?)?tokens",
+    "max_completion_tokens": r"max[ _-]?completion[ _-]?tokens",
+}
+"""Patterns of the fields that a judge sends by itself, which any mention refuses."""
+_CODES = {"rate_limit_exceeded": 429, "overloaded_error": 503, "server_error": 500, "insufficient_quota": 429}
+
+
+class RefusedError(Exception):
+    """A response other than a chat completion."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], text: str) -> None:
+        super().__init__(text[:_SAID])
+        self.status_code, self.headers = status, headers
+
+
+class AnswerTooLongError(Exception):
+    """A response that exceeds the bound of judges' answers, or is compressed."""
+
+
+class FormRefusedError(JudgeError):
+    """The server refused the request, perhaps for the form of answer that it asks for."""
+
+
+def status_inside(error: Any) -> int:
+    """Return the status of an error that a server put into a response of status 200."""
+    code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
+    if isinstance(code, str):
+        code = int(code) if code.isdecimal() and len(code) == 3 else _CODES.get(code)
+    return code if isinstance(code, int) and 400 <= code < 600 else 422
+
+
+def judge_error(
+    error: Exception, model: str, secrets: Collection[str] = (), key_of: Callable[[str], str] | None = None
+) -> JudgeError:
+    """Translate an exception of a call: JudgeUnavailableError if a retry may help.
+
+    `secrets` are removed from the message; `key_of` names the variable of a model's key.
+    """
+    import httpx
+
+    status = getattr(error, "status_code", None)
+    status = status if isinstance(status, int) else None
+    lost = _cause(error, httpx.TransportError)
+    text = plain_text(error, _SAID)
+    if lost is not None and str(lost) not in text:
+        text = f"{plain_text(lost, 1_000)}: {text}"
+    said = redact_secrets(redact_values(text, secrets))[:300] or "no answer in time"
+    request = getattr(lost, "_request", None)  # `request` raises if there is none
+    place = f" at {request.url.host}" if request is not None else ""
+    message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
+    connection = isinstance(error, ConnectionError | TimeoutError) or lost is not None
+    connection = connection or "Connection" in type(error).__name__
+    retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
+    key = f"{key_of(model) if key_of else 'its environment variable'}, or `api_key`"
+    if (too_long := _cause(error, AnswerTooLongError)) is not None:
+        translated = JudgeError(f"{model}: {too_long}")
+    elif _NO_KEY.search(said):  # some report it as a server error
+        translated = JudgeKeyError(f"{model}: there is no API key: set {key}. {said}")
+    elif status in (401, 403):
+        translated = JudgeKeyError(f"{model}: the provider refused the key ({status}): check {key}. {said}")
+    elif status == 404 or _NO_MODEL.search(said):
+        translated = JudgeModelError(f"{model}: there is no such model: check `model` and `api_base`. {said}")
+    elif connection or retryable:
+        translated = JudgeUnavailableError(message, retry_after=retry_after(_headers(error)))
+    else:
+        translated = JudgeError(message)
+    translated.status = None if connection else status  # LiteLLM reports a lost connection as a 500
+    translated.provider_error = type(error).__name__
+    return translated
+
+
+def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+    """Return the first exception of a kind among an exception and its causes."""
+    for _ in range(10):
+        if error is None or isinstance(error, kind):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    own: Mapping[str, str] | None = getattr(error, "litellm_response_headers", None)
+    own = own or getattr(error, "headers", None)
+    return own or getattr(getattr(error, "response", None), "headers", None) or {}
+
+
+# --- refused forms and fields ---
+
+
+def never(error: JudgeError) -> bool:
+    return False
+
+
+def refuses_request(error: JudgeError) -> bool:
+    """Return True if the server understood the request and refused it; another form may be accepted."""
+    if error.status is None or not 400 <= error.status < 500 or error.status in _NOT_THE_REQUEST:
+        return False
+    if error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError"):
+        return False
+    return not _ANY_FORM.search(str(error))
+
+
+def may_refuse_form(error: JudgeError) -> bool:
+    """Return True also for a server error that does not ask to wait: some servers fail on unknown forms."""
+    waits = isinstance(error, JudgeUnavailableError) and error.retry_after is not None
+    return refuses_request(error) or (error.status in (500, 501) and not waits)
+
+
+def refused_fields(error: JudgeError, said: str, sent: Collection[str], form: Collection[str]) -> set[str]:
+    """Return the sent fields that the text of an error names as refused.
+
+    An error about a field of the form of answer is not one of these.
+    """
+    if not may_refuse_form(error) or _ANY_FORM.search(said) or any(name in said for name in form):
+        return set()
+    refuses = _REFUSES.search(said) is not None
+    return {name for name in sent if _names(said, name, refuses)}
+
+
+def _names(said: str, field: str, refuses: bool) -> bool:
+    if field in _WORDS:
+        return re.search(rf"(?i)(?<![a-z]){_WORDS[field]}(?![a-z])", said) is not None
+    return refuses and re.search(rf"""(?<!\w)['"`]{re.escape(field)}['"`]""", said) is not None

@@ -1,0 +1,217 @@
+"""Typed answers: the ways to ask for them, those that a server takes, and one repair."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
+
+from otel_evals._internal.judges.fence import retry_request
+from otel_evals._internal.judges.judge import JudgeRequest
+from otel_evals._internal.judges.refusals import FormRefusedError, may_refuse_form, never, refuses_request
+from otel_evals._internal.judges.replies import Completion, no_answer, parse_reply
+from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals.errors import JudgeEmptyError, JudgeError, JudgeReplyError
+
+_log = logging.getLogger(__name__)
+
+StructuredOutput = Literal["json_schema", "json_object_schema", "tool", "json_object", "prompt"]
+"""A JSON schema; JSON mode with a schema; a tool call; JSON mode; the schema in the prompt only."""
+LADDER: tuple[StructuredOutput, ...] = get_args(StructuredOutput)
+_WITH_SCHEMA = ("json_object_schema", "json_object", "prompt")
+"""Rungs that show the schema in the prompt, since the server may enforce less, or only JSON."""
+_PAUSE = 60.0
+_ENOUGH = 2
+_REFUSALS = 3
+
+TypedAnswer = tuple[BaseModel, Completion]
+Ask = Callable[[JudgeRequest, StructuredOutput, Callable[[JudgeError], bool]], Awaitable[Completion]]
+"""Makes one call. Raises FormRefusedError for errors of which the given function returns True."""
+
+
+def request_fields(rung: StructuredOutput, schema: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a chat completion's request that ask for this form."""
+    name = re.sub(r"[^\w-]", "_", schema.__name__)[:64]
+    form = _strict(schema.model_json_schema())
+    match rung:
+        case "json_schema":
+            named = {"name": name, "schema": form, "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case "json_object_schema":
+            return {"response_format": {"type": "json_object", "schema": form}}
+        case "tool":
+            function = {"name": name, "description": "Gives the answer.", "parameters": form}
+            choice = {"type": "function", "function": {"name": name}}
+            return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "prompt":
+            return {}
+
+
+def _strict(schema: Any) -> Any:
+    """Return a JSON schema in the form of strict outputs: objects with required properties only."""
+    if isinstance(schema, list):
+        return [_strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _strict(value) for name, value in schema.items() if name != "default"}
+    if isinstance(found.get("properties"), dict):
+        found |= {"required": list(found["properties"]), "additionalProperties": False}
+    return found
+
+
+class Ladder:
+    """Remembers, for a server and model, the rung that works for each form of answer, and refused fields.
+
+    A rung that failed for two forms while a lower one worked, and never worked itself, is skipped for other
+    forms. A search without success is not repeated for a minute: a server that is down gets one call for
+    each question.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.left_out: frozenset[str] = frozenset()
+        """Fields of requests that the server refuses."""
+        self._clock = clock
+        self._known: dict[str, StructuredOutput] = {}
+        self._failed: defaultdict[StructuredOutput, set[str]] = defaultdict(set)
+        self._refusals: defaultdict[str, int] = defaultdict(int)
+        self._paused_until = float("-inf")
+
+    def leave_out(self, fields: Collection[str], model: str) -> None:
+        if new := frozenset(fields) - self.left_out:
+            self.left_out |= new
+            _log.info("%s does not take %s: left out from now on", model, ", ".join(sorted(new)))
+
+    def known(self, form: str) -> StructuredOutput | None:
+        return self._known.get(form)
+
+    def searches(self, form: str) -> bool:
+        """Return True if the next question of this form has to find its rung."""
+        return form not in self._known and self._clock() >= self._paused_until
+
+    def rungs(self, form: str) -> Sequence[StructuredOutput]:
+        """Return the rungs to try, from the top; a known one first, with lower ones in case it is refused."""
+        known = self._known.get(form)
+        if known is not None:
+            return LADDER[LADDER.index(known) :]
+        if not self.searches(form):
+            return ("prompt",)
+        worked = set(self._known.values())
+        return [r for r in LADDER if r == "prompt" or r in worked or len(self._failed[r]) < _ENOUGH]
+
+    def worked(self, form: str, rung: StructuredOutput, failed: Sequence[StructuredOutput]) -> None:
+        """Remember a success, unless a known rung only failed for once."""
+        if self._known.get(form) == rung:
+            self._refusals.pop(form, None)
+        elif self.searches(form):
+            self._known[form] = rung
+            for each in failed:
+                self._failed[each].add(form)
+
+    def refused(self, form: str) -> None:
+        """Forget a known rung after several refusals in a row: the server has changed."""
+        self._refusals[form] += 1
+        if self._refusals[form] >= _REFUSALS:
+            self._refusals.pop(form)
+            self._known.pop(form, None)
+
+    def gave_up(self) -> None:
+        """Search no more for a while."""
+        self._paused_until = self._clock() + _PAUSE
+
+
+@lru_cache(maxsize=256)
+def ladder_of(server: str, model: str) -> Ladder:
+    """Return the memory that all judges of a server and model share."""
+    return Ladder()
+
+
+@dataclass(frozen=True)
+class TypedQuestion:
+    request: JudgeRequest
+    schema: type[BaseModel]
+    ask: Ask
+    model: str
+
+    async def at(self, rung: StructuredOutput) -> TypedAnswer:
+        """Ask in one form, with one repair."""
+        return await self._repaired(rung, await self.ask(self._shown(rung), rung, never))
+
+    async def by(self, ladder: Ladder) -> TypedAnswer:
+        """Ask in the form that worked before, or find it from the top of the ladder."""
+        form = self.schema.__qualname__
+        searching, failed = ladder.searches(form), list[StructuredOutput]()
+        try:
+            return await self._climb_down(ladder, form, failed)
+        except JudgeError:
+            if searching and failed:
+                ladder.gave_up()
+            raise
+
+    async def _climb_down(self, ladder: Ladder, form: str, failed: list[StructuredOutput]) -> TypedAnswer:
+        """Try rung after rung.
+
+        A rung fails if the server refuses it, or ignores it and answers in another form. The last rung, and
+        one that worked before, are repaired instead.
+        """
+        known, rungs = ladder.known(form), ladder.rungs(form)
+        for rung in rungs[:-1]:
+            try:
+                refused = refuses_request if rung == known else may_refuse_form
+                answer = await self.ask(self._shown(rung), rung, refused)
+            except FormRefusedError:
+                if rung == known:
+                    ladder.refused(form)
+                failed.append(rung)
+                continue
+            value, _ = self._read(answer)
+            if value is None and rung == known:
+                value, answer = await self._repaired(rung, answer)
+            if value is not None:
+                ladder.worked(form, rung, failed)
+                return value, answer
+            failed.append(rung)
+        found = await self.at(rungs[-1])
+        ladder.worked(form, rungs[-1], failed)
+        return found
+
+    def _read(self, answer: Completion) -> tuple[BaseModel | None, str]:
+        """Parse an answer; a refusal or a cut one raises, since asking again would bring the same."""
+        value, complaint = parse_reply(answer.text, self.schema)
+        withheld = no_answer(answer, self.model) if value is None else None
+        if withheld is not None and not isinstance(withheld, JudgeEmptyError):
+            raise withheld
+        return value, complaint
+
+    async def _repaired(self, rung: StructuredOutput, answer: Completion) -> TypedAnswer:
+        """Return the parsed answer, or that to the question repeated with the schema and the problem."""
+        value, complaint = self._read(answer)
+        if value is None:
+            again = retry_request(self._with_schema(), answer.text, complaint)
+            answer = await self.ask(again, rung, never)
+            value, complaint = self._read(answer)
+        if value is None:
+            said = redact_secrets(answer.text)[:300]
+            problem = f"{complaint} ({self.model}, {answer.finish_reason})"
+            raise no_answer(answer, self.model) or JudgeReplyError(f"{problem}; it answered: {said!r}")
+        return value, answer
+
+    def _shown(self, rung: StructuredOutput) -> JudgeRequest:
+        return self._with_schema() if rung in _WITH_SCHEMA else self.request
+
+    def _with_schema(self) -> JudgeRequest:
+        return replace(self.request, prompt=f"{self.request.prompt}\n\n{describe_schema(self.schema)}")
+
+
+def describe_schema(schema: type[BaseModel]) -> str:
+    form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
+    return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"

@@ -1,1 +1,0 @@
-"""Evaluators of other libraries as scorers."""

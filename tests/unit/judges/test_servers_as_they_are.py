@@ -1,0 +1,206 @@
+"""Servers as they are: fields that they refuse, errors inside of successes, usage that nobody can believe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from otel_evals.errors import BudgetExceededError, JudgeError, JudgeUnavailableError
+from otel_evals.judges import Budget, JudgeLimits, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
+from tests.support.stub_openai import Misbehave, Raw, StubOpenAI
+
+Make = Callable[..., LiteLLMJudge | OpenAICompatibleJudge]
+
+
+class Verdict(BaseModel):
+    verdict: str
+
+
+TYPED = JudgeRequest(instructions="Judge.", prompt="Is it so?", schema=Verdict, scorer_id="s")
+TEXT = JudgeRequest(instructions="Explain.", prompt="Why?")
+
+
+@pytest.fixture(params=["litellm", "openai-compatible"])
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param == "litellm":
+        return partial(LiteLLMJudge, "openai/stub")
+    return partial(OpenAICompatibleJudge, "stub")
+
+
+def often(judge: Any, request: JudgeRequest, count: int) -> list[Any]:
+    async def ask() -> list[Any]:
+        return [(await judge.ask(request)).value for _ in range(count)]
+
+    return anyio.run(ask)
+
+
+def refusing(stub: StubOpenAI, field: str, status: int, text: str) -> Callable[[dict[str, Any]], Any]:
+    def act(body: dict[str, Any]) -> Any:
+        if field in body:
+            stub.error_text = text
+            return Misbehave("status", status)
+        return {"verdict": "yes"}
+
+    return act
+
+
+REFUSED = [
+    ("temperature", 400, "Unsupported value: 'temperature' does not support 0.0 with this model."),
+    ("temperature", 422, "[{'type': 'extra_forbidden', 'loc': ('body', 'temperature')}]"),
+    ("temperature", 400, "Temperature must be 1 when thinking is on"),
+    ("temperature", 500, "this model has no temperature"),
+    ("temperature", 400, "bad request"),
+    ("max_tokens", 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+    ("max_tokens", 422, "max tokens: extra inputs are not permitted"),
+    ("seed", 400, "Unknown parameter: 'seed'."),
+    ("seed", 422, "('body', 'seed'): Extra inputs are not permitted"),
+]
+
+
+@pytest.mark.parametrize(("field", "status", "text"), REFUSED)
+@pytest.mark.parametrize("request_", [TYPED, TEXT], ids=["typed", "text"])
+def test_a_refused_field_is_left_out_from_then_on(
+    make: Make, request_: JudgeRequest, field: str, status: int, text: str
+) -> None:
+    with StubOpenAI() as stub:
+        stub.script = [refusing(stub, field, status, text)]
+        judge = make(api_base=stub.url, max_tokens=50, options={"seed": 7})
+        assert len(often(judge, request_, 3)) == 3
+    assert field not in stub.requests[-1]
+    sent = [field in request for request in stub.requests]
+    assert sent[-2:] == [False, False], "only the first question finds out"
+    kept = {"temperature", "max_tokens", "seed"} - {field}
+    assert all(kept <= request.keys() for request in stub.requests)
+    if field == "max_tokens":
+        assert stub.requests[-1]["max_completion_tokens"] == 50
+
+
+def test_a_server_that_takes_neither_limit_gets_none(make: Make) -> None:
+    def act(body: dict[str, Any]) -> Any:
+        for field in ("max_tokens", "max_completion_tokens"):
+            if field in body:
+                stub.error_text = f"unknown field {field}"
+                return Misbehave("status", 400)
+        return "so"
+
+    with StubOpenAI(act) as stub:
+        assert often(make(api_base=stub.url, max_tokens=50), TEXT, 2) == ["so", "so"]
+    assert len(stub.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This model's maximum context length is 4096 tokens, and max_tokens is 1000",
+        "blocked by the content filter at temperature 0",
+    ],
+)
+def test_an_error_about_something_else_is_one(make: Make, text: str) -> None:
+    with StubOpenAI(Misbehave("status", 400)) as stub:
+        stub.error_text = text
+        with pytest.raises(JudgeError):
+            often(make(api_base=stub.url, max_tokens=50), TEXT, 1)
+    assert len(stub.requests) == 1
+
+
+# --- errors inside of a status 200 ---
+
+
+INSIDE = [
+    (Raw(whole={"choices": None, "error": {"message": "slow down", "code": 429}}), True),
+    (Raw(whole={"choices": [], "error": {"message": "upstream", "code": 502}}), True),
+    (Raw(whole={"choices": [], "error": {"message": "no credits", "code": 402}}), False),
+]
+
+
+@pytest.mark.parametrize(("act", "again"), INSIDE)
+def test_an_error_inside_of_a_success_is_an_error_with_its_code(make: Make, act: Raw, again: bool) -> None:
+    with StubOpenAI(act) as stub, pytest.raises(JudgeError) as caught:
+        often(make(api_base=stub.url), TEXT, 1)
+    assert isinstance(caught.value, JudgeUnavailableError) is again
+    assert caught.value.status == act.whole["error"]["code"]
+
+
+def test_an_error_in_the_choice_or_by_name_is_retried_too() -> None:
+    for act in (
+        Raw(choice={"error": {"code": 503, "message": "away"}, "finish_reason": "error"}),
+        Raw(whole={"choices": [], "error": {"code": "rate_limit_exceeded", "message": "away"}}),
+    ):
+        with StubOpenAI(act) as stub, pytest.raises(JudgeUnavailableError):
+            often(OpenAICompatibleJudge("stub", api_base=stub.url), TEXT, 1)
+
+
+# --- unknown usage ---
+
+
+UNKNOWN: list[Any] = [
+    None,
+    {},
+    {"prompt_tokens": 0, "completion_tokens": 0},
+    {"prompt_tokens": 120, "completion_tokens": 0},
+    {"prompt_tokens": "120", "completion_tokens": "20"},
+    {"prompt_tokens": 0.5, "completion_tokens": 0.5},
+    {"prompt_tokens": -5, "completion_tokens": 20},
+    {"prompt_tokens": True, "completion_tokens": True},
+    "120",
+]
+
+
+@pytest.mark.parametrize("usage", UNKNOWN)
+def test_unknown_usage_is_not_zero(usage: Any) -> None:
+    """Each call reserves some 260 tokens and reports none: three fit, and not a hundred."""
+    budget, limits = Budget(tokens=800), JudgeLimits(tokens="100000/min")
+    with StubOpenAI(Raw(whole={"usage": usage})) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=150, limiters=(limits, budget))
+        with pytest.raises(BudgetExceededError):
+            often(judge, TEXT, 100)
+    assert 1 <= len(stub.requests) <= 4
+    assert budget.spent().estimated
+    assert budget.spent().tokens >= 150 * len(stub.requests)
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}])
+def test_dollars_are_kept_too_by_both_judges(make: Make, usage: Any) -> None:
+    budget = Budget(usd=0.01)
+    with StubOpenAI(Raw(whole={"usage": usage})) as stub:
+        prices = {"input_price": 10.0, "output_price": 10.0, "max_tokens": 150}
+        judge = make(api_base=stub.url, limiters=(budget,), **prices)
+        with pytest.raises(BudgetExceededError):
+            often(judge, TEXT, 100)
+    assert len(stub.requests) <= 6
+    assert budget.spent().estimated
+
+
+def test_unknown_usage_keeps_the_tokens_of_a_limit() -> None:
+    limits = JudgeLimits(tokens="1000/hour")
+    with StubOpenAI(Raw(whole={"usage": None})) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=400, limiters=(limits,))
+
+        async def ask() -> None:
+            with anyio.move_on_after(2):
+                for _ in range(10):
+                    await judge.ask(TEXT)
+
+        anyio.run(ask)
+    assert len(stub.requests) == 2
+
+
+def test_honest_usage_is_settled_exactly() -> None:
+    budget = Budget(tokens=5_000)
+    with StubOpenAI("so", usage=(120, 20)) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=150, limiters=(budget,))
+        often(judge, TEXT, 5)
+    assert budget.spent() == (0.0, 700, False)
+
+
+def test_an_unknown_price_says_how_to_set_one(make: Make) -> None:
+    with StubOpenAI("so") as stub:
+        judge = make(api_base=stub.url, max_tokens=10, limiters=(Budget(usd=1),))
+        with pytest.raises(JudgeError, match="set the judge's input_price and output_price"):
+            often(judge, TEXT, 1)
+    assert stub.requests == []
