@@ -30,6 +30,7 @@ from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text
 
 _log = logging.getLogger(__name__)
+_LAST_SECONDS = 0.05
 _PARKED = 4  # times the size of the queue
 
 Ended = Callable[[str, Sequence[ScoredRun], str], object]
@@ -76,7 +77,7 @@ class DeliveryQueue:
         self._wake = anyio.Event()
         self._moved = anyio.Event()
         self._flush_to = 0
-        self._closing = self._released = False
+        self._closing = self._ending = self._released = False
         self._scope: anyio.CancelScope | None = None
 
     @property
@@ -137,10 +138,17 @@ class DeliveryQueue:
         self._hurry()
 
     async def stop(self) -> None:
-        """Cancel `run`, count the rest as dropped, and shut the destination down, once."""
+        """End `run`, count the rest as dropped, and shut the destination down, once.
+
+        What is being sent has a last moment: a batch that counted as dropped and arrived nevertheless would
+        be delivered again by the next process.
+        """
         if self._scope is None:
             self._abandon()
         else:
+            self._ending = True
+            with anyio.move_on_after(_LAST_SECONDS if self._began < math.inf else 0.0):
+                await self.finished.wait()
             self._scope.cancel()
         await self.finished.wait()
         if self._released:
@@ -165,7 +173,7 @@ class DeliveryQueue:
 
     async def _filled(self) -> bool:
         """Wait until there is a batch to send; returns False when closed and empty."""
-        while self._pending or not self._closing:
+        while not self._ending and (self._pending or not self._closing):
             now = self._clock()
             ready = self._ready_at(now)
             if ready <= now:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from hypothesis import given, settings
@@ -311,6 +312,24 @@ async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
         assert await fan_out.force_flush(1.0)
         assert len(traces("exported")) == 2
         assert traces("queue_full") | traces("exported") == {run.run.trace_id for run in runs}
+
+
+async def test_what_is_being_written_at_the_deadline_counts_as_written() -> None:
+    began = anyio.Event()
+
+    async def write() -> None:
+        began.set()
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+
+    slow = Scripted("slow", write)
+    fan_out = FanOut([slow], retry=QUICK, delay=0.0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run())
+        await began.wait()
+        assert await fan_out.shutdown(0.0)
+    assert (fan_out.stats()["slow"].exported, len(slow.runs)) == (1, 1)
 
 
 async def test_what_is_on_its_way_at_the_end_is_told_as_lost() -> None:
