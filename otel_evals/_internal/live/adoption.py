@@ -133,14 +133,23 @@ class _Adopted:
             provider.add_span_processor(self._indirect)
 
     def use(self, front: Pipeline | None, *, holds: bool) -> None:
-        before, self.front, self.holds = self.front, front, holds
+        self.capture(front)
+        self.hold(front if holds else None)
+
+    def capture(self, front: Pipeline | None) -> None:
+        """Hand the provider's spans to this pipeline from now on."""
+        before, self.front = self.front, front
         spans = None if front is None else front.spans
         if self._indirect is not None:
             self._indirect.target = spans or SpanProcessor()
         else:
             self._place(spans, None if before is None else before.spans)
+
+    def hold(self, front: Pipeline | None) -> None:
+        """Hold the exporters' spans for the scores of this pipeline; None lets them pass."""
+        self.holds = front is not None
         for exporter in self.exporters:
-            exporter.hold_for(front if holds else None)
+            exporter.hold_for(front)
 
     def _count_unsampled(self, provider: Any) -> None:
         """Count the requests that the provider's sampler leaves out because their callers say so."""
@@ -205,8 +214,8 @@ _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
 
-def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
-    """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
+def adopt(provider: Any, front: Pipeline, *, wrap: bool) -> list[str]:
+    """Capture a provider's spans and wrap its exporters, also those that are added later.
 
     Returns the names of processors that may export spans without scores: they receive ended spans, and no
     processor has an exporter that could be wrapped.
@@ -217,10 +226,25 @@ def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
         adopted = _Adopted(provider)
         setattr(provider, _MARK, adopted)
     adopted.use(front, holds=wrap)
-    if not wrap or front is None:
+    if not wrap:
         return []
     wrapped = [adopted.wrap(processor) for processor in adopted.others()]
     return [] if any(wrapped) else [type(each).__name__ for each in adopted.others() if _sees_ends(each)]
+
+
+def capture(provider: Any, front: Pipeline) -> None:
+    """Capture an adopted provider's spans for another pipeline; its exporters still hold for the last one."""
+    adopted = getattr(unwrapped(provider), _MARK, None)
+    if adopted is not None:
+        adopted.capture(front)
+
+
+def release(provider: Any, front: Pipeline) -> None:
+    """Let a provider's exporters go, and its spans, unless another pipeline captures them already."""
+    adopted = getattr(unwrapped(provider), _MARK)
+    adopted.hold(None)
+    if adopted.front is front:
+        adopted.capture(None)
 
 
 def _sees_ends(processor: object) -> bool:
@@ -284,8 +308,8 @@ def scopes_of(provider: Any) -> set[str]:
     return {str(getattr(getattr(each, "_instrumentation_scope", None), "name", "")) for each in own}
 
 
-def adopt_logs(provider: Any, front: Pipeline | None) -> None:
-    """Capture a logger provider's records; None stops."""
+def adopt_logs(provider: Any, front: Pipeline) -> None:
+    """Capture a logger provider's records."""
     if not hasattr(provider, "add_log_record_processor"):
         return
     records = getattr(provider, _MARK, None)
@@ -293,7 +317,14 @@ def adopt_logs(provider: Any, front: Pipeline | None) -> None:
         records = _LogRecords()
         setattr(provider, _MARK, records)
         provider.add_log_record_processor(records)
-    records.target = None if front is None else front.log_records
+    records.target = front.log_records
+
+
+def release_logs(provider: Any, front: Pipeline) -> None:
+    """Stop to capture a logger provider's records, unless another pipeline does already."""
+    records = getattr(provider, _MARK, None)
+    if records is not None and records.target is front.log_records:
+        records.target = None
 
 
 def _exporters(processor: Any) -> list[_Place]:

@@ -24,7 +24,16 @@ from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.engine.inspection import trace_id_of
-from otel_evals._internal.live.adoption import adopt, adopt_logs, describe, owners_of, same_provider
+from otel_evals._internal.live.adoption import (
+    adopt,
+    adopt_logs,
+    capture,
+    describe,
+    owners_of,
+    release,
+    release_logs,
+    same_provider,
+)
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
     check_outside,
@@ -124,10 +133,6 @@ def install(
         config = Config()
     with _lock, mistakes_reported():
         used = _providers(given)  # first: if one is wrong, the current pipeline continues
-        shutdown()
-        _unchecked = None
-        atexit.unregister(_exit)
-        atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         built = Pipeline(
             config,
             tracer_provider=used.tracers,
@@ -135,6 +140,10 @@ def install(
             meter_provider=used.meters,
             evaluation_tracer_provider=used.evaluations,
         )
+        _replace(built, used)
+        _unchecked = None
+        atexit.unregister(_exit)
+        atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         _attach_tracers(built, used.tracers)
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
@@ -167,6 +176,19 @@ def _providers(given: Providers) -> Providers:
     if not hasattr(used.tracers, "add_span_processor"):
         raise ConfigError("tracer_provider", _not_scorable(used.tracers))
     return used
+
+
+def _replace(built: Pipeline, used: Providers) -> None:
+    """Shut the current pipeline down; what ends meanwhile is captured and counted by the new one."""
+    if _pipeline is not None:
+        built.engine.ignore_runs_before(time.time_ns())  # the current one has some of their spans
+        for tracers in _attached:
+            if same_provider(tracers, used.tracers):
+                capture(tracers, built)
+        if used.loggers is _used.loggers:
+            adopt_logs(used.loggers, built)
+    shutdown()
+    built.resume()
 
 
 def _log_start(built: Pipeline) -> None:
@@ -331,8 +353,8 @@ def shutdown(timeout_millis: int | None = None) -> None:
         others = (_used.evaluations, _used.loggers, _used.meters)
         flush((_used.tracers, *others, *late, *inside), _FLUSH_MILLIS)
         while _attached:
-            adopt(_attached.pop(), None, wrap=False)
-        adopt_logs(_used.loggers, None)
+            release(_attached.pop(), pipeline)
+        release_logs(_used.loggers, pipeline)
 
 
 def _exit() -> None:

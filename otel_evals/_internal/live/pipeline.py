@@ -110,15 +110,18 @@ class Pipeline:
             me = weakref.ref(self)
             attacher.measure_with(new_metrics(config, meter, lambda: _measured(me())))
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        if self._journal is not None:
-            for left in self._journal.left():
-                self._engine.put_all(left)
         _all.add(self)
 
     @property
     def engine(self) -> Engine:
         """The engine that scores."""
         return self._engine
+
+    def resume(self) -> None:
+        """Score the runs that earlier processes left in the journal."""
+        if self._journal is not None:
+            for left in self._journal.left():
+                self._engine.put_all(left)
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
         """Record evaluation spans with the provider of the judged spans."""

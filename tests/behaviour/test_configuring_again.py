@@ -1,0 +1,55 @@
+"""Configuring again while the application works: what ends meanwhile is counted, and nothing is judged in part."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from opentelemetry.sdk.trace import TracerProvider
+
+import otel_evals
+from otel_evals import Run, scorer
+from otel_evals.testing import InMemoryDestination
+from tests.support.agents import agent_run
+
+TOOLS = 1
+
+
+@scorer(id="whole", version="1", inline=True)
+def whole(run: Run) -> bool:
+    return len(run.tool_calls) == TOOLS
+
+
+def test_runs_that_end_while_it_is_configured_again_are_counted() -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    tracer, scored = provider.get_tracer("app"), InMemoryDestination()
+    pipelines = []
+
+    def configure() -> None:
+        pipelines.append(
+            otel_evals.configure(
+                rules=[whole], destinations=[scored], tracer_provider=provider, metrics=False, grace=0.01
+            )
+        )
+
+    configure()
+    sent, stop = 0, threading.Event()
+
+    def work() -> None:
+        nonlocal sent
+        while not stop.is_set():
+            agent_run(tracer)
+            sent += 1
+            time.sleep(0.002)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(5):
+        configure()
+    stop.set()
+    worker.join()
+    otel_evals.shutdown()
+    stats = [each.stats() for each in pipelines]
+    assert all(each.check(ended=True) == [] for each in stats)
+    assert sum(each.seen for each in stats) >= sent, "a run that ended in between may be counted by both"
+    assert all(evaluation.outcome.value == 1.0 for evaluation in scored.evaluations)  # type: ignore[union-attr]  # scores
