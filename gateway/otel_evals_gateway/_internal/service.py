@@ -32,7 +32,7 @@ from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_conte
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver, Page
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import Tap

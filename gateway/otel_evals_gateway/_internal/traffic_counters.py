@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selection
 
 
