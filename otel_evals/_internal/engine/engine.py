@@ -352,6 +352,8 @@ class Engine:
         elsewhere = source is None and self.source is not None and self.source.pass_on(run)
         if not elsewhere:
             self._score_conversations(self.conversations.take(run, self._clock(), source))
+        if self._left is not None and source is not None:
+            self._left.touch(run.trace_ids or (run.trace_id,))
 
     def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
         """Forget conversations that another process gathers now."""

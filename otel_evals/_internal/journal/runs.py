@@ -9,15 +9,20 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from otel_evals import semconv
 from otel_evals._internal.capture.items import RecordedSpan
+from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.journal.journal import Journal
 from otel_evals._internal.journal.segments import Entry
-from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model import OperationKind, Run, SpanEvent, SpanRecord
+from otel_evals._internal.read.reader import group_of, read_runs
 
 _logger = logging.getLogger(__name__)
 _RUN: Final = "run"
+_WHOLE: Final = b"r"
+_IDS: Final = b"i"
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _decoder = msgspec.msgpack.Decoder(SpanGroup)
 
@@ -51,6 +56,34 @@ def _restored_event(event: SpanEvent) -> SpanEvent:
 
 def _with_tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
+
+
+def encode_run(run: Run, *, only_ids: bool = False) -> bytes:
+    """Encode a run for the process that gathers its conversation; its ids suffice if no rule can sample it."""
+    if not only_ids:
+        return _WHOLE + encode_group(group_of([run]))
+    ids = run.trace_id, run.root_span_id, run.conversation_id, run.user_id, run.start_time
+    return _IDS + _encoder.encode((*ids, run.resource.get(semconv.SERVICE_NAME)))
+
+
+def decode_run(payload: bytes, dialects: Dialects) -> Run:
+    """Invert `encode_run`; ValueError if the bytes are no run."""
+    if payload[:1] != _IDS:
+        group = decode_group(payload[1:])
+        traces: dict[str, list[SpanRecord]] = {}
+        for span in group.spans:
+            traces.setdefault(span.trace_id, []).append(span)
+        runs = list(read_runs(traces.values(), dialects, group.links))
+        if len(runs) != 1:
+            raise ValueError(f"not the spans of a run: they are {len(runs)} runs")
+        return runs[0]
+    try:
+        *ids, service = msgspec.msgpack.decode(payload[1:], type=tuple[str, str, str | None, str | None, int, Any])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"not the ids of a run: {error}") from error
+    names = "trace_id", "root_span_id", "conversation_id", "user_id", "start_time"
+    resource = {} if service is None else {semconv.SERVICE_NAME: str(service)}
+    return Run(root_kind=OperationKind.AGENT, resource=resource, **dict(zip(names, ids, strict=True)))
 
 
 def items_of(group: SpanGroup) -> list[RecordedSpan]:
