@@ -32,6 +32,10 @@ class Source:
         """Send a run to the process that gathers its conversation; returns False if this process does."""
         return False
 
+    def capacity(self) -> float:
+        """Return how many runs may be closed now."""
+        return inf
+
     def done(self, trace_id: str) -> None:
         """Forget a trace: nothing of it is open, held for a conversation or undelivered."""
 

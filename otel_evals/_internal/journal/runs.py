@@ -25,6 +25,7 @@ _WHOLE: Final = b"r"
 _IDS: Final = b"i"
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _decoder = msgspec.msgpack.Decoder(SpanGroup)
+_id_decoder = msgspec.msgpack.Decoder(tuple[str, str, str | None, str | None, int, Any])
 
 
 def encode_group(group: SpanGroup) -> bytes:
@@ -59,11 +60,12 @@ def _with_tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_run(run: Run, *, only_ids: bool = False) -> bytes:
-    """Encode a run for the process that gathers its conversation; its ids suffice if no rule can sample it."""
+    """Encode a run for another process, or only its ids if no rule can sample its conversation."""
     if not only_ids:
         return _WHOLE + encode_group(group_of([run]))
-    ids = run.trace_id, run.root_span_id, run.conversation_id, run.user_id, run.start_time
-    return _IDS + _encoder.encode((*ids, run.resource.get(semconv.SERVICE_NAME)))
+    service = run.resource.get(semconv.SERVICE_NAME)
+    ids = run.trace_id, run.root_span_id, run.conversation_id, run.user_id, run.start_time, service
+    return _IDS + _encoder.encode(ids)
 
 
 def decode_run(payload: bytes, dialects: Dialects) -> Run:
@@ -78,12 +80,18 @@ def decode_run(payload: bytes, dialects: Dialects) -> Run:
             raise ValueError(f"not the spans of a run: they are {len(runs)} runs")
         return runs[0]
     try:
-        *ids, service = msgspec.msgpack.decode(payload[1:], type=tuple[str, str, str | None, str | None, int, Any])
+        trace_id, span_id, conversation, user, start, service = _id_decoder.decode(payload[1:])
     except msgspec.MsgspecError as error:
         raise ValueError(f"not the ids of a run: {error}") from error
-    names = "trace_id", "root_span_id", "conversation_id", "user_id", "start_time"
-    resource = {} if service is None else {semconv.SERVICE_NAME: str(service)}
-    return Run(root_kind=OperationKind.AGENT, resource=resource, **dict(zip(names, ids, strict=True)))
+    return Run(
+        trace_id=trace_id,
+        root_span_id=span_id,
+        root_kind=OperationKind.AGENT,
+        conversation_id=conversation,
+        user_id=user,
+        start_time=start,
+        resource={} if service is None else {semconv.SERVICE_NAME: str(service)},
+    )
 
 
 def items_of(group: SpanGroup) -> list[RecordedSpan]:

@@ -29,10 +29,11 @@ class MessageClosing(QuietClosing):
         last = self._progress.last(trace.trace_id)
         if last is None:
             return super().closes_at(trace, now)
-        left = last + self.seconds(trace) - self._clock.now
+        seconds = self.seconds(trace)
+        left = last + seconds - self._clock.now
         if left <= 0 or now >= trace.first_seen + self.max_age:
             return now
-        return now + max(left, _LOOK_SECONDS)
+        return now + max(_LOOK_SECONDS, min(left, seconds))  # the clock may jump
 
     def parts(self, trace: Any, now: float) -> list[list[str]]:
         if self._progress.last(trace.trace_id) is None:

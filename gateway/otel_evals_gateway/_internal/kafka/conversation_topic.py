@@ -58,10 +58,10 @@ class ConversationTopic:
 
     def take(self, message: Any, place: Partition) -> Collection[str]:
         """Read a new run; returns the ids of its traces. ValueError if the message is no run."""
-        run = self._scoring.decode_run(message.value() or b"")
+        run = decode_run(message.value() or b"", self._scoring.dialects)
         for earlier in self._take_before((place, message.key() or b"")):
             try:
-                self._read.append((place, self._scoring.decode_run(earlier)))
+                self._read.append((place, decode_run(earlier, self._scoring.dialects)))
             except ValueError:
                 _logger.debug("an earlier message of a conversation is no run", exc_info=True)
         self._read.append((place, run))
@@ -69,8 +69,9 @@ class ConversationTopic:
 
     def put(self) -> Iterator[tuple[Collection[str], float]]:
         """Give the engine the runs that were read; yields the traces of each that it took, and when."""
+        engine = self._scoring.engine
         while self._read:
-            engine, some = self._scoring.engine, self._read[:_AT_ONCE]
+            some = self._read[:_AT_ONCE]
 
             async def take(some: Sequence[tuple[Partition, Run]] = some) -> float:
                 when = time.monotonic()

@@ -77,7 +77,8 @@ class LookBack:
         """Return the offset from which messages before one at an offset and time matter."""
         since = int(max(0.0, at - self._seconds[place[0]]) * 1000)
         (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since)], timeout=_TIMEOUT)
-        start = found.offset if 0 <= found.offset < offset else offset
+        # A broker without times answers with the end, although this message is after the time.
+        start = found.offset if 0 <= found.offset <= offset else 0
         return int(max(start, offset - _MOST_MESSAGES))
 
     def remember(self, place: Partition, traces: Collection[str]) -> None:

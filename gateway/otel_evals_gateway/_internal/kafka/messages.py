@@ -44,10 +44,10 @@ class Messages:
     def is_spread(self, message: Any, traces: Collection[str], assigned: Collection[Partition]) -> bool:
         """Return True if other members may get other spans of these traces: the key is not their id."""
         topic = message.topic()
-        if self.signals[topic] != "traces" or traces <= {_trace_id(message.key())}:
+        if self.signals[topic] != "traces" or set(traces) <= {_trace_id(message.key()) or ""}:
             return False
         partitions = self._consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
-        return sum(name == topic for name, _ in assigned) < len(partitions)
+        return bool(sum(name == topic for name, _ in assigned) < len(partitions))
 
     def spread_problem(self, topic: str) -> str:
         return (

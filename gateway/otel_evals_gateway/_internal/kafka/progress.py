@@ -66,7 +66,7 @@ class Progress:
                 self._traces[trace_id].put = when
 
     def finish(self, trace_id: str, when: float) -> None:
-        """Note that nothing was left to do for the items of a trace that the engine had been given by then."""
+        """Note that nothing was left to do for the items of a trace that the engine had by then."""
         trace = self._traces.get(trace_id)
         if trace is not None and trace.put is not None and trace.put <= when:
             self._remove(trace_id)

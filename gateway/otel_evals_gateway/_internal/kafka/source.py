@@ -1,10 +1,10 @@
 """Consumes export requests from Kafka in a consumer group, on its own thread.
 
 Messages are the Collector's `otlp_proto` (or `otlp_json`), with traces keyed by trace id: one member of the
-group gets all spans of a trace. The offset committed for a partition is the first one of its unfinished traces.
-What is after it is read again, by this member or another, and scored under the same evaluation ids; traces that
-are finished are known by looking back. On a rebalance, members drop incomplete traces; the new owner scores them
-whole. Messages that are not OTLP go to the dead-letter topic.
+group gets all spans of a trace. The offset committed for a partition is the first one of its unfinished
+traces. Messages after it are read again, by this member or another, and scored under the same evaluation ids;
+traces that are finished are known by looking back. On a rebalance, members drop incomplete traces; the new
+owner scores them whole. Messages that are not OTLP go to the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -26,9 +26,8 @@ from confluent_kafka import (
 )
 
 from otel_evals import Config
-from otel_evals.errors import ConfigError
 from otel_evals.model import Loss, Run
-from otel_evals.sdk.pipeline import QuietClosing, Source, encode_run
+from otel_evals.sdk.pipeline import QuietClosing, Source, conversation_digest, encode_run
 from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.closing import MessageClosing
 from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
@@ -121,10 +120,10 @@ class KafkaSource(Source):
         """Why messages cannot be read or scored; None if they can."""
         return next(iter(list(self._problems.values())), None)
 
-    @property
-    def is_crowded(self) -> bool:
-        """True while so many runs are to be passed on that no further trace should close."""
-        return len(self._events) + self._outgoing.total() >= _MOST_OUTGOING
+    def capacity(self) -> float:
+        """Return 0 while so many runs are to be passed on that no further trace should close."""
+        outgoing = sum(list(self._outgoing.values())) + len(self._events)
+        return max(0, _MOST_OUTGOING - outgoing)
 
     def stats(self) -> dict[str, Any]:
         """Return counts of partitions and messages."""
@@ -253,7 +252,7 @@ class KafkaSource(Source):
             _logger.error("stopped reading: %s", self._problems["topics"])
             return
         finished = self._look_back.finished(traces)
-        items = [item for item in selection.items if trace_of(item) not in finished] if finished else selection.items
+        items = [item for item in selection.items if not finished or trace_of(item) not in finished]
         self._repeated += len(selection.items) - len(items)
         self._tap.traffic.received(self._messages.signals[place[0]], selection)
         self._progress.take(place, offset, traces - finished, at)
@@ -269,7 +268,9 @@ class KafkaSource(Source):
         def written(problem: str | None) -> None:
             self._dead += problem is None
             if problem is not None:
-                _logger.error("a message that is %s cannot be a dead letter: %s; it is dropped", reason, problem)
+                _logger.error(
+                    "a message that is %s cannot be a dead letter: %s; it is dropped", reason, problem
+                )
             self._progress.finish(name, time.monotonic())
 
         self._progress.take(place, message.offset(), [name], at)
@@ -309,7 +310,7 @@ class KafkaSource(Source):
 
         self._outgoing.update(traces)
         assert topic is not None
-        self._producing.put(Outgoing(topic, value, self._scoring.conversation_digest(run).encode(), [], written))
+        self._producing.put(Outgoing(topic, value, conversation_digest(run).encode(), [], written))
 
     # --- offsets and assignments ---
 
