@@ -89,7 +89,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
         eventually(lambda: all_committed(brokers))
     with member(brokers, idle=600.0) as waiting:
         produce(brokers, [turn("waits", "one")])
-        eventually(lambda: waiting.service.scoring.engine.steps.conversations.waiting == 1)
+        eventually(lambda: waiting.service.scoring.engine.conversations.waiting == 1)
         eventually(lambda: all_committed(brokers, [TOPIC]))
     assert judged(waiting) == []
     assert not waiting.service.scoring.engine.losses()
