@@ -208,3 +208,7 @@ class _Sources(Source):
     def done(self, trace_id: str) -> None:
         for source in self._sources:
             source.done(trace_id)
+
+    def passed_done(self, trace_id: str) -> None:
+        for source in self._sources:
+            source.passed_done(trace_id)

@@ -19,6 +19,8 @@ from otel_evals_gateway._internal.kafka.progress import Partition
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 _logger = logging.getLogger(__name__)
+PASSED = "passed on: "
+"""Before the id of a trace: its run in this topic is unfinished for longer than its spans in another."""
 _AT_ONCE = 50
 """Runs that the engine takes in one step."""
 _TAKE_SECONDS = 5.0
@@ -57,7 +59,7 @@ class ConversationTopic:
         return runs
 
     def take(self, message: Any, place: Partition) -> Collection[str]:
-        """Read a new run; returns the ids of its traces. ValueError if the message is no run."""
+        """Read a new run; returns names of its traces here. ValueError if the message is no run."""
         run = decode_run(message.value() or b"", self._scoring.dialects)
         for earlier in self._take_before((place, message.key() or b"")):
             try:
@@ -65,7 +67,7 @@ class ConversationTopic:
             except ValueError:
                 _logger.debug("an earlier message of a conversation is no run", exc_info=True)
         self._read.append((place, run))
-        return run.trace_ids or (run.trace_id,)
+        return _names(run)
 
     def put(self) -> Iterator[tuple[Collection[str], float]]:
         """Give the engine the runs that were read; yields the traces of each that it took, and when."""
@@ -84,7 +86,7 @@ class ConversationTopic:
                 return
             del self._read[: len(some)]
             for _, run in some:
-                yield run.trace_ids or (run.trace_id,), when
+                yield _names(run), when
 
     def forget(self, places: Collection[Partition]) -> None:
         """Forget the conversations of partitions that another member reads now."""
@@ -99,3 +101,7 @@ class ConversationTopic:
             engine.forget_conversations(lambda conversation: conversation.source in places)
 
         engine.run(forget, _TAKE_SECONDS)
+
+
+def _names(run: Run) -> list[str]:
+    return [PASSED + trace_id for trace_id in run.trace_ids or (run.trace_id,)]

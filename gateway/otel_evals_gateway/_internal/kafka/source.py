@@ -30,7 +30,7 @@ from otel_evals.model import Loss, Run
 from otel_evals.sdk.pipeline import QuietClosing, Source, conversation_digest, encode_run
 from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.closing import MessageClosing
-from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
+from otel_evals_gateway._internal.kafka.conversation_topic import PASSED, ConversationTopic
 from otel_evals_gateway._internal.kafka.look_back import LookBack
 from otel_evals_gateway._internal.kafka.messages import Messages
 from otel_evals_gateway._internal.kafka.outgoing import Outgoing, Producing, dead_letter
@@ -148,6 +148,9 @@ class KafkaSource(Source):
     def done(self, trace_id: str) -> None:
         when = time.monotonic()
         self._events.append(("done", trace_id, when, self._engine.intake.put))
+
+    def passed_done(self, trace_id: str) -> None:
+        self.done(f"{PASSED}{trace_id}")
 
     # --- the consumer's thread ---
 
