@@ -35,8 +35,10 @@ def _check_conversations(config: Config, kafka: KafkaOptions) -> None:
             "so each member would score a part of a conversation"
         )
         raise ConfigError("gateway.kafka.topics", problem)
-    if config.journal is not None:
-        problem = "cannot be combined with Kafka, which keeps what is not done; fix: leave it out"
+    if rules and config.journal is not None:
+        problem = (
+            "cannot be combined with rules of scope conversation over Kafka, which keep their runs in a topic"
+        )
         raise ConfigError("journal", problem)
     if any(rule.sampling.floor < 1.0 for rule in rules) and not os.environ.get("OTEL_EVALS_TRUST_KEY"):
         problem = (

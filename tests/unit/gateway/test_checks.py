@@ -69,7 +69,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
             "always()",
             r"gateway\.kafka\.topics: `conversations` is needed .* a part of a conversation",
         ),
-        ({"journal": "j"}, {"conversations": "c"}, "always()", r"journal: cannot be combined with Kafka"),
+        ({"journal": "j"}, {"conversations": "c"}, "always()", r"journal: cannot be combined with rules"),
         ({}, {"conversations": "c"}, "ratio(0.5)", r"fix: set OTEL_EVALS_TRUST_KEY to the same value"),
         ({}, {"conversations": "otlp_spans"}, "always()", r"gateway\.kafka\.topics: must differ"),
     ],
