@@ -8,8 +8,13 @@ from urllib.parse import urlsplit
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
-from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
-from otel_evals_gateway._internal.options import GatewayOptions, KafkaOptions, host_and_port
+from otel_evals_gateway._internal.options import (
+    GatewayOptions,
+    KafkaOptions,
+    host_and_port,
+    options_of,
+    quiet_seconds,
+)
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 
 

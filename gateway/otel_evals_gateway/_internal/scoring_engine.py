@@ -29,9 +29,9 @@ from otel_evals.sdk.pipeline import (
     new_evaluation_spans,
     new_metrics,
 )
+from otel_evals_gateway._internal.counters import RecentScores
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
-from otel_evals_gateway._internal.recent_scores import RecentScores
+from otel_evals_gateway._internal.options import options_of, quiet_seconds
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _LOOK_SECONDS = 0.01

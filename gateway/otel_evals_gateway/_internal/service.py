@@ -20,14 +20,13 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import Providers
 from otel_evals_gateway._internal.checks import check
 from otel_evals_gateway._internal.config_reload import ConfigReload
+from otel_evals_gateway._internal.counters import TrafficCounters, prometheus_page
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.kafka import kafka_source, observe
-from otel_evals_gateway._internal.options import host_and_port
-from otel_evals_gateway._internal.prometheus import prometheus_page
+from otel_evals_gateway._internal.options import hold_seconds, host_and_port, options_of
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
@@ -36,7 +35,6 @@ from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import Tap
-from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 _logger = logging.getLogger(__name__)
 _RELOAD_SECONDS = 1.0

@@ -14,12 +14,12 @@ from otel_evals._internal.live.providers import Providers
 from otel_evals.dialects import load_dialects
 from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal import tap as tap_module
+from otel_evals_gateway._internal.counters import TrafficCounters
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode
 from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
-from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 from tests.support.waits import SECONDS, eventually
 
 
