@@ -15,8 +15,10 @@ from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.closing import QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.journal.journal import Journal
+from otel_evals._internal.journal.runs import decode_run, encode_run
 from otel_evals._internal.journal.segments import Entry
 from otel_evals._internal.live.providers import Providers, make_missing
+from otel_evals._internal.read.identity import conversation_digest
 from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
 from otel_evals._internal.trust import is_proof
@@ -37,7 +39,10 @@ __all__ = [
     "Source",
     "UnclaimedSpan",
     "assembly_limits",
+    "conversation_digest",
     "credible_state",
+    "decode_run",
+    "encode_run",
     "is_proof",
     "is_sampled",
     "keyed_state",

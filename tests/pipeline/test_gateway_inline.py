@@ -67,28 +67,6 @@ def test_everything_goes_on_and_the_judged_span_has_its_score(
         )
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["no journal", "journal"])
-@pytest.mark.parametrize("status", [429, 503, 400])
-def test_what_the_next_endpoint_refuses_the_sender_is_told(
-    backend: OtlpReceiver, tmp_path: Path, kept: bool, status: int
-) -> None:
-    """Then it sends again, and everything arrives once, with its score."""
-    spans = recorded(2)
-    with inline(backend, journal=tmp_path if kept else None) as gateway:
-        backend.fail_with = status
-        got, _, headers = gateway.post("/v1/traces", body(spans))
-        assert got == status
-        assert ("Retry-After" in headers) is (status != 400)
-        assert backend.spans == []
-        backend.fail_with = None
-        assert gateway.post("/v1/traces", body(spans))[0] == 200
-        arrived = backend.wait_for_spans(6)
-        assert sum(SCORE in span.attributes for span in arrived) == 2
-    assert len(backend.spans) == 6
-    assert gateway.service.traffic.counts["traces", "refused"] == 6
-    assert gateway.service.traffic.counts["traces", "forwarded"] == 6
-
-
 def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -24,7 +24,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayProcess, post
-from tests.support.recording_server import Reply, recording_server
 from tests.support.waits import SECONDS, eventually
 
 TRACES = int(os.environ.get("OTEL_EVALS_MANY_TRACES", "50000"))
@@ -229,35 +228,6 @@ def test_one_trace_of_very_many_spans_in_tap(each: int, tmp_path: Path) -> None:
     assert gateway.process.returncode == 0
 
 
-def test_one_trace_of_very_many_spans_inline(tmp_path: Path) -> None:
-    trace = os.urandom(16)
-    with recording_server() as backend:
-        backend.reply = lambda _: Reply(body=b"")
-        section = {"mode": "inline", "forward": backend.url, "quiet": 2.0, "idle": 10.0}
-        journal = str(tmp_path / "journal")
-        with GatewayProcess(tmp_path, ["answered"], section, journal=journal) as gateway:
-            with Watch(gateway) as watch:
-                began = time.monotonic()
-                answers = send(gateway, large_trace(20_000, trace))
-                seconds = time.monotonic() - began
-                stats = settled(gateway)
-            report("inline", watch, seconds, answers, stats)
-            assert spans_of(stats) == {"taken": SPANS, "not_kept": SPANS - 2_001, "lost": 0}
-            assert stats["rules"]["answered"]["not_scored"] == {"run_truncated": 1}
-            assert watch.grown < 800
-            assert {status for _, status in watch.answers} == {200}
-            assert watch.slowest < HEALTH_SECONDS
-            scores_the_next(gateway)
-        arrived = Counter(
-            span.span_id
-            for request in backend.requests
-            for span in spans_in(request.raw)
-            if span.trace_id == trace
-        )
-    assert len(arrived) == SPANS
-    assert answers.keys() != {200} or set(arrived.values()) == {1}
-
-
 def test_very_many_traces_of_one_span_in_tap(tmp_path: Path) -> None:
     """More than can be judged in the time: all are scored, or are counted as what there was no room for."""
     spans = Spans(REQUEST, "invoke_agent", 200)
@@ -281,10 +251,3 @@ def test_very_many_traces_of_one_span_in_tap(tmp_path: Path) -> None:
         assert watch.slowest < HEALTH_SECONDS
         scores_the_next(gateway)
     assert gateway.process.returncode == 0
-
-
-def spans_in(data: bytes) -> Iterator[Any]:
-    """The spans of a request."""
-    for block in ExportTraceServiceRequest.FromString(data).resource_spans:
-        for scoped in block.scope_spans:
-            yield from scoped.spans

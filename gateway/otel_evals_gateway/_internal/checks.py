@@ -8,8 +8,13 @@ from urllib.parse import urlsplit
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
-from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
-from otel_evals_gateway._internal.options import GatewayOptions, KafkaOptions, host_and_port
+from otel_evals_gateway._internal.options import (
+    GatewayOptions,
+    KafkaOptions,
+    host_and_port,
+    options_of,
+    quiet_seconds,
+)
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 
 
@@ -35,8 +40,10 @@ def _check_conversations(config: Config, kafka: KafkaOptions) -> None:
             "so each member would score a part of a conversation"
         )
         raise ConfigError("gateway.kafka.topics", problem)
-    if config.journal is not None:
-        problem = "cannot be combined with Kafka, which keeps what is not done; fix: leave it out"
+    if rules and config.journal is not None:
+        problem = (
+            "cannot be combined with rules of scope conversation over Kafka, which keep their runs in a topic"
+        )
         raise ConfigError("journal", problem)
     if any(rule.sampling.floor < 1.0 for rule in rules) and not os.environ.get("OTEL_EVALS_TRUST_KEY"):
         problem = (

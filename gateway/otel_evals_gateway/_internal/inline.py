@@ -21,6 +21,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from otel_evals.sdk.otlp import Place, attribute_bytes, envelope, opened, parts_of, without
 from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
+from otel_evals_gateway._internal.counters import TrafficCounters
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
@@ -28,7 +29,6 @@ from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection
 from otel_evals_gateway._internal.tap import Tap
-from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 _logger = logging.getLogger(__name__)
 _BATCH = 512

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
@@ -13,7 +14,7 @@ from opentelemetry.metrics import Observation
 from otel_evals import Config, __version__, semconv
 from otel_evals.dialects import Dialects
 from otel_evals.errors import ConfigError
-from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.model import Loss, OperationKind, Run, SpanRecord
 from otel_evals.sdk.config import start_watches
 from otel_evals.sdk.pipeline import (
     Engine,
@@ -28,9 +29,9 @@ from otel_evals.sdk.pipeline import (
     new_evaluation_spans,
     new_metrics,
 )
+from otel_evals_gateway._internal.counters import RecentScores
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
-from otel_evals_gateway._internal.recent_scores import RecentScores
+from otel_evals_gateway._internal.options import options_of, quiet_seconds
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _LOOK_SECONDS = 0.01
@@ -52,7 +53,8 @@ class ScoringEngine:
         dialects: read spans.
         providers: take what is emitted; its `meters` are used for all metrics.
         held_spans: get the scores of the spans that are forwarded, if any are held.
-        source: is told which traces are done, if none of its spans may be lost.
+        sources: are told which traces are done, if none of their spans may be lost.
+        closing: creates what decides when traces close, with arguments as of `QuietClosing`.
     """
 
     def __init__(
@@ -61,12 +63,15 @@ class ScoringEngine:
         dialects: Dialects,
         providers: Providers,
         held_spans: HeldSpans | None = None,
-        source: Source | None = None,
+        sources: Sequence[Source] = (),
+        closing: Callable[..., QuietClosing] = QuietClosing,
     ) -> None:
         self.config = config
         self.options = options_of(config)
-        self._dialects = dialects
+        self.dialects = dialects
         self._roots_put = 0
+        self._counting = threading.Lock()
+        self._sources = sources
         self.recent = RecentScores()
         self._held_spans = held_spans
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
@@ -77,15 +82,16 @@ class ScoringEngine:
         self._attacher = new_attacher(config, spans, providers.loggers, scores, self.recent.note)
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         limits = assembly_limits(config)
-        closing = QuietClosing(
+        closing_when = closing(
             quiet_seconds(config),
             self.options.idle,
             limits.max_age,
             self.opens_run,
             remember_bytes=limits.max_bytes // _REMEMBERED_PART,
         )
-        self.gatherer = Gatherer(limits, closing, capacity=lambda: self.engine.capacity())
-        self.gatherer.keeps_open = self.gatherer.reports_left = source is not None
+        source = _Sources(sources) if sources else None
+        self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
+        self.gatherer.keeps_open = config.journal is not None
         new_gatherer = lambda: self.gatherer  # noqa: E731
         self.engine = Engine(config, dialects, self._attacher, new_gatherer=new_gatherer, source=source)
         self.meter.create_observable_gauge(
@@ -104,6 +110,9 @@ class ScoringEngine:
         for rule in config.rules:
             self._attacher.learn(rule.name, rule.facts.scale)
         self.config = config
+
+    def _capacity(self) -> float:
+        return min([self.engine.capacity(), *(source.capacity() for source in self._sources)])
 
     def _measured(self) -> Measured:
         engine, held = self.engine, 0 if self._held_spans is None else len(self._held_spans)
@@ -144,9 +153,18 @@ class ScoringEngine:
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(_LOOK_SECONDS)
-        self._roots_put += roots
-        self.engine.put_all(items)
+        self.put_at_once(items, roots)
         return True
+
+    def put_at_once(self, items: Sequence[IntakeItem], roots: int) -> None:
+        """Put items, of which some are root spans, even beyond the capacity."""
+        with self._counting:
+            self._roots_put += roots
+        self.engine.put_all(items)
+
+    def lost(self, loss: Loss) -> None:
+        """Count a loss."""
+        self.engine.thread.call(lambda: self.engine.ledger.lost(loss))
 
     def lack(self, items: Sequence[Any]) -> None:
         """Note that `put` found no capacity for items: their runs would be judged on a part."""
@@ -167,7 +185,7 @@ class ScoringEngine:
             self.engine.run(forget, _CALL_SECONDS)
 
     def opens_run(self, span: SpanRecord) -> bool:
-        operation = self._dialects.read(span)
+        operation = self.dialects.read(span)
         return operation is not None and operation.kind in _INVOCATIONS
 
     def close(self, deadline: float) -> None:
@@ -176,3 +194,21 @@ class ScoringEngine:
             watch.stop()
         self.engine.shutdown(deadline)
         self.engine.close(deadline)
+
+
+class _Sources(Source):
+    """Several sources as one."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    def pass_on(self, run: Run) -> bool:
+        return any(source.pass_on(run) for source in self._sources)
+
+    def done(self, trace_id: str) -> None:
+        for source in self._sources:
+            source.done(trace_id)
+
+    def passed_done(self, trace_id: str) -> None:
+        for source in self._sources:
+            source.passed_done(trace_id)

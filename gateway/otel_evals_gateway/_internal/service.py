@@ -20,23 +20,21 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import Providers
 from otel_evals_gateway._internal.checks import check
 from otel_evals_gateway._internal.config_reload import ConfigReload
+from otel_evals_gateway._internal.counters import TrafficCounters, prometheus_page
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import ReceivedJournal
-from otel_evals_gateway._internal.kafka import kafka_source
-from otel_evals_gateway._internal.options import host_and_port
-from otel_evals_gateway._internal.prometheus import prometheus_page
+from otel_evals_gateway._internal.kafka import kafka_source, observe
+from otel_evals_gateway._internal.options import hold_seconds, host_and_port, options_of
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver, Page
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import Tap
-from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 _logger = logging.getLogger(__name__)
 _RELOAD_SECONDS = 1.0
@@ -73,7 +71,12 @@ class Gateway:
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
         self._journal = None if config.journal is None else ReceivedJournal(config.journal)
-        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, self._journal)
+        self._kafka = kafka_source(options.kafka, config) if options.kafka else None
+        sources = [each for each in (self._journal, self._kafka) if each is not None]
+        closing = {} if self._kafka is None else {"closing": self._kafka.closing}
+        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, sources, **closing)
+        if self._kafka is not None:
+            observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
             self._journal.taken = lambda: self.scoring.engine.intake.taken
         self.traffic.observe(self.scoring.meter)
@@ -89,7 +92,6 @@ class Gateway:
         }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
-        self._kafka = kafka_source(options.kafka, self._tap) if options.kafka else None
         meter = self.scoring.meter
         self._config_reload = None if path is None else ConfigReload(path, config, self._use_rules, meter)
 
@@ -113,7 +115,7 @@ class Gateway:
                 await self._journal.replay(self._tap.take_again, hold)
             await self._listen()
             if self._kafka is not None:
-                self._kafka.start()
+                self._kafka.start(self._tap)
             self._ready = True
             self._log_start()
             started()

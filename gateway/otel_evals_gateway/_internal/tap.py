@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
+from otel_evals_gateway._internal.counters import TrafficCounters
 from otel_evals_gateway._internal.journal import ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
-from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 BUSY = ExportAnswer(429, "no capacity for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0

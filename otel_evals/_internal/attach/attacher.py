@@ -147,11 +147,11 @@ class Attacher:
                 message = "an evaluation of %s could not be attached"
                 log_error(_logger, message, evaluation.scorer_id, error=error)
 
-    def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
-        """End an attempt without an outcome, as `retried` or `stored`, now by default. Never raises."""
+    def retry(self, opened: Opened, end_time: int | None = None) -> None:
+        """End an attempt that is made again, now by default. Never raises."""
         if self._spans is not None:
             try:
-                self._spans.abandon(opened.span, outcome, reason, end_time)
+                self._spans.retry(opened.span, end_time)
             except BaseException as error:  # a span processor of the application
                 message = "an evaluation span could not be ended"
                 log_error(_logger, message, error=error, level=logging.WARNING)
@@ -184,7 +184,7 @@ class Attacher:
             emit_event(self._logger, run, evaluation, judged, more)
 
     def show(self, run: Run, evaluation: Evaluation) -> None:
-        """Add an earlier evaluation's attributes to the judged span. Never raises."""
+        """Add the attributes of an evaluation that ended before its span did. Never raises."""
         try:
             self._add_attributes(run, evaluation, None)
         except BaseException as error:

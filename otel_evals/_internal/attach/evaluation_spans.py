@@ -117,12 +117,10 @@ class EvaluationSpans:
                 span.recorded.set_attributes(records.proposed_attributes(evaluation))
             records.end_span(tracer, span.recorded, evaluation, may_fail=not self._same_trace)
 
-    def abandon(self, span: ScorerSpan, outcome: str, reason: str = "", end_time: int | None = None) -> None:
+    def retry(self, span: ScorerSpan, end_time: int | None = None) -> None:
         """End a needed span whose evaluation is attempted again."""
         if isinstance(span, EvaluationSpan) and span.needed:
-            span.recorded.set_attribute(semconv.EVALUATION_OUTCOME, outcome)
-            if reason:
-                span.recorded.set_attribute(semconv.EVALUATION_REASON, reason)
+            span.recorded.set_attribute(semconv.EVALUATION_OUTCOME, "retried")
             span.recorded.end(end_time)
 
     @property

@@ -146,6 +146,11 @@ class Conversations:
             return []
         conversation = self._add(run, now, ruled_out=self.rules_out(run))
         conversation.source = source
+        if source is not None:
+            # Another process may have judged it: each revision has a new run, so they are at most as many.
+            for group in self._waiting:
+                before = conversation.revisions.get(group, 0)
+                conversation.revisions[group] = max(before, len(conversation.runs) - 1)
         self._ledger.trace_log.awaits_idle(run, self._logged(run, conversation))
         return self._evict()
 

@@ -36,7 +36,7 @@ from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
 from otel_evals._internal.engine.pending import Pending, Target
 from otel_evals._internal.engine.score import Known, RunScorer
-from otel_evals._internal.engine.source import Source, Unfinished
+from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
 from otel_evals._internal.engine.thread import EngineThread, IntakeLevel
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
@@ -330,6 +330,8 @@ class Engine:
             for span in group.spans:
                 if span.span_id not in awaited:
                     scores.release(span.trace_id, span.span_id)
+        if self._left is not None:  # of joined runs, some traces have closed earlier
+            self._left.touch({span.trace_id for span in group.spans})
 
     async def drained(self) -> None:
         """Take everything that was captured before."""
@@ -353,9 +355,13 @@ class Engine:
 
     def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
         """Add a closed run to its conversation; one with a `source` comes from another process."""
-        elsewhere = source is None and self.source is not None and self.source.pass_on(run)
-        if not elsewhere:
-            self._score_conversations(self.conversations.take(run, self._clock(), source))
+        if source is not None:
+            mark_passed(run)
+        elif self.source is not None and self.source.pass_on(run):
+            return
+        self._score_conversations(self.conversations.take(run, self._clock(), source))
+        if self._left is not None and source is not None:
+            self._left.passed(run)
 
     def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
         """Forget conversations that another process gathers now."""
@@ -384,6 +390,8 @@ class Engine:
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
         for joined in due:
+            if joined.due.conversation.source is not None:
+                mark_passed(joined.run)
             self._start(self.scorer.decide_conversation(joined), joined.due.lost)
 
     def _start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:

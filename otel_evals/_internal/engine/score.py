@@ -220,7 +220,7 @@ class RunScorer:
     def _open(self, pending: Pending) -> Opened:
         """Open an attempt: its evaluation span, and the context of its scorer."""
         if pending.opened is not None:
-            self._attacher.abandon(pending.opened, "retried", end_time=pending.paused)
+            self._attacher.retry(pending.opened, pending.paused)
         queue, run = pending.queue, pending.run
         pending.attempts += 1
         pending.started, pending.began, pending.paused = time.time_ns(), time.monotonic(), None
@@ -240,15 +240,11 @@ class RunScorer:
         if is_unreadable(pending.run) and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # the scorer saw only a part
         evaluation = self._conclude(pending, outcome)
-        newest = evaluation
         if pending.check is not None:
             check, checked = pending.check
             evaluation = checked.end(check, evaluation)
-            newest = checked.newest[evaluation.evaluation_id]
         self._ledger.ended(rule.name, evaluation, pending.error)
         self._attacher.attach(pending.run, evaluation, pending.opened)
-        if newest.revision > evaluation.revision:
-            self._attacher.show(pending.run, newest)  # an earlier check that ends late does not replace it
         pending.error = pending.opened = None
         target.evaluations += (evaluation,)
         if decisions.waiting:

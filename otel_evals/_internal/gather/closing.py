@@ -121,7 +121,7 @@ class QuietClosing:
     ) -> None:
         self._quiet = min(quiet, idle)
         self._idle = idle
-        self._max_age = max_age
+        self.max_age = max_age
         self._opens_run = opens_run
         self.remember = remember
         self.remember_bytes = remember_bytes
@@ -141,7 +141,7 @@ class QuietClosing:
             return [[*trace.spans]] if trace.rooted else []
         if self.closes_at(trace, now) <= now:
             return [[*trace.spans]]
-        if now - trace.first_seen < self._max_age:
+        if now - trace.first_seen < self.max_age:
             return []
         return [inside for top, inside in trace.tops().items() if self._is_over(trace, top, inside, now)]
 

@@ -152,14 +152,6 @@ class Gatherer:
                 trace.remember(span_id, arrived=True)
             self._traces.settle(trace)
 
-    def seen(self, trace_ids: Iterable[str], now: float) -> None:
-        """Note traces that were scored before: their spans are repeated."""
-        for trace_id in trace_ids:
-            trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
-            trace.ignored_to, trace.ignored_as, trace.last_seen = inf, "span_repeated", now
-            self._traces.settle(trace)
-            self.next_eviction = min(self.next_eviction, now + self._shortest)
-
     def forget(self, trace_ids: Iterable[str]) -> None:
         """Forget traces without a loss: another process gathers them, or this one again from the start."""
         for trace_id in trace_ids:
@@ -235,7 +227,7 @@ class Gatherer:
             lost = trace.add_log(span_id, _shallow(item.event), self._limits.max_spans_per_trace)
             if lost:
                 losses.append(Loss("log", "log_limit", trace_id, lost))
-        elif trace.ignored_as == "span_late":
+        else:
             losses.append(Loss("log", "log_late", trace_id))
         self._settle(trace, active=active)
         self._forget_unclaimed(losses)

@@ -79,9 +79,7 @@ class Trace(msgspec.Struct, gc=False):
     lacks_spans: bool = False
     """True if spans were dropped, so that the open runs are not complete."""
     ignored_to: float = -inf
-    """Spans that began up to this time are ignored: those next to them were evicted, or are scored."""
-    ignored_as: str = "span_late"
-    """The reason with which these are counted."""
+    """Spans that began up to this time are late: those next to them were evicted."""
     due: float = inf
     """The time of its entry among the due times."""
     state: State = State.UNCLAIMED
@@ -105,7 +103,7 @@ class Trace(msgspec.Struct, gc=False):
         if self.closed.get(record.span_id) or (span is not None and span.record.end_time):
             return "span_repeated"
         if record.start_time <= self.ignored_to:
-            return self.ignored_as
+            return "span_late"
         if not self.closed:
             return None
         above = self.above(above)

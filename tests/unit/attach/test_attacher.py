@@ -180,7 +180,7 @@ def test_without_evaluation_spans_what_a_scorer_records_is_marked_and_not_sample
     assert opened.context.run(is_marked, None)
     assert "otel_evals" in current.trace_state
     attacher.attach(RUN, SCORED, opened)
-    attacher.abandon(opened, "stored", "shutdown")
+    attacher.retry(opened)
 
 
 @pytest.mark.parametrize(
@@ -197,23 +197,3 @@ def test_a_conversations_scores_are_not_waited_for_by_spans() -> None:
     outlets = Outlets()
     outlets.attacher.attach(replace(RUN, turns=(RUN,), conversation_id="c"), SCORED, None)
     assert (outlets.events, outlets.attributes) == (1, {})
-
-
-def test_putting_off_goes_on_where_a_span_cannot_be_ended(caplog: pytest.LogCaptureFixture) -> None:
-    outlets = Outlets("on_start")
-    opened = outlets.attacher.open(RUN, SPAN, "judge", "judge", 5, contextvars.Context())
-    opened.span.needed = True
-    outlets.attacher.abandon(opened, "stored", "shutdown")
-    assert "could not be ended" in caplog.text
-
-
-def test_spans_are_released_one_by_one() -> None:
-    outlets = Outlets()
-    records = [SpanRecord(trace_id=TRACE, span_id=f"{n:016x}") for n in (1, 2, 3)]
-    for record in records:
-        outlets.scores.expect(int(TRACE, 16), int(record.span_id, 16))
-    outlets.scores.release(TRACE, SPAN)
-    for record in (records[0], records[2]):
-        outlets.scores.release(TRACE, record.span_id)
-    outlets.scores.release("no hex digits", SPAN)
-    assert outlets.finished == [(int(TRACE, 16), span_id) for span_id in (int(SPAN, 16), 1, 3)]

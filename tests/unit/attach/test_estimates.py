@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opentelemetry.metrics import Counter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
@@ -103,31 +102,6 @@ def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -
         assert (support.value > 0, nobody.value) == (True, 0)
         assert dict(nobody.attributes or {}).keys() <= {"gen_ai.evaluation.name", "otel_evals.outcome"}
         assert (support.attributes or {})["gen_ai.agent.name"] == "support"
-
-
-def test_the_counters_are_told_once_in_a_turn_of_the_event_loop_and_at_once_without_one() -> None:
-    class Counting(Counter):
-        def __init__(self, name: str, **_: Any) -> None:
-            del name
-
-        def add(self, amount: float, *_: Any, **__: Any) -> None:
-            told.append(amount)
-            raise SystemExit  # whatever a meter does, the engine goes on
-
-    told: list[float] = []
-    meter = MeterProvider(shutdown_on_exit=False).get_meter("t")
-    meter.create_counter = Counting  # type: ignore[method-assign,assignment]
-    estimates = Estimates(meter, {"s": 1.0}, BoundedNames())
-    done = replace(evaluation("s", Score(value=1.0)), sampled=Sampled(0.5, "sampler"))
-
-    async def record() -> None:
-        for _ in range(10):
-            estimates.record(RUN, done)
-
-    asyncio.run(record())
-    assert told == [20.0]
-    estimates.record(RUN, done)
-    assert told == [20.0, 2.0]
 
 
 def test_versions_and_tenants_are_told_apart_if_that_is_asked_for_up_to_a_bound() -> None:

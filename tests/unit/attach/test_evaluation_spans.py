@@ -111,19 +111,13 @@ def test_openinference_s_tracer_which_cannot_be_copied_records_it_too() -> None:
     assert {s.resource.attributes["service.name"] for s in service.exported} == {"shop-evaluations"}
 
 
-def test_a_provider_of_its_own_says_itself_what_it_is() -> None:
-    service = Service(own_service=False)
-    service.evaluate()
-    assert {span.resource.attributes["service.name"] for span in service.exported} == {"shop"}
-
-
 def test_code_that_calls_no_judge_has_none() -> None:
     service = Service()
     service.evaluate(BY_CODE)
     service.evaluate(evaluation("x", ScorerFailure(error_type="KeyError", message="'total'")))
     span = service.spans.open(RUN, SPAN, "x", 5)
     span.get_span_context()  # as log records and exemplars read it
-    service.spans.abandon(span, "stored", "shutdown")
+    service.spans.retry(span)
     service.spans.end(span, BY_CODE)
     assert service.exported == ()
 
@@ -161,15 +155,12 @@ def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
     assert len(found.links) + len(found.events) + ("a" in (found.attributes or {})) == 2
 
 
-def test_an_attempt_that_is_made_again_or_put_off_says_so() -> None:
+def test_an_attempt_that_is_made_again_says_so() -> None:
     service = Service()
-    for outcome, reason in (("retried", ""), ("stored", "shutdown")):
-        span = service.spans.open(RUN, SPAN, "judge", 5)
-        span.needed = True
-        service.spans.abandon(span, outcome, reason)
-        attributes = service.exported[-1].attributes or {}
-        assert attributes["otel_evals.evaluation.outcome"] == outcome
-        assert attributes.get("otel_evals.evaluation.reason", "") == reason
+    span = service.spans.open(RUN, SPAN, "judge", 5)
+    span.needed = True
+    service.spans.retry(span)
+    assert (service.exported[-1].attributes or {})["otel_evals.evaluation.outcome"] == "retried"
 
 
 def test_a_processor_that_raises_does_not_reach_the_scorer() -> None:
@@ -215,22 +206,6 @@ def test_a_sampler_by_trace_id_decides_alike_about_both(trace_id: int, ratio: fl
     kept = sampler.should_sample(None, trace_id, "x").decision.is_sampled()
     assert bool(service.exported) == kept
     assert sampler.should_sample(None, announced.trace_id, "x").decision.is_sampled() == kept
-
-
-def test_the_generator_of_the_application_gives_the_ids() -> None:
-    """The first bits of a trace id mean something to some: to X-Ray, the time."""
-
-    class Timed(IdGenerator):
-        def generate_trace_id(self) -> int:
-            return 0x65_00_00_00 << 96 | 0xAAAA
-
-        def generate_span_id(self) -> int:
-            return 77
-
-    announced = Service(ids=Timed()).evaluate().get_span_context()
-    assert announced.trace_id >> 96 == 0x65_00_00_00
-    assert announced.trace_id & ((1 << 64) - 1) == int(TRACE, 16) & ((1 << 64) - 1)
-    assert announced.span_id == 77
 
 
 @pytest.mark.parametrize("members", [0, 1, 31, 32])

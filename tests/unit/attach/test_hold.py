@@ -144,15 +144,6 @@ def test_nothing_but_the_attributes_of_a_span_changes() -> None:
         assert dict(before.attributes or {}) == {"kept": 1}, "others may export the span as it was"
 
 
-def test_scores_that_are_there_before_the_span_are_not_waited_for() -> None:
-    with holding() as (backend, scores, exporter):
-        scores.expect(1, 1)
-        scores.add(1, 1, "quick", 1, {"score": 1.0})
-        scores.finish(1, 1)
-        exporter.export([a_span(1)])
-        assert [score_of(span) for span in backend.spans] == [1.0]
-
-
 def test_a_span_leaves_when_its_time_is_over_with_what_there_is() -> None:
     with holding(hold=0.05) as (backend, scores, exporter):
         scores.expect(1, 1)
@@ -222,19 +213,6 @@ def test_spans_of_before_may_pass_while_later_ones_wait() -> None:
         scores.let_pass(now)
         backend.wait_for(1)
         assert (backend.names, exporter.held) == (["1"], 1)
-
-
-def test_closing_lets_every_span_pass() -> None:
-    with holding() as (backend, scores, exporter):
-        for number in (1, 2):
-            scores.expect(1, number)
-        exporter.export([a_span(1)])
-        scores.close()
-        backend.wait_for(1)
-        exporter.export([a_span(2)])
-        scores.expect(1, 3)
-        exporter.export([a_span(3)])
-        assert (backend.names, exporter.held) == (["1", "2", "3"], 0)
 
 
 # --- what exporters may do ---
@@ -397,19 +375,6 @@ def test_announced_spans_that_never_come_are_forgotten_oldest_first() -> None:
 
 
 # --- exporters that fail, and spans that lost something ---
-
-
-def test_a_batch_that_cannot_be_exported_costs_no_other_and_shutdown_goes_on() -> None:
-    backend, scores = Backend(), PendingScores()
-    exporter = ScoringSpanExporter(backend, scores, hold=SECONDS * 2)
-    for number in range(1, 1301):
-        scores.expect(1, number)
-    exporter.export([a_span(number) for number in range(1, 1301)])
-    assert exporter.held == 1300
-    backend.fails = 1
-    exporter.shutdown()
-    assert len(backend.spans) == 1300 - 512, "the first of three batches is lost"
-    assert backend.shut
 
 
 def test_a_span_with_scores_still_tells_what_its_limits_dropped() -> None:

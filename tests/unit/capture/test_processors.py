@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -191,17 +190,6 @@ def test_only_traces_that_the_ceiling_may_sample_are_looked_at(
     assert app.intake.names == (["agent"] if picked else [])
 
 
-def test_a_trace_that_is_kept_and_one_that_is_not() -> None:
-    app = App(0.0)
-    with app.claimed("agent") as span:
-        context = span.get_span_context()
-        assert not app.capture.keeps(context.trace_id, context.span_id)
-    app = App(1.0)
-    with app.claimed("agent") as span:
-        context = span.get_span_context()
-        assert app.capture.keeps(context.trace_id, context.span_id)
-
-
 # --- what is ours ---
 
 
@@ -355,26 +343,6 @@ def test_a_forked_child_forgets_the_open_spans_of_its_parent() -> None:
         with app.claimed("chat"):
             pass
     assert app.intake.owners == {"chat": 0, "agent": 0}
-
-
-def test_threads_at_once_lose_and_mix_up_nothing() -> None:
-    app, together = App(), threading.Barrier(8)
-
-    def work(number: int) -> None:
-        together.wait()
-        for turn in range(50):
-            with app.claimed(f"agent {number}.{turn}"), app.claimed(f"chat {number}.{turn}"):
-                pass
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ids = {s.span.name: s.span.context.span_id for s in app.intake.spans if s.span.context}
-    assert len(app.intake.spans) == len(ids) == 800
-    for name, owner in app.intake.owners.items():
-        assert owner == (ids[name.replace("chat", "agent")] if "chat" in name else 0)
 
 
 def test_a_flush_leaves_half_the_time_and_the_answer_to_the_exporters() -> None:

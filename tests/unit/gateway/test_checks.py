@@ -13,7 +13,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.sampling import parse
 from otel_evals.scorers import answered
 from otel_evals_gateway._internal.checks import check
-from otel_evals_gateway._internal.hold_times import quiet_seconds
+from otel_evals_gateway._internal.options import quiet_seconds
 from tests.support.certificates import certificates, needs_openssl
 
 
@@ -69,7 +69,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
             "always()",
             r"gateway\.kafka\.topics: `conversations` is needed .* a part of a conversation",
         ),
-        ({"journal": "j"}, {"conversations": "c"}, "always()", r"journal: cannot be combined with Kafka"),
+        ({"journal": "j"}, {"conversations": "c"}, "always()", r"journal: cannot be combined with rules"),
         ({}, {"conversations": "c"}, "ratio(0.5)", r"fix: set OTEL_EVALS_TRUST_KEY to the same value"),
         ({}, {"conversations": "otlp_spans"}, "always()", r"gateway\.kafka\.topics: must differ"),
     ],

@@ -89,7 +89,7 @@ def test_the_next_member_goes_on_with_the_conversations_of_one_that_ended(broker
         eventually(lambda: all_committed(brokers))
     with member(brokers, idle=600.0) as waiting:
         produce(brokers, [turn("waits", "one")])
-        eventually(lambda: waiting.service.scoring.engine.steps.conversations.waiting == 1)
+        eventually(lambda: waiting.service.scoring.engine.conversations.waiting == 1)
         eventually(lambda: all_committed(brokers, [TOPIC]))
     assert judged(waiting) == []
     assert not waiting.service.scoring.engine.losses()
@@ -129,8 +129,8 @@ def consumed(brokers: str, count: int) -> list[Any]:
 
 
 def test_a_run_that_is_too_large_for_a_message_is_counted_and_holds_nothing_back(brokers: str) -> None:
-    with member(brokers, properties={"message.max.bytes": "2000"}) as gateway:
-        produce(brokers, [turn("c", "x" * 3000), turn("c", "short")])
+    with member(brokers, properties={"message.max.bytes": "8000"}) as gateway:
+        produce(brokers, [turn("c", "x" * 9000), turn("c", "short")])
         eventually(lambda: judged(gateway))
         assert judged(gateway) == [("c", 1, "short")]
         eventually(lambda: all_committed(brokers))

@@ -26,7 +26,7 @@ from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from tests.support.waits import SECONDS, eventually
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"

@@ -21,7 +21,7 @@ from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from tests.support.bombs import BOMBS
 from tests.support.certificates import certificates, needs_openssl
 from tests.support.gateways import post

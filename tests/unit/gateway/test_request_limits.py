@@ -8,7 +8,7 @@ import pytest
 
 from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal.receiver.answers import RefusedError
-from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 
 
 def limits_of(requests: int) -> RequestLimits:

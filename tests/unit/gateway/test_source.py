@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -132,163 +131,92 @@ def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key:
 
 
 @pytest.mark.slow
-def test_a_run_that_another_member_judged_is_judged_again_with_its_late_span(brokers: str) -> None:
-    spans = recorded()
+def test_spans_of_a_run_that_another_member_judged_are_repeated(brokers: str) -> None:
+    """The rest of a trace is not judged as if it were the whole."""
+    spans, other = recorded(), runs(1)
     key = f"{spans[0].context.trace_id:032x}"
     produce(brokers, [(key, body(spans[1:]))])
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
         first.evaluations(1)
         eventually(lambda: committed(brokers) == 1)
-    produce(brokers, [(key, body(spans[:1])), (key, body(spans[1:])), *runs(1)])
+    produce(brokers, [(key, body(spans[:1])), (key, body(spans[1:])), *other])
     with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
         eventually(lambda: committed(brokers) == 4)
-        losses = second.service.scoring.engine.losses()
-    (before,) = first.scored.evaluations
-    ((run, (again,)),) = [(r.run, r.evaluations) for r in second.scored.runs if r.run.trace_id == key]
-    assert (len(run.operations), again.evaluation_id) == (3, before.evaluation_id)
-    assert (again.status, again.revision > before.revision) == ("scored", True)
-    assert losses == {"spans or log records (span_repeated)": 2}
+        assert second.service._kafka.stats()["repeated"] == 3
+        assert second.service.scoring.engine.losses() == {}
+    assert {e.trace_id for e in second.scored.evaluations} == {other[0][0]}
 
 
 @pytest.mark.slow
-def test_a_member_that_gets_its_partitions_back_still_knows_what_it_judged(
+def test_nothing_is_judged_before_the_messages_before_it_are_known(
     brokers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No commit succeeds until another member has joined: half of the partitions come back as they were."""
-    joined = threading.Event()
-
-    class Uncommitted(kafka.Consumer):  # type: ignore[misc, name-defined]
-        def commit(self, *args: Any, **options: Any) -> Any:
-            if not joined.is_set():
-                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._WAIT_COORD))
-            return super().commit(*args, **options)
-
-    monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Uncommitted)
-    producer, traces = kafka.Producer({"bootstrap.servers": brokers}), [recorded() for _ in range(4)]
-
-    def write(part: slice) -> None:
-        for number, spans in enumerate(traces):
-            key = f"{spans[0].context.trace_id:032x}"
-            producer.produce(TOPIC, body(spans[part]), key, partition=number)
-        assert producer.flush(SECONDS) == 0
-
-    write(slice(1, None))
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
-        first.evaluations(4)
-        with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
-            second.evaluations(2)
-            joined.set()
-            write(slice(1))
-            eventually(lambda: committed(brokers) == 8)
-    judged = sorted(
-        (e.trace_id, e.revision, e.time, len(each.run.operations))
-        for each in (*first.scored.runs, *second.scored.runs)
-        for e in each.evaluations
-    )
-    assert {trace_id: operations for trace_id, _, _, operations in judged} == dict.fromkeys(
-        (f"{spans[0].context.trace_id:032x}" for spans in traces), 3
-    )
-
-
-@pytest.mark.slow
-def test_other_partitions_do_not_hide_spans_of_a_trace_that_is_the_key(brokers: str) -> None:
-    """Its own partition is read again from the start, the others from a later time than the run's start."""
-    request, now = encode_spans(recorded()), time.time()
-    group = request.resource_spans[0].scope_spans[0]
-    for span in group.spans:
-        span.start_time_unix_nano -= 120 * 10**9
-    key = group.spans[0].trace_id.hex()
-    producer = kafka.Producer({"bootstrap.servers": brokers})
-
-    def write(name: str, value: bytes, partition: int, ago: int = 0) -> None:
-        producer.produce(TOPIC, value, name, partition=partition, timestamp=int((now - ago) * 1000))
-        assert producer.flush(SECONDS) == 0
-
-    def part(spans: slice) -> bytes:
-        return ExportTraceServiceRequest(
-            resource_spans=[{"scope_spans": [{"scope": group.scope, "spans": group.spans[spans]}]}]
-        ).SerializeToString()
-
-    write(key, part(slice(1, None)), 1)
-    for partition in (0, 2):
-        for ago in (100, 70, 0):
-            write(*runs(1)[0], partition, ago)
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as first:
-        first.evaluations(7)
-        eventually(lambda: committed(brokers) == 7)
-    write(key, part(slice(1)), 1)
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as second:
-        (evaluation,) = second.evaluations(1)
-    assert (evaluation.trace_id, evaluation.status) == (key, "scored")
-
-
-@pytest.mark.slow
-def test_scores_of_another_member_do_not_stand_if_it_may_have_had_more_spans(brokers: str) -> None:
-    """The run is longer than the minute that is read again."""
-    request = encode_spans(recorded())
-    group = request.resource_spans[0].scope_spans[0]
-    spans = group.spans
-    for span in spans:
-        span.start_time_unix_nano -= 120 * 10**9
-    key, now = spans[0].trace_id.hex(), time.time()
-    producer = kafka.Producer({"bootstrap.servers": brokers})
-
-    def write(name: str, value: bytes, ago: int) -> None:
-        producer.produce(TOPIC, value, name, partition=0, timestamp=int((now - ago) * 1000))
-        assert producer.flush(SECONDS) == 0
-
-    def part(number: int) -> bytes:
-        return ExportTraceServiceRequest(
-            resource_spans=[{"scope_spans": [{"scope": group.scope, "spans": [spans[number]]}]}]
-        ).SerializeToString()
-
-    write(key, part(1), 100)
-    write(key, part(2), 70)
-    write(*runs(1)[0], 0)
-    patient = section(brokers) | {"idle": 600.0}
-    with GatewayThread(Rule(answered()), gateway=patient) as first:
-        first.evaluations(2)
-        eventually(lambda: committed(brokers) == 3)
-    write(key, part(0), 0)
-    with GatewayThread(Rule(answered()), gateway=patient) as second:
-        (evaluation,) = second.evaluations(1)
-    (before,) = [each for each in first.scored.evaluations if each.trace_id == key]
-    assert (before.status, evaluation.reason) == ("scored", "run_truncated")
-    assert evaluation.evaluation_id == before.evaluation_id
-    assert evaluation.revision > before.revision
-
-
-@pytest.mark.slow
-def test_nothing_is_read_before_the_commits_of_other_members_are_known(
-    brokers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rest of a run that was judged follows the offset from which the next member reads on."""
-    calls = []
+    """The brokers do not answer at once, while the rest of a judged run follows the committed offset."""
+    calls: list[Any] = []
 
     class Unanswered(kafka.Consumer):  # type: ignore[misc, name-defined]
-        def committed(self, *args: Any, **options: Any) -> Any:
-            calls.append(args)
-            if len(calls) == 1:
-                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
-            return super().committed(*args, **options)
+        def offsets_for_times(self, places: Any, **options: Any) -> Any:
+            if places and places[0].offset >= 0:  # otherwise it looks for the ends
+                calls.append(places)
+                if len(calls) <= 2:
+                    raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
+            return super().offsets_for_times(places, **options)
 
     judged, waiting = recorded(), recorded()
     producer = kafka.Producer({"bootstrap.servers": brokers})
-    for spans in (judged[:1], waiting[:1], judged[1:]):
-        producer.produce(TOPIC, body(spans), f"{spans[0].context.trace_id:032x}", partition=0)
-        assert producer.flush(SECONDS) == 0
+
+    def write(*parts: Any) -> None:
+        for spans in parts:
+            producer.produce(TOPIC, body(spans), f"{spans[0].context.trace_id:032x}", partition=0)
+            assert producer.flush(SECONDS) == 0
+
+    write(judged[:1], waiting[:1], judged[1:])
     patient = section(brokers) | {"idle": 600.0}
     with GatewayThread(Rule(answered()), gateway=patient) as first:
         first.evaluations(1)
         eventually(lambda: committed(brokers) == 1)
-    producer.produce(TOPIC, body(waiting[1:]), f"{waiting[0].context.trace_id:032x}", partition=0)
-    assert producer.flush(SECONDS) == 0
+    write(waiting[1:])
     monkeypatch.setattr("otel_evals_gateway._internal.kafka.source.Consumer", Unanswered)
     with GatewayThread(Rule(answered()), gateway=patient) as second:
         eventually(lambda: committed(brokers) == 4)
-    assert len(calls) > 1
+    assert len(calls) > 2
     assert [len(each.run.operations) for each in second.scored.runs] == [3]
     assert {e.trace_id for e in second.scored.evaluations} == {f"{waiting[0].context.trace_id:032x}"}
+
+
+def test_hostile_messages_do_not_stop_it(brokers: str) -> None:
+    """Keys, values, headers and times that no exporter writes, between good ones."""
+    producer, good = kafka.Producer({"bootstrap.servers": brokers, "message.max.bytes": 8_000_000}), runs(12)
+    trace_id, now = good[0][0], int(time.time() * 1000)
+    deep = b'{"resourceSpans":' + b"[" * 100_000
+    hostile: list[dict[str, Any]] = [
+        {"key": b"\xff\xfe\x00", "value": b"\x0a\xff\xff\xff\xff\x0f"},
+        {"key": b"k" * 900_000, "value": None},
+        {"key": None, "value": b""},
+        {"key": trace_id.upper(), "value": b"{" * 1_000},
+        {"key": bytes.fromhex(trace_id), "value": deep},
+        {"key": "g" * 32, "value": b"\x00" * 500_000},
+        {
+            "key": b"",
+            "value": b"[]",
+            "headers": [("", b""), ("n" * 30_000, None), ("otel_evals.reason", b"\xff")],
+        },
+        {"key": trace_id, "value": b"\xff", "headers": [(f"h{number}", b"\x00") for number in range(2_000)]},
+        {"key": trace_id, "value": b"x", "timestamp": 1},
+        {"key": trace_id, "value": b"y", "timestamp": now + 10**12},
+    ]
+    for number, (key, value) in enumerate(good):
+        producer.produce(TOPIC, value, key)
+        if number < len(hostile):
+            producer.produce(TOPIC, **hostile[number])
+    assert producer.flush(SECONDS) == 0
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len({e.trace_id for e in gateway.evaluations(12)}) == 12
+        eventually(lambda: committed(brokers) == len(good) + len(hostile))
+        assert gateway.service._kafka.stats()["dead_letters"] == len(hostile) - 2, "two are empty"
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as again:
+        produce(brokers, runs(1))
+        assert len(again.evaluations(1)) == 1
 
 
 def test_a_single_member_reads_a_topic_without_keys(brokers: str) -> None:
@@ -357,7 +285,7 @@ def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) 
     waiting = section(brokers) | {"quiet": 0.3, "idle": 4.0}
     with GatewayThread(Rule(answered()), gateway=waiting) as first:
         produce(brokers, [(key, body(spans[:-1])) for key, spans in zip(ids, made, strict=True)])
-        eventually(lambda: len(first.service.scoring.gatherer.open_traces) == 40)
+        eventually(lambda: first.service.scoring.gatherer.usage[0] == 40)
         with GatewayThread(Rule(answered()), gateway=waiting) as second:
             eventually(lambda: second.service._kafka.stats()["assigned"] == 2)
             produce(brokers, [(key, body(spans[-1:])) for key, spans in zip(ids, made, strict=True)])

@@ -278,16 +278,20 @@ def test_a_trace_that_goes_on_for_hours_is_kept_and_its_ended_agents_are_closed(
     assert {*range(11, 602, 10), *range(12, 603, 10)} == set().union(*found, *left)
 
 
-def test_what_another_process_scored_is_repeated() -> None:
+def test_traces_that_are_over_are_reported_once_nothing_of_them_is_open() -> None:
     gatherer = gateway()
     gatherer.reports_left = True
-    gatherer.seen([f"{1:032x}"], 0.0)
-    assert reasons(gatherer.add([span(1), span(2, 1), log(2)], 0.0)) == {"span_repeated": 2}
-    gatherer.add([link(7), span(8, 7), link(9, 6, trace=2)], 0.0)
-    assert closed(gatherer, 5.0) == []
+    gatherer.add([span(1, 5, trace=1), span(1, 5, trace=2), link(9, 6, trace=3), log(9, trace=4)], 0.0)
+    assert gatherer.take_left() == []
+    gatherer.add([link(7, trace=1)], 1.0)
+    closed(gatherer, 6.0)
     assert gatherer.take_left() == [f"{1:032x}"]
-    assert closed(gatherer, 30.0) == []
-    assert gatherer.take_left() == [f"{2:032x}"], "no claimed span of it may come"
+    closed(gatherer, 30.0)
+    assert gatherer.take_left() == [f"{number:032x}" for number in (2, 3, 4)]
+    gatherer.add([span(1, 5, trace=2)], 31.0)
+    assert gatherer.take_left() == [f"{2:032x}"], "it is repeated"
+    gatherer.add([link(9, 6, trace=3)], 31.0)
+    assert gatherer.is_open(f"{3:032x}")
 
 
 def test_runs_that_lack_items_say_so() -> None:

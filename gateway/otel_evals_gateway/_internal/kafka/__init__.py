@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from otel_evals import Config
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.util import install_hint
 from otel_evals_gateway._internal.options import KafkaOptions
-from otel_evals_gateway._internal.tap import Tap
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.kafka.source import KafkaSource
@@ -24,26 +24,25 @@ _METRICS = (
 """Name, key in the source's counters, unit and description."""
 
 
-def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
+def kafka_source(options: KafkaOptions, config: Config) -> KafkaSource:
     """Return a source, not started; ConfigError without the extra."""
     try:
         from otel_evals_gateway._internal.kafka.source import KafkaSource
     except ModuleNotFoundError as error:
-        problem = f"needs {error.name}: {install_hint('gateway')}"
+        problem = f"needs {error.name}: {install_hint('gateway,kafka')}"
         raise ConfigError("gateway.kafka", problem) from error
     from confluent_kafka import KafkaException
 
     try:
-        source = KafkaSource(options, tap)
+        return KafkaSource(options, config)
     except KafkaException as error:
         raise ConfigError("gateway.kafka.properties", error.args[0].str()) from error
     except TypeError as error:  # of properties that are functions
         raise ConfigError("gateway.kafka.properties", str(error)) from error
-    _observe(source, tap.scoring.meter)
-    return source
 
 
-def _observe(source: KafkaSource, meter: Meter) -> None:
+def observe(source: KafkaSource, meter: Meter) -> None:
+    """Measure a source."""
     for name, stat, unit, description in _METRICS:
 
         def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:

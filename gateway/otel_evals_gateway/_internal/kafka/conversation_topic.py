@@ -2,80 +2,106 @@
 
 Traces are keyed by trace id, so the runs of a conversation reach several members of the group. Each member
 writes finished runs to this topic, and one member reads all runs of a conversation. A run's own offset is
-committed once the run is in the topic, and its offset there once its conversation is scored.
+committed once the run is in the topic, and its offset there once its conversation is scored. A new owner of a
+partition reads `conversation_keep` back, for conversations that continue.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-
-from otel_evals.sdk.pipeline import PassedRun, decode_run
-from otel_evals_gateway._internal.kafka.offsets import Offsets, Partition
+from otel_evals.model import Run
+from otel_evals.sdk.pipeline import decode_run
+from otel_evals_gateway._internal.kafka.progress import Partition
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 _logger = logging.getLogger(__name__)
+PASSED = "passed on: "
+"""Before the id of a trace: its run in this topic is unfinished for longer than its spans in another."""
 _AT_ONCE = 50
 """Runs that the engine takes in one step."""
 _TAKE_SECONDS = 5.0
 
 
 class ConversationTopic:
-    """Used on the consumer's thread."""
+    """The runs that are read from the topic. Used on the consumer's thread.
+
+    Args:
+        name: the topic's name; None if runs are not passed on.
+        scoring: gathers the conversations.
+    """
 
     def __init__(self, name: str | None, scoring: ScoringEngine) -> None:
         self.name = name
         self._scoring = scoring
-        self._read: list[PassedRun] = []
+        self._most_bytes = scoring.config.max_conversation_bytes
+        self._before: dict[tuple[Partition, bytes], list[bytes]] = {}
+        """Runs that were scored with their conversations before this member read them, by message key."""
+        self._bytes = 0
+        self._read: list[tuple[Partition, Run]] = []
+        """Runs that the engine has not taken."""
 
-    def take(self, message: Any, place: Partition, offsets: Offsets, *, read_before: bool) -> str:
-        """Read a message; return its conversation. ValueError if it is not a run."""
-        key = message.key()
-        conversation = key.decode() if isinstance(key, bytes) else str(key)
-        judged = offsets.judged(place, message.offset(), conversation)
-        value = message.value() or b""
-        self._read.append(decode_run(value, conversation, place, judged=judged, read_before=read_before))
-        return conversation
+    def remember(self, message: Any, place: Partition) -> None:
+        """Keep a run in case its conversation continues."""
+        key, value = (place, message.key() or b""), message.value() or b""
+        runs = self._before.pop(key, [])
+        self._before[key] = [*runs, value]
+        self._bytes += len(value)
+        while self._bytes > self._most_bytes:
+            self._take_before(next(iter(self._before)))
 
-    def put(self) -> bool:
-        """Give the runs that were read to the engine; returns False if it did not take all of them yet."""
+    def _take_before(self, key: tuple[Partition, bytes]) -> list[bytes]:
+        runs = self._before.pop(key, [])
+        self._bytes -= sum(map(len, runs))
+        return runs
+
+    def take(self, message: Any, place: Partition) -> Collection[str]:
+        """Read a new run; returns names of its traces here. ValueError if the message is no run."""
+        run = decode_run(message.value() or b"", self._scoring.dialects)
+        for earlier in self._take_before((place, message.key() or b"")):
+            try:
+                self._read.append((place, decode_run(earlier, self._scoring.dialects)))
+            except ValueError:
+                _logger.debug("an earlier message of a conversation is no run", exc_info=True)
+        self._read.append((place, run))
+        return _names(run)
+
+    def put(self) -> Iterator[tuple[Collection[str], float]]:
+        """Give the engine the runs that were read; yields the traces of each that it took, and when."""
+        engine = self._scoring.engine
         while self._read:
-            if not self._scoring.engine.receive(self._read[:_AT_ONCE], _TAKE_SECONDS):
-                return False
-            del self._read[:_AT_ONCE]
-        return True
+            some = self._read[:_AT_ONCE]
+
+            async def take(some: Sequence[tuple[Partition, Run]] = some) -> float:
+                when = time.monotonic()
+                for place, run in some:
+                    engine.take_conversation_run(run, place)
+                return when
+
+            when = engine.run(take, _TAKE_SECONDS)
+            if when is None:
+                return
+            del self._read[: len(some)]
+            for _, run in some:
+                yield _names(run), when
 
     def forget(self, places: Collection[Partition]) -> None:
         """Forget the conversations of partitions that another member reads now."""
         if self.name is None:  # a rebalance should not wait for the engine
             return
-        self._read = [run for run in self._read if run.source not in places]
-        self._scoring.engine.forget_conversations(places, _TAKE_SECONDS)
+        self._read = [(place, run) for place, run in self._read if place not in places]
+        for key in [key for key in self._before if key[0] in places]:
+            self._take_before(key)
+        engine = self._scoring.engine
 
-    def send(self, producer: Any) -> None:
-        """Write the runs that the engine passes on."""
-        outbox = self._scoring.outbox
-        for _ in range(len(outbox)):
-            run = outbox.popleft()
-            try:
-                producer.produce(self.name, run.message, run.conversation, on_delivery=self._answer(run))
-            except BufferError:
-                outbox.appendleft(run)
-                return
-            except KafkaException as error:
-                self._answer(run)(error.args[0], None)
+        async def forget() -> None:
+            engine.forget_conversations(lambda conversation: conversation.source in places)
 
-    def _answer(self, run: Any) -> Any:
-        def answered(error: KafkaError | None, _: Any) -> None:
-            if error is None:
-                self._scoring.sent(run.trace_id)
-            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                self._scoring.sent(run.trace_id, "too_large_to_pass_on")
-            else:
-                _logger.warning("a run could not be written to %s yet: %s", self.name, error.str())
-                self._scoring.outbox.append(run)
+        engine.run(forget, _TAKE_SECONDS)
 
-        return answered
+
+def _names(run: Run) -> list[str]:
+    return [PASSED + trace_id for trace_id in run.trace_ids or (run.trace_id,)]

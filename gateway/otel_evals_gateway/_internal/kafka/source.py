@@ -1,10 +1,10 @@
 """Consumes export requests from Kafka in a consumer group, on its own thread.
 
 Messages are the Collector's `otlp_proto` (or `otlp_json`), with traces keyed by trace id: one member of the
-group gets all spans of a trace. An offset is committed once all runs before it are scored and delivered, or
-in the store. Uncommitted messages are read again, by this member or another, and scored under the same
-evaluation ids; the rest of a finished trace is skipped. On a rebalance, members drop incomplete traces; the
-new owner scores them whole. Messages that are not OTLP go to the dead-letter topic.
+group gets all spans of a trace. The offset committed for a partition is the first one of its unfinished
+traces. Messages after it are read again, by this member or another, and scored under the same evaluation ids;
+traces that are finished are known by looking back. On a rebalance, members drop incomplete traces; the new
+owner scores them whole. Messages that are not OTLP go to the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -22,21 +22,24 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 
-from otel_evals.errors import ConfigError
-from otel_evals.sdk.pipeline import IntakeItem
-from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
-from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken
-from otel_evals_gateway._internal.kafka.source_clock import SourceClock
+from otel_evals import Config
+from otel_evals.model import Loss, Run
+from otel_evals.sdk.pipeline import QuietClosing, Source, conversation_digest, encode_run
+from otel_evals_gateway._internal.kafka.clock import ReadingClock
+from otel_evals_gateway._internal.kafka.closing import MessageClosing
+from otel_evals_gateway._internal.kafka.conversation_topic import PASSED, ConversationTopic
+from otel_evals_gateway._internal.kafka.look_back import LookBack
+from otel_evals_gateway._internal.kafka.messages import Messages
+from otel_evals_gateway._internal.kafka.outgoing import Outgoing, Producing, dead_letter
+from otel_evals_gateway._internal.kafka.progress import Partition, Progress
+from otel_evals_gateway._internal.kafka.settings import consumer_properties, library_log, producer_properties
 from otel_evals_gateway._internal.options import KafkaOptions
-from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
-from otel_evals_gateway._internal.receiver.selection import Selection, trace_of
-from otel_evals_gateway._internal.tap import Tap, rejection
-from otel_evals_gateway._internal.trace_gatherer import SourceClocks, SourceItems
+from otel_evals_gateway._internal.receiver.answers import RefusedError
+from otel_evals_gateway._internal.receiver.selection import trace_of
+from otel_evals_gateway._internal.tap import Tap
 
 _logger = logging.getLogger(__name__)
 _BATCH = 500
@@ -44,189 +47,148 @@ _AGAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _COMMIT_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
-_COMMITTED_SECONDS = 10.0
-_LOG_SECONDS = 10.0
-_REASON = "otel_evals.reason"
-_ROOM = 5_000
+_CAPACITY = 5_000
 """Items that must fit before more messages are read."""
-_BACKLOG = 0.5
+_CROWDED = 0.5
 """Fill level of the open traces from which no message is read."""
-_OPEN_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 _LOOK_TIMEOUT = 2.0
-_FETCH_MS = 100
-"""Milliseconds that a broker waits for messages; other requests wait as long."""
-_PAUSE = 0.01
-_MESSAGE_BYTES = "10000000"
-"""Of a message before it is compressed; the brokers have limits of their own."""
+_MOST_OUTGOING = 2_000
+"""Outgoing runs from which no further trace is closed."""
 
 
-class _Rarely(logging.Filter):
-    """Limits each kind of line to one in ten seconds: librdkafka repeats errors of a missing broker."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._next: dict[object, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        kind = record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
-        now = time.monotonic()
-        passes = now >= self._next.get(kind, 0.0)
-        if passes:
-            self._next[kind] = now + _LOG_SECONDS
-        return passes
-
-
-_library = _logger.getChild("librdkafka")
-_library.addFilter(_Rarely())
-
-
-class KafkaSource:
+class KafkaSource(Source):
     """A member of a consumer group, which feeds the tap's engine."""
 
-    def __init__(self, options: KafkaOptions, tap: Tap) -> None:
-        shared: dict[str, Any] = {
-            "bootstrap.servers": ",".join(options.brokers),
-            "client.id": "otel-evals-gateway",
-            **options.properties,
-        }
-        if shared.get("group.id") == "":
-            raise ConfigError("gateway.kafka.properties", "group.id must not be empty")
-        producer = {"compression.type": "gzip", "message.max.bytes": _MESSAGE_BYTES, **shared}
-        self._producer_properties = {key: each for key, each in producer.items() if key != "group.id"}
-        self._producer: Any = None
-        self._consumer = Consumer(
-            {
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": _FETCH_MS,
-                "group.id": options.group,
-                **shared,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-            },
-            logger=_library,
-        )
-        topics: dict[str | None, Signal] = {options.topics.traces: "traces", options.topics.logs: "logs"}
-        # Elsewhere than at the earliest offset, a start that is gone by then would skip messages.
-        self._looks_back = shared.get("auto.offset.reset", "earliest") in (
-            "earliest",
-            "smallest",
-            "beginning",
-        )
-        self._conversations = ConversationTopic(options.topics.conversations, tap.scoring)
-        if self._conversations.name and not self._looks_back:
-            problem = "auto.offset.reset must be earliest with topics.conversations, which is read again"
-            raise ConfigError("gateway.kafka.properties", problem)
-        self._cooperative = "cooperative" in shared.get("partition.assignment.strategy", "")
-        self._topics = {topic: signal for topic, signal in topics.items() if topic}
-        self._dead_letters = options.dead_letters
-        self._tap = tap
-        self._scoring = tap.scoring
-        self._engine = tap.scoring.engine
-        self._paused = False
-        keep = tap.scoring.config.conversation_keep
-        self._offsets = Offsets(conversations={each: keep for each in [self._conversations.name] if each})
+    def __init__(self, options: KafkaOptions, config: Config) -> None:
+        self._options = options
+        self._consumer = Consumer(consumer_properties(options), logger=library_log)
+        self._producing = Producing(producer_properties(options), library_log)
+        self._progress = Progress()
+        self._clock = ReadingClock(time.time)
+        topics = options.topics
+        self._topics = [each for each in (topics.traces, topics.logs, topics.conversations) if each]
+        seconds = dict.fromkeys(self._topics, config.max_age)
+        if topics.conversations is not None:
+            seconds[topics.conversations] = config.conversation_keep
+        self._look_back = LookBack(self._consumer, seconds)
+        self._events: deque[tuple[Any, ...]] = deque()
+        """What the engine reports: runs to pass on, and traces that are done."""
+        self._outgoing: Counter[str] = Counter()
+        """Runs on their way to the topic of conversations, by trace id."""
         self._assigned: set[Partition] = set()
-        self._commit_at = self._look_at = self._stepped_at = 0.0
-        self._clock = SourceClock(time.time)
-        self._since: dict[Partition, float] = {}
-        """The time of the first message that was read of each partition; 0 if it is the partition's first."""
-        self._own_offsets: defaultdict[Partition, set[int]] = defaultdict(set)
-        """Offsets that this member read from or tried to commit; others read on if the group has another."""
-        self._uncommitted: dict[Partition, Commit] = {}
-        """Commits that failed."""
+        self._committed: dict[Partition, int] = {}
         self._ended: dict[Partition, int] = {}
-        """Ends of partitions that were reached."""
-        self._sizes: dict[str, int] = {}
-        """Number of partitions of each topic."""
+        """Ends of partitions that were reached: the consumer knows no position before the first message."""
+        self._paused = False
+        self._commit_at = self._look_at = self._stepped_at = 0.0
         self._problems: dict[str, str] = {"brokers": "the brokers were not reached yet"}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
-        self._dead = 0
-        self._repeated = 0
-        self._lag = 0
+        self._dead = self._repeated = self._lag = 0
 
-    def start(self) -> None:
+    def closing(self, *args: Any, **options: Any) -> QuietClosing:
+        """Return when traces close, of messages and of requests; arguments as of `QuietClosing`."""
+        return MessageClosing(self._progress, self._clock, *args, **options)
+
+    def start(self, tap: Tap) -> None:
+        """Begin to read."""
+        self._tap, self._scoring, self._engine = tap, tap.scoring, tap.scoring.engine
+        self._conversations = ConversationTopic(self._options.topics.conversations, tap.scoring)
+        self._messages = Messages(self._options.topics, tap, self._consumer)
         self._thread.start()
 
     def stop_taking(self, seconds: float) -> None:
         """Read no further message; read ones can still be committed."""
         self._stop.set()
-        self._thread.join(max(0.0, seconds))
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
 
     def close(self) -> None:
         """Commit finished messages, leave the group, and leave its conversations to the others."""
-        left = set(self._assigned)
-        if not self._thread.is_alive():
-            self._send()
-            if self._producer is not None:
-                self._producer.flush(_FLUSH_SECONDS)
-            self._commit()
-            self._consumer.close()
-        self._conversations.forget(left)
+        if self._thread.ident is None or self._thread.is_alive():
+            return
+        self._take_events()
+        self._producing.flush(_FLUSH_SECONDS)
+        self._commit()
+        self._consumer.close()  # revokes the partitions
+
+    # --- any thread ---
 
     @property
     def problem(self) -> str | None:
-        """Return why messages cannot be read or judged; None if they can. Any thread may call it."""
+        """Why messages cannot be read or scored; None if they can."""
         return next(iter(list(self._problems.values())), None)
 
+    def capacity(self) -> float:
+        """Return 0 while so many runs are to be passed on that no further trace should close."""
+        outgoing = sum(list(self._outgoing.values())) + len(self._events)
+        return max(0, _MOST_OUTGOING - outgoing)
+
     def stats(self) -> dict[str, Any]:
-        """Return counts of partitions and messages. Any thread may call it."""
+        """Return counts of partitions and messages."""
         return {
             "assigned": len(self._assigned),
             "lag": self._lag,
-            "behind_seconds": round(time.time() - self._clock.now, 3) if self._clock.now else 0.0,
-            "uncommitted": len(self._offsets),
-            "oldest_uncommitted_seconds": round(self._offsets.oldest_age, 3),
+            "behind_seconds": round(max(0.0, time.time() - (self._clock.now or time.time())), 3),
+            "uncommitted": len(self._progress),
+            "oldest_uncommitted_seconds": round(self._progress.oldest_age, 3),
             "dead_letters": self._dead,
             "repeated": self._repeated,
         }
 
+    # --- the engine's thread ---
+
+    def pass_on(self, run: Run) -> bool:
+        if self._options.topics.conversations is None or not run.conversation_id:
+            return False
+        self._events.append(("run", run))
+        return True
+
+    def done(self, trace_id: str) -> None:
+        when = time.monotonic()
+        self._events.append(("done", trace_id, when, self._engine.intake.put))
+
+    def passed_done(self, trace_id: str) -> None:
+        self.done(f"{PASSED}{trace_id}")
+
+    # --- the consumer's thread ---
+
+    def _subscribe(self) -> None:
+        callbacks = {"on_assign": self._assign, "on_revoke": self._revoke, "on_lost": self._lose}
+        self._consumer.subscribe(self._topics, **callbacks)
+
     def _run(self) -> None:
-        self._consumer.subscribe(
-            [*self._topics, *filter(None, [self._conversations.name])],
-            on_assign=self._assign,
-            on_revoke=self._revoke,
-            on_lost=self._lose,
-        )
+        self._subscribe()
         while not self._stop.is_set():
             try:
                 self._step()
             except Exception:
                 _logger.exception("consuming from Kafka failed; retrying")
-                self._stop.wait(1.0)
+                self._stop.wait(_AGAIN_SECONDS)
 
     def _step(self) -> None:
-        now, before = time.monotonic(), self._stepped_at
+        now, before = time.monotonic(), self._stepped_at or time.monotonic()
         self._stepped_at = now
-        crowded = self._scoring.gathered >= _BACKLOG
-        if crowded and not self._scoring.gatherer.waits_for_room:
-            self._clock.let_go(now - before)
-        self._pause("topics" in self._problems or crowded or self._engine.thread.room <= _ROOM)
+        crowded = self._scoring.usage >= _CROWDED
+        if crowded and not self._scoring.gatherer.waits:
+            self._clock.skip(now - before)
+        self._pause("topics" in self._problems or crowded or self._engine.intake.capacity <= _CAPACITY)
+        again: set[Partition] = set()
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
-            if "topics" not in self._problems:
-                self._take(message)
-        self._conversations.put()
+            place = message.topic(), message.partition()
+            if "topics" in self._problems or place in again:
+                continue
+            if not self._take(message, place):
+                again.add(place)
+        self._take_events()
+        self._producing.send()
         if time.monotonic() >= self._look_at:
             self._look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._put_clocks()
-        self._send()
         if time.monotonic() >= self._commit_at:
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
-
-    def _send(self) -> None:
-        if self._scoring.outbox:
-            self._conversations.send(self._producing())
-        if self._producer is not None:
-            self._producer.poll(0)
-
-    def _producing(self) -> Any:
-        if self._producer is None:
-            self._producer = Producer(self._producer_properties, logger=_library)
-        return self._producer
 
     def _pause(self, paused: bool) -> None:
         """Pause or resume the partitions; a paused member stays in its group."""
@@ -235,9 +197,9 @@ class KafkaSource:
             change([TopicPartition(topic, number) for topic, number in self._assigned])
         self._paused = paused
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: Any, place: Partition) -> bool:
+        """Take a message; returns False if it and those after it in its partition are to be read again."""
         error = message.error()
-        place = message.topic(), message.partition()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._ended[place] = message.offset()
@@ -245,133 +207,126 @@ class KafkaSource:
                 self._problems[place[0]] = f"the topic {place[0]} does not exist"
             else:
                 _logger.warning("Kafka: %s", error.str())
-            return
-        finished = message.offset() < self._offsets.start_of(place)
+            return True
         kind, timestamp = message.timestamp()
         at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
-        self._offsets.note_time(place, message.offset(), at)
-        self._since.setdefault(place, at if message.offset() else 0.0)
+        at = min(at, time.time())
         try:
-            traces = self._handle(message, place, at, finished=finished)
+            where = self._look_back.place_of(message, place, at)
+            if where != "again":
+                at = self._clock.read(place, at) if place[0] in self._messages.signals else at
+                self._remember(message, place) if where == "before" else self._handle(message, place, at)
+        except KafkaException as caught:
+            _logger.warning("a message of %s cannot be taken yet: %s", place, caught)
+            self._read_again(message, place)
+            return False
         except Exception as caught:
-            if not finished:
-                taken = self._offsets.take(place, message.offset(), (), pending=True)
-                self._bury(message, _reason(caught), taken)
-        else:
-            if traces is not None:
-                self._offsets.take(place, message.offset(), traces)
+            self._bury(message, place, at, _reason(caught))
+        return where != "again"
 
-    def _handle(self, message: Any, place: Partition, at: float, *, finished: bool) -> Collection[str] | None:
-        """Put the items of a message; return the trace ids, or None if it is not to be committed.
-
-        Those of finished runs are only remembered. RefusedError if it is not OTLP.
-        """
-        if place[0] == self._conversations.name:
-            read_before = place not in self._ended
-            conversation = self._conversations.take(message, place, self._offsets, read_before=read_before)
-            return None if finished else [conversation]
-        signal, selection = self._topics[place[0]], self._select(message)
-        traces = selection.traces
-        while not self._engine.thread.room:
-            time.sleep(_PAUSE)
-        keyed = all(_is_key(message.key(), each) for each in traces)
-        # The spans of a trace that is not the key may be in any partition.
-        since = self._since[place] if keyed and signal == "traces" else max(self._since.values())
-        if finished:
-            self._put_finished(place, since, selection.items if selection.claimed else ())
-            return None
-        if signal == "traces" and not keyed and not self._owns_all(place[0]):
-            self._stop_reading(place[0])
-            return None
-        self._tap.traffic.received(signal, selection)
-        items, finished_items = selection.items, []
-        if self._offsets.known:
-            known = {each for each in traces if self._offsets.judged(place, message.offset(), each)}
-            self._repeated += bool(known)
-            finished_items = [item for item in items if trace_of(item) in known]
-            items = [item for item in items if trace_of(item) not in known]
-        self._put_finished(place, since, finished_items)
-        source = place if keyed else place[0]
-        self._put(SourceItems(source, self._clock.read(place, at) + _since_epoch()), items)
-        return traces
-
-    def _put_finished(self, place: Partition, since: float, items: Sequence[IntakeItem]) -> None:
-        """Put items of traces that were judged before, by this process or another."""
-        self._put(SourceItems(place, since, finished=True), items)
-
-    def _put(self, source: SourceItems, items: Sequence[IntakeItem]) -> None:
-        if items:
-            self._engine.thread.put_all([source, *items, SourceItems()])  # type: ignore[list-item]
-
-    def _select(self, message: Any) -> Selection:
-        signal, value = self._topics[message.topic()], message.value() or b""
-        content_type = JSON if value[:1] == b"{" else PROTOBUF
-        request = decode(ExportRequest(signal, value, content_type), self._scoring.options.max_decompressed)
-        selection = self._tap.select(request)
-        if value and selection.rejected.total() == selection.seen:
-            reasons = rejection(selection).message or "it is empty"
-            raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))
-        return selection
-
-    def _put_clocks(self) -> None:
-        since = _since_epoch()
-        clocks = SourceClocks({source: at + since for source, at in self._clock.times.items()})
-        self._engine.thread.put_all([clocks])  # type: ignore[list-item]
-
-    def _stop_reading(self, topic: str) -> None:
-        """Stop, as a topic spreads traces over members of the group: each would judge a part."""
-        self._problems["topics"] = (
-            f"{topic} has messages whose key is not their trace id, and other members read a part of it; "
-            "fix: set `partition_traces_by_id: true` in the Collector's Kafka exporter, or run one member"
-        )
-        _logger.error("stopped reading: %s", self._problems["topics"])
-
-    def _owns_all(self, topic: str) -> bool:
-        return sum(name == topic for name, _ in self._assigned) >= self._sizes.get(topic, 1)
-
-    def _bury(self, message: Any, reason: str, taken: Taken) -> None:
-        """Write a message to the dead-letter topic; its offset is not committed before."""
-
-        def written(error: Any, _: Any) -> None:
-            if error is None:
-                taken.pending = False
-                self._dead += 1
-            elif not self._stop.is_set():
-                self._bury(message, reason, taken)
-
-        producer = self._producing()
-        headers = [*(message.headers() or ()), (_REASON, reason.encode())]
+    def _read_again(self, message: Any, place: Partition) -> None:
+        self._stop.wait(_AGAIN_SECONDS)
         try:
-            producer.produce(
-                self._dead_letters, message.value(), message.key(), headers=headers, on_delivery=written
-            )
-        except BufferError:
-            producer.poll(_POLL_SECONDS)
-            self._bury(message, reason, taken)
+            self._consumer.seek(TopicPartition(*place, message.offset()))
+        except KafkaException:  # the assignment has changed, or is about to
+            self._consumer.unsubscribe()
+            self._subscribe()
 
-    # --- offsets ---
+    def _remember(self, message: Any, place: Partition) -> None:
+        """Note what is finished, from a message before the committed offset."""
+        if place[0] == self._conversations.name:
+            self._conversations.remember(message, place)
+            return
+        try:
+            self._look_back.remember(place, self._messages.traces_of(message))
+        except Exception:  # it is among the dead letters
+            _logger.debug("an earlier message cannot be read", exc_info=True)
+
+    def _handle(self, message: Any, place: Partition, at: float) -> None:
+        """Give the items of a message to the engine; any error if the message cannot be used."""
+        offset = message.offset()
+        if place[0] == self._conversations.name:
+            self._progress.take(place, offset, self._conversations.take(message, place), at)
+            return
+        selection = self._messages.select(message)
+        traces = selection.traces
+        if self._messages.is_spread(message, traces, self._assigned):
+            self._problems["topics"] = self._messages.spread_problem(place[0])
+            _logger.error("stopped reading: %s", self._problems["topics"])
+            return
+        finished = self._look_back.finished(traces)
+        items = [item for item in selection.items if not finished or trace_of(item) not in finished]
+        self._repeated += len(selection.items) - len(items)
+        self._tap.traffic.received(self._messages.signals[place[0]], selection)
+        self._progress.take(place, offset, traces - finished, at)
+        when = time.monotonic()
+        if items:
+            self._scoring.put_at_once(items, selection.roots)
+        self._progress.put(traces - finished, when)
+
+    def _bury(self, message: Any, place: Partition, at: float, reason: str) -> None:
+        """Write a message to the dead-letter topic; its offset is not committed before."""
+        name = f"dead {message.offset()} of {place}"
+
+        def written(problem: str | None) -> None:
+            self._dead += problem is None
+            if problem is not None:
+                _logger.error(
+                    "a message that is %s cannot be a dead letter: %s; it is dropped", reason, problem
+                )
+            self._progress.finish(name, time.monotonic())
+
+        self._progress.take(place, message.offset(), [name], at)
+        self._progress.put([name], time.monotonic())
+        self._producing.put(dead_letter(self._options.dead_letters, message, reason, written))
+
+    def _take_events(self) -> None:
+        """Take what the engine has reported, and give it the conversations' runs that were read."""
+        for traces, when in self._conversations.put():
+            self._progress.put(traces, when)
+        for _ in range(len(self._events)):
+            kind, *event = self._events.popleft()
+            if kind == "run":
+                self._pass_on(*event)
+                continue
+            trace_id, when, put = event
+            if self._outgoing[trace_id] or self._engine.intake.taken < put:
+                self._events.append((kind, *event))  # its runs, or later items, are on their way
+            else:
+                self._progress.finish(trace_id, when)
+                del self._outgoing[trace_id]
+
+    def _pass_on(self, run: Run) -> None:
+        topic, traces = self._options.topics.conversations, run.trace_ids or (run.trace_id,)
+        ruled_out = self._engine.conversations.rules_out(run)
+        try:
+            value = encode_run(run, only_ids=ruled_out)
+        except Exception:
+            _logger.exception("a run of a conversation cannot be passed on")
+            self._scoring.lost(Loss("run", "unreadable", run.trace_id))
+            return
+
+        def written(problem: str | None) -> None:
+            self._outgoing.subtract(traces)
+            if problem is not None:
+                self._scoring.lost(Loss("run", "too_large_to_pass_on", run.trace_id))
+
+        self._outgoing.update(traces)
+        assert topic is not None
+        self._producing.put(Outgoing(topic, value, conversation_digest(run).encode(), [], written))
+
+    # --- offsets and assignments ---
 
     def _commit(self) -> None:
-        if not self._conversations.put():
+        self._take_events()
+        ends = {place: self._progress.offset(place) for place in self._assigned}
+        new = {place: end for place, end in ends.items() if end >= 0 and end != self._committed.get(place)}
+        if not new:
             return
-        newest = self._offsets.newest()
-        open_traces = self._engine.open_traces(_OPEN_SECONDS) if newest else ()
-        if open_traces is None:
-            return
-        held_back = self._offsets.held_back
-        self._uncommitted |= self._offsets.done(newest, open_traces)
-        if self._offsets.held_back and not held_back:
-            _logger.warning(
-                "offsets wait: too many runs have ended behind one that has not; more partitions help"
-            )
-        places = [TopicPartition(*place, at.offset, at.metadata) for place, at in self._uncommitted.items()]
-        for place in places:
-            self._own_offsets[_key(place)].add(place.offset)
         try:
-            if places:
-                self._consumer.commit(offsets=places, asynchronous=False)
-                self._own_offsets |= {_key(place): {place.offset} for place in places}
-            self._uncommitted.clear()
+            places = [TopicPartition(*place, end) for place, end in new.items()]
+            self._consumer.commit(offsets=places, asynchronous=False)
+            self._committed |= new
         except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's
             _logger.warning("offsets could not be committed yet: %s", error)
 
@@ -388,56 +343,23 @@ class KafkaSource:
             return
         self._problems.pop("brokers", None)
         ends = {_key(place): place.offset for place in found}
-        positions = {_key(place): self._position(place) for place in self._consumer.position(places)}
-        self._lag = sum(max(0, end - max(0, positions.get(place, 0))) for place, end in ends.items())
-        self._clock.looked({place: end for place, end in ends.items() if self._timed(place)}, positions, when)
-
-    def _timed(self, place: Partition) -> bool:
-        """Return True if traces wait for the messages of a partition."""
-        return place[0] in self._topics
+        at = {_key(place): self._position(place) for place in self._consumer.position(places)}
+        self._lag = sum(max(0, end - max(0, at.get(place, 0))) for place, end in ends.items())
+        read = [place for place, end in ends.items() if at.get(place, -1) >= end]
+        self._clock.caught_up([place for place in read if place[0] in self._messages.signals], when)
 
     def _position(self, place: TopicPartition) -> int:
-        """Return the next offset to read, which the consumer does not know before the first message."""
-        key = _key(place)
-        return max(int(place.offset), self._ended.get(key, -1), self._offsets.start_of(key))
+        """Return the next offset to read."""
+        return max(int(place.offset), self._ended.get(_key(place), -1))
 
     def _assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        self._assigned |= set(map(_key, partitions))  # the cooperative protocol adds some
-        self._clock.assign(filter(self._timed, map(_key, partitions)))
-        for topic, _ in self._assigned:
+        places = set(map(_key, partitions))
+        self._assigned |= places  # the cooperative protocol adds some
+        self._clock.assign(place for place in places if place[0] in self._messages.signals)
+        self._look_back.assign(places)
+        for topic, _ in places:
             self._problems.pop(topic, None)
-        # Without the commits, the rest of runs that another member has judged would be judged as a whole.
-        while (commits := self._commits_of(consumer, partitions)) is None:
-            if self._stop.wait(_AGAIN_SECONDS):
-                return
-        for place, commit in commits.items():
-            self._offsets.read_on(place, commit)
-        gone = {place for place, commit in commits.items() if commit.offset not in self._own_offsets[place]}
-        self._scoring.forget_judged(gone | {topic for topic, _ in gone})
-        self._own_offsets |= {place: {commit.offset} for place, commit in commits.items()}
-        self._start(consumer, commits)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
-
-    def _commits_of(self, consumer: Any, partitions: Sequence[Any]) -> dict[Partition, Commit] | None:
-        """Return the commits of partitions; None if the brokers do not answer."""
-        try:
-            for topic in self._topics:
-                found = consumer.list_topics(topic, timeout=_COMMITTED_SECONDS)
-                self._sizes[topic] = len(found.topics[topic].partitions)
-            places = consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS)
-            if error := next((each.error for each in places if each.error), None):
-                raise KafkaException(error)
-        except KafkaException as error:
-            self._problems["brokers"] = f"the commits cannot be read: {error.args[0].str()}"
-            _logger.warning("%s; trying again", self._problems["brokers"])
-            return None
-        return {_key(each): Commit.read(each.offset, each.metadata or "") for each in places}
-
-    def _start(self, consumer: Any, commits: Mapping[Partition, Commit]) -> None:
-        """Read partitions from before their committed offset, to learn the spans of finished runs."""
-        places = [TopicPartition(topic, number, at.back) for (topic, number), at in commits.items()]
-        if self._looks_back and any(at.back < at.offset for at in commits.values()):
-            (consumer.incremental_assign if self._cooperative else consumer.assign)(places)
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
         self._commit()
@@ -445,34 +367,22 @@ class KafkaSource:
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
         gone = set(map(_key, partitions))
-        for place in gone:
-            self._ended.pop(place, None)
-            self._since.pop(place, None)
-            self._uncommitted.pop(place, None)
-        self._scoring.forget(self._offsets.forget(gone))
-        self._conversations.forget(gone)
         self._assigned -= gone
+        self._scoring.forget(self._progress.forget(gone))
+        self._conversations.forget(gone)
+        self._look_back.lose(gone)
         self._clock.lose(gone)
-        self._put_clocks()
+        for place in gone:
+            self._committed.pop(place, None)
+            self._ended.pop(place, None)
 
 
 def _key(place: TopicPartition) -> Partition:
     return place.topic, place.partition
 
 
-def _is_key(key: bytes | str | None, trace_id: str) -> bool:
-    """Return True for a trace id in bytes or hex."""
-    data = key.encode() if isinstance(key, str) else key or b""
-    return data in (bytes.fromhex(trace_id), trace_id.encode()) or data.lower() == trace_id.encode()
-
-
 def _reason(error: Exception) -> str:
-    if isinstance(error, RefusedError):
+    if isinstance(error, RefusedError | ValueError):
         return str(error)
     _logger.error("a message cannot be handled", exc_info=error)
     return f"internal error: {type(error).__name__}"
-
-
-def _since_epoch() -> float:
-    """Return what to add to a time since the epoch for the same time on the monotonic clock."""
-    return time.monotonic() - time.time()

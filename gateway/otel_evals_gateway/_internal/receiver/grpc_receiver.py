@@ -18,8 +18,7 @@ from otel_evals_gateway._internal.receiver.answers import (
     partial_success,
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
-from otel_evals_gateway._internal.receiver.receiver import Receiver
-from otel_evals_gateway._internal.receiver.request_limits import Reservation, max_connections
+from otel_evals_gateway._internal.receiver.receiver import Receiver, Reservation, max_connections
 
 _SERVICES: dict[Signal, str] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",

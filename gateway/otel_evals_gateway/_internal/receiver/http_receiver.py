@@ -22,8 +22,9 @@ from otel_evals_gateway._internal.receiver.answers import (
     http_headers,
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
-from otel_evals_gateway._internal.receiver.receiver import Handle, Receiver
-from otel_evals_gateway._internal.receiver.request_limits import (
+from otel_evals_gateway._internal.receiver.receiver import (
+    Handle,
+    Receiver,
     RequestLimits,
     Reservation,
     max_connections,
