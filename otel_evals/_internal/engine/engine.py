@@ -171,15 +171,18 @@ class Engine:
         self.thread.put_all(items)
 
     def stats(self) -> Stats:
+        """Return all counters at this moment."""
         stats = self.ledger.stats(self.thread.backlog.refused)
         if waiting := self.conversations.waiting:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return stats
 
     def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Return the counts of deliveries, by destination."""
         return self.fan_out.stats()
 
     def losses(self) -> dict[str, int]:
+        """Return everything that was lost, by what and why."""
         return inspection.losses_of(self.stats(), self.fan_out.stats())
 
     def failing_rules(self) -> Mapping[str, str]:
