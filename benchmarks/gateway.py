@@ -102,12 +102,14 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
         section |= {"mode": "inline", "forward": place}
     elif mode == "kafka":
         section["kafka"] = {"brokers": [place], "group": name, "topics": {"traces": name}}
-    options: dict[str, Any] = {"journal": name} if name and mode != "kafka" else {}
+    options: dict[str, Any] = {"metrics": False}  # their cost is that of OpenTelemetry's instruments
+    if name and mode != "kafka":
+        options["journal"] = name
     to_file = mode == "tap" and place.endswith(".jsonl")
     to_events = mode == "tap" and place.startswith("http")
     if to_events:
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = place
-        options |= {"evaluation_spans": False, "metrics": False}
+        options["evaluation_spans"] = False
     config = build_config(
         [Rule(answered_at_all, sample=sample)],
         [JsonlDestination(place)] if to_file else [],

@@ -241,7 +241,7 @@ class _Outbox:
 
 def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
     """Drop attributes with names of ours from spans that may be judged: senders could make up scores."""
-    if _OURS.encode() not in request.plain:
+    if not selection.claimed or _OURS.encode() not in request.plain:
         return
     changed = False
     for r, s, i in selection.claimed:

@@ -202,6 +202,10 @@ class _Sources(Source):
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
 
+    @property
+    def problem(self) -> str | None:
+        return next((source.problem for source in self._sources if source.problem), None)
+
     def pass_on(self, run: Run) -> bool:
         return any(source.pass_on(run) for source in self._sources)
 

@@ -27,7 +27,8 @@ _MAX_BYTES: Final = 2**30
 _MOST_UNWRITTEN: Final = 64
 _FOLDER: Final = re.compile(r"\d{20}-[0-9a-f]{8}")
 _ADOPTIONS: Final = 3
-"""Adoptions by processes that crashed, after which a segment is set aside."""
+_STUCK_SECONDS: Final = 60.0
+"""A segment is set aside if so many processes crashed with it, and none of it was done for this time."""
 
 
 class Journal:
@@ -98,7 +99,7 @@ class Journal:
                     segment.unwritten.append(key)
                     if not segment.keys:
                         self._delete(segment)
-                    elif len(segment.unwritten) >= _MOST_UNWRITTEN:
+                    elif segment.path.parent != self._folder or len(segment.unwritten) >= _MOST_UNWRITTEN:
                         self._write_done(segment)
 
     def adopt(self) -> Iterator[Entry]:
@@ -182,8 +183,9 @@ class Journal:
         times = int(adoptions) if adoptions.isdecimal() else 0
         segment = Segment(path)
         try:
+            idle = time.time() - path.stat().st_mtime
             entries = segment.read()
-            if times >= _ADOPTIONS:
+            if times >= _ADOPTIONS and idle >= _STUCK_SECONDS:
                 segment.path = path.rename(path.with_suffix(".poison"))
                 raise ForeignFileError(
                     f"{segment.path} is set aside: {times} processes crashed with its runs"

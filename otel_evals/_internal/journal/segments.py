@@ -89,7 +89,8 @@ class Segment:
                 raise ForeignFileError(f"{self.path} was not written by this version's journal")
             data = b""
         read, self.size = _decoded(data)
-        os.truncate(self.path, self.size)  # later entries must not follow a part of one
+        if self.size < self.path.stat().st_size:
+            os.truncate(self.path, self.size)  # later entries must not follow a part of one
         entries: list[Entry] = []
         finished: dict[bytes, int] = {}
         for entry in read:
