@@ -27,13 +27,12 @@ from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine import inspection
 from otel_evals._internal.engine.assembly import Assembly, assembly_limits
 from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
+from otel_evals._internal.engine.deliveries import Deliveries
 from otel_evals._internal.engine.pending import Pending, Target
 from otel_evals._internal.engine.score import Known, RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
@@ -54,16 +53,12 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
-_PICKS_SECONDS = 30.0
-"""Seconds between two reports of how many runs each rule picked."""
 _LATE_SECONDS = 0.2
 """Extra seconds for a step of the shutdown after its deadline."""
 _COUNT_SECONDS = 0.5
 """Minimum seconds for counting unscored runs at the end."""
 _RAISES = 16
 """Number of remembered increases of the highest sampling probability."""
-_AGAIN_SECONDS = 30.0
-"""Seconds until scores of a source's run are put again after a destination could not take them."""
 
 
 class Engine:
@@ -116,19 +111,16 @@ class Engine:
         self._assembly = Assembly(config, self.dialects, self.ledger, self.gatherer)
         joined = self._assembly.joined
         self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.dialects, joined)
-        self.fan_out = FanOut(
-            config.destinations,
-            queue_size=self._queue_size,
-            max_bytes=config.max_bytes,
-            ended=self._delivered,
-        )
-        self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliver, self._known)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
         self.gatherer.reports_left = self.source is not None
         if self.source is not None:
             is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
             self._left = Unfinished(self.source, is_gathering, put, time.monotonic)
+        to = self._deliver_to
+        self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, to)
+        self.fan_out = self._deliveries.fan_out
+        self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
@@ -406,30 +398,6 @@ class Engine:
         for loss in losses:
             self.ledger.lost(loss)
 
-    def _deliver(self, target: Target) -> None:
-        """Hand the scores of a target to what takes them."""
-        scored = ScoredRun(run=target.run, evaluations=target.evaluations)
-        if self._deliver_to is not None:
-            self._deliver_to(scored)
-            return
-        names = self.fan_out.put(scored, kept=self._left is not None)
-        if self._left is not None and not target.is_check:
-            self._left.put(target, names)
-
-    def _delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """Take how a delivery ended: what a destination could not take from a source is put again."""
-        self.ledger.trace_log.delivered(destination, batch, end)
-        if self._left is None or end == "shutdown":
-            return
-        if end in FINAL:
-            self._left.accepted(batch)
-        else:
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination)
-
-    def _put_again(self, batch: Sequence[ScoredRun], destination: str) -> None:
-        for scored in batch:
-            self.fan_out.put(scored, [destination], kept=True)
-
     # --- on the engine's thread: background, flush, end ---
 
     async def background(self) -> None:
@@ -437,20 +405,7 @@ class Engine:
         hide_task()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        # Not a task group: if one of them fails, the others continue until the loop ends.
-        await asyncio.gather(self.scorer.rules.prepare(), self.fan_out.run(), self._report_all_picks())
-
-    async def _report_all_picks(self) -> None:
-        hide_task()
-        while True:
-            await asyncio.sleep(_PICKS_SECONDS)
-            await self._report_picks()
-
-    async def _report_picks(self) -> None:
-        """Send the number of runs picked by each rule to destinations that store it for the sampler check."""
-        rows = self.ledger.picks.changed()
-        if rows and await self.fan_out.keep_picks(rows):
-            self.ledger.picks.told(rows)
+        await asyncio.gather(self.scorer.rules.prepare(), self._deliveries.run())
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self._assembly.read_until)
@@ -462,14 +417,12 @@ class Engine:
                 self._score_conversations(self.conversations.due(inf, self.scorer.rules.capacity))
                 settled = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
-            await self._report_picks()
-            delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+            delivered = await self._deliveries.flush(deadline - time.monotonic())
         return delivered and not self.scorer.open
 
     async def _finish(self, deadline: float) -> None:
         self._drop_all()
-        await self._report_picks()
-        await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
+        await self._deliveries.shutdown(deadline - time.monotonic())
 
     def end(self, items: Sequence[IntakeItem]) -> None:
         """Drop and count all unfinished work, with or without an earlier `_finish`."""

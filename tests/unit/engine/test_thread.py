@@ -244,10 +244,10 @@ def test_what_belongs_together_is_put_as_a_whole() -> None:
         release = blocked(thread)
         thread.put_all(range(5))
         thread.put(5)
-        assert (thread.waiting, thread.room, thread.backlog.refused) == (5, 0, 1)
+        assert (thread.waiting, thread.level.capacity, thread.backlog.refused) == (5, 0, 1)
         release.set()
         work.wait_for(lambda: work.items == [0, 1, 2, 3, 4])
-        assert thread.room == 3
+        assert thread.level.capacity == 3
 
 
 def test_many_threads_at_once_lose_nothing() -> None:

@@ -1,0 +1,96 @@
+"""From scored runs to the acknowledgements of destinations, on the engine's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.deliver.retry import FINAL
+from otel_evals._internal.engine.pending import Target
+from otel_evals._internal.engine.source import Unfinished
+from otel_evals._internal.model import ScoredRun
+from otel_evals._internal.util.calls import hide_task
+
+_AGAIN_SECONDS = 30.0
+"""Seconds until scores of a source's run are put again after a destination could not take them."""
+_PICKS_SECONDS = 30.0
+"""Seconds between two reports of how many runs each rule picked."""
+
+
+class Deliveries:
+    """Delivers the scores of targets.
+
+    Args:
+        config: has the destinations.
+        ledger: logs how deliveries end, and counts the picks of rules.
+        left: counts what is left to do for a source; None without one.
+        queue_size: maximum number of scored runs that wait for a destination.
+        deliver: takes scored runs instead of the destinations.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ledger: Ledger,
+        left: Unfinished | None,
+        queue_size: int,
+        deliver: Callable[[ScoredRun], object] | None,
+    ) -> None:
+        self._ledger, self._left, self._deliver = ledger, left, deliver
+        self.fan_out = FanOut(
+            config.destinations, queue_size=queue_size, max_bytes=config.max_bytes, ended=self._ended
+        )
+
+    def put(self, target: Target) -> None:
+        """Hand the scores of a target on; never waits."""
+        scored = ScoredRun(run=target.run, evaluations=target.evaluations)
+        if self._deliver is not None:
+            self._deliver(scored)
+            return
+        names = self.fan_out.put(scored, kept=self._left is not None)
+        if self._left is not None and not target.is_check:
+            self._left.put(target, names)
+
+    def _ended(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """Take how a delivery ended: what a destination could not take from a source is put again."""
+        self._ledger.trace_log.delivered(destination, batch, end)
+        if self._left is None or end == "shutdown":
+            return
+        if end in FINAL:
+            self._left.accepted(batch)
+        else:
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination)
+
+    def _put_again(self, batch: Sequence[ScoredRun], destination: str) -> None:
+        for scored in batch:
+            self.fan_out.put(scored, [destination], kept=True)
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        # Not a task group: if one of them fails, the other continues until the loop ends.
+        await asyncio.gather(self.fan_out.run(), self._report_all_picks())
+
+    async def flush(self, seconds: float) -> bool:
+        """Deliver everything; returns False if that takes longer, or something was not accepted."""
+        await self._report_picks()
+        return await self.fan_out.force_flush(max(0.0, seconds))
+
+    async def shutdown(self, seconds: float) -> None:
+        """Deliver what is possible in this time, and release the destinations."""
+        await self._report_picks()
+        await self.fan_out.shutdown(max(0.1, seconds))
+
+    async def _report_all_picks(self) -> None:
+        hide_task()
+        while True:
+            await asyncio.sleep(_PICKS_SECONDS)
+            await self._report_picks()
+
+    async def _report_picks(self) -> None:
+        """Send the number of runs picked by each rule to destinations that store it for the sampler check."""
+        rows = self._ledger.picks.changed()
+        if rows and await self.fan_out.keep_picks(rows):
+            self._ledger.picks.told(rows)
