@@ -3,7 +3,6 @@
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.counted import counted
-from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.fork import Gate, renew_after_fork
 from otel_evals._internal.util.install_hint import extra, install_hint, this_command
 from otel_evals._internal.util.json_text import read_json
@@ -11,7 +10,6 @@ from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import FileWatch, check_after_fork, make_private
 
 __all__ = [
-    "HAS_FILE_LOCKS",
     "FileWatch",
     "Gate",
     "backoff",
@@ -26,5 +24,4 @@ __all__ = [
     "renew_after_fork",
     "retry_after",
     "this_command",
-    "try_lock",
 ]

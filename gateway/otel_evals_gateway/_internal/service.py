@@ -18,8 +18,7 @@ from otel_evals.destinations import plain
 from otel_evals.dialects import load_dialects
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import Providers
-from otel_evals_gateway._internal.checks import check
-from otel_evals_gateway._internal.config_reload import ConfigReload
+from otel_evals_gateway._internal.configuration import ConfigReload, check
 from otel_evals_gateway._internal.counters import TrafficCounters, prometheus_page
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
@@ -64,7 +63,7 @@ class Gateway:
             self._tls, reload = tls_context(options.tls)
             self._reloads.append(reload)
         providers = providers or Providers()
-        meters, metrics_page = prometheus_page(providers.meters or metrics.get_meter_provider())
+        meters, self._metrics = prometheus_page(providers.meters or metrics.get_meter_provider())
         providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
         self._dialects = load_dialects()
@@ -88,7 +87,7 @@ class Gateway:
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/stats": self._stats,
-            "/metrics": metrics_page,
+            "/metrics": self._metrics,
         }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
@@ -217,8 +216,8 @@ class Gateway:
     def _log_start(self) -> None:
         options, scheme = self.options, "http" if self._tls is None else "https"
         way = f"spans are forwarded to {options.forward}" if self._inline else "nothing is forwarded"
-        page = "no metrics page without `http`"
-        if options.http is not None:
+        page = "no metrics for Prometheus"
+        if options.http is not None and self._metrics()[0] == 200:
             host, _ = host_and_port(options.http)
             page = f"metrics for Prometheus at {scheme}://{host}:{self.ports['http']}/metrics"
         _logger.info("%s; %s; %s", self.scoring.engine.summary(), way, page)
@@ -230,13 +229,13 @@ class Gateway:
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.engine.health()
-        problem = "starting or shutting down" if not self._ready else None
-        if health.status == "stalled":
-            problem = health.problem
-        elif self._kafka is not None:
-            problem = problem or self._kafka.problem
-        elif self._inline is not None:
-            problem = problem or self._inline.forwarder.problem
+        problems = [
+            health.problem if health.status == "stalled" else None,
+            None if self._ready else "starting or shutting down",
+            self._kafka and self._kafka.problem,
+            self._inline and self._inline.forwarder.problem,
+        ]
+        problem = next(filter(None, problems), None)
         rules = {} if self._config_reload is None else {"configuration": self._config_reload.status()}
         status, word = (503, "not ready") if problem else (200, "ready")
         return status, {"status": word, "problem": problem, **rules}

@@ -103,10 +103,12 @@ class PendingScores:
         self._wake(None)
 
     def close(self) -> None:
+        """Let every span pass, now and later."""
         self.open = False
         self._wake(None)
 
     def lets_pass(self, end_time: int) -> bool:
+        """Return True if a span that ended then need not wait."""
         return not self.open or end_time <= self._passing_until
 
     def take(self, key: Key, end_time: int, *, anyway: bool = False) -> Mapping[str, Any] | None:

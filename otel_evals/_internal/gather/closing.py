@@ -127,9 +127,11 @@ class QuietClosing:
         self.remember_bytes = remember_bytes
 
     def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        """Note the root of a trace."""
         trace.rooted = trace.rooted or span.record.parent_span_id is None
 
     def closes_at(self, trace: Trace, now: float) -> float:
+        """Return when a trace closes if nothing more arrives."""
         return trace.last_seen + self.seconds(trace)
 
     def seconds(self, trace: Trace) -> float:
@@ -137,6 +139,7 @@ class QuietClosing:
         return self._quiet if trace.rooted else self._idle
 
     def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        """Return the spans of each group that closes now."""
         if now == inf:
             return [[*trace.spans]] if trace.rooted else []
         if self.closes_at(trace, now) <= now:
@@ -150,6 +153,7 @@ class QuietClosing:
         return quiet_for >= self._idle and self._opens_run(trace.spans[top].record)
 
     def ignored_to(self, trace: Trace) -> float:
+        """Return infinity: all later spans of an evicted trace are ignored."""
         return inf  # which spans belong together is unknown until all have arrived
 
 

@@ -12,7 +12,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.sampling import parse
 from otel_evals.scorers import answered
-from otel_evals_gateway._internal.checks import check
+from otel_evals_gateway._internal.configuration import check
 from otel_evals_gateway._internal.options import quiet_seconds
 from tests.support.certificates import certificates, needs_openssl
 

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.metrics import NoOpMeter
 
 from otel_evals import Config, load_config
-from otel_evals_gateway._internal.config_reload import ConfigReload
+from otel_evals_gateway._internal.configuration import ConfigReload
 
 FILE = """
 gateway: {quiet: 1}
