@@ -1,7 +1,7 @@
-"""The engine: captured items -> spans -> runs -> scores -> attachments -> destinations, on one thread.
+"""The engine: scores on a thread of its own, and answers requests of other threads.
 
 An application, the gateway and offline scoring build the same object; they differ in what they put in and in
-what takes the scores. Everything below `on the engine's thread` is called there; the rest from any thread.
+what takes the scores.
 """
 
 from __future__ import annotations
@@ -9,42 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from dataclasses import replace
-from importlib import import_module
-from math import inf
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from anyio.to_thread import current_default_thread_limiter
-
-from otel_evals._internal.accounting.counters import ConversationStats, Stats
 from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
-from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.accounting.problem_log import LossLog
-from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
-from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine import inspection
-from otel_evals._internal.engine.assembly import Assembly, assembly_limits
 from otel_evals._internal.engine.check import Check
-from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
-from otel_evals._internal.engine.deliveries import Deliveries
-from otel_evals._internal.engine.pending import Pending, Target
-from otel_evals._internal.engine.score import Known, RunScorer
-from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
-from otel_evals._internal.engine.thread import EngineThread, IntakeLevel
-from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
-from otel_evals._internal.gather.closing import LiveClosing
-from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
-from otel_evals._internal.read.reader import group_of
-from otel_evals._internal.redaction.redactor import private_context
-from otel_evals._internal.sampling.consistent import is_sampled
+from otel_evals._internal.engine.stages import Stages
+from otel_evals._internal.engine.thread import IntakeLevel
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
@@ -52,7 +27,6 @@ from otel_evals._internal.util.error_log import log_error, safely
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
-_TICK_SECONDS = 1.0
 _LATE_SECONDS = 0.2
 """Extra seconds for a step of the shutdown after its deadline."""
 _COUNT_SECONDS = 0.5
@@ -61,7 +35,7 @@ _RAISES = 16
 """Number of remembered increases of the highest sampling probability."""
 
 
-class Engine:
+class Engine(Stages):
     """Scores on a thread of its own, which starts on first use.
 
     Args:
@@ -76,62 +50,6 @@ class Engine:
         queue_size: maximum number of scored runs that wait for a destination.
         clock: the time by which conversations become idle.
     """
-
-    def __init__(
-        self,
-        config: Config,
-        dialects: Dialects,
-        attacher: Attacher,
-        *,
-        open_spans: OpenSpans | None = None,
-        new_gatherer: Callable[[], Gatherer] | None = None,
-        source: Source | None = None,
-        deliver: Callable[[ScoredRun], object] | None = None,
-        known: Known | None = None,
-        queue_size: int = 2048,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.config, self.dialects, self._attacher = config, dialects, attacher
-        self._open_spans = open_spans or OpenSpans()
-        self._new_gatherer = new_gatherer or self._local_gatherer
-        self.source, self._deliver_to, self._known = source, deliver, known
-        self._queue_size, self._clock = queue_size, clock
-        import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
-        context = private_context(config.redact, content=config.capture_content)
-        self.thread = EngineThread[IntakeItem](self, max_bytes=config.max_bytes, context=context)
-        self._build()
-
-    def _build(self) -> None:
-        """Create the objects of the engine's thread; called again in a forked child."""
-        config = self.config
-        names = [rule.name for rule in config.rules]
-        content, ceiling = config.capture_content, config.ceiling
-        self.ledger = Ledger(names, config.explain_traces, content=content, ceiling=ceiling)
-        self.gatherer = self._new_gatherer()
-        self._assembly = Assembly(config, self.dialects, self.ledger, self.gatherer)
-        joined = self._assembly.joined
-        self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.dialects, joined)
-        self._left: Unfinished | None = None
-        """What is left to do for the source's traces."""
-        self.gatherer.reports_left = self.source is not None
-        if self.source is not None:
-            is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
-            self._left = Unfinished(self.source, is_gathering, put, time.monotonic)
-        to = self._deliver_to
-        self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, to)
-        self.fan_out = self._deliveries.fan_out
-        self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
-        waits = (lambda *_: None) if self._left is None else self._left.waits
-        self.conversations = Conversations(config, self.ledger, waits)
-        self._raised: list[tuple[int, float]] = []
-        """Time of each increase of the highest sampling probability, and the probability before it."""
-        self._losses = LossLog()
-
-    def _local_gatherer(self) -> Gatherer:
-        limits = assembly_limits(self.config)
-        return Gatherer(limits, LiveClosing(limits, self._open_spans.now))
-
-    # --- from any thread ---
 
     @property
     def here(self) -> bool:
@@ -161,21 +79,6 @@ class Engine:
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""
         self.thread.put_all(items)
-
-    def stats(self) -> Stats:
-        """Return all counters at this moment."""
-        stats = self.ledger.stats(self.thread.backlog.refused)
-        if waiting := self.conversations.waiting:
-            stats = replace(stats, conversations=ConversationStats(waiting=waiting))
-        return stats
-
-    def destination_stats(self) -> Mapping[str, DestinationStats]:
-        """Return the counts of deliveries, by destination."""
-        return self.fan_out.stats()
-
-    def losses(self) -> dict[str, int]:
-        """Return everything that was lost, by what and why."""
-        return inspection.losses_of(self.stats(), self.fan_out.stats())
 
     def failing_rules(self) -> Mapping[str, str]:
         """Return the rules that fail again and again, each with its error in words."""
@@ -285,162 +188,3 @@ class Engine:
         """Reset: the parent scores everything captured before the fork."""
         self.thread.reset()
         self._build()
-
-    # --- on the engine's thread: from items to scores ---
-
-    def take(self, items: Sequence[IntakeItem]) -> float:
-        """Take captured items and do all due work; returns the time of the next `tick`."""
-        self._lose(self._assembly.add(items))
-        return self.tick()
-
-    def tick(self) -> float:
-        """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
-        now = time.monotonic()
-        self._score_due(now)
-        self._lose(self._assembly.evict(now))
-        next_conversation = inf
-        if self.conversations.active:
-            self._score_conversations(self.conversations.due(self._clock(), self.scorer.rules.capacity))
-            next_conversation = self.conversations.next_due(self._clock())
-        if self._losses.next_poll <= now:
-            self._losses.poll(self.losses())
-        if self._left is not None:
-            self._left.touch(self.gatherer.take_left())
-            self._left.poll(self.thread.taken)
-        return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
-
-    def _score_due(self, now: float) -> bool:
-        """Score the runs that are complete; returns False if none was."""
-        found = False
-        for runs, group in self._assembly.due(now):
-            found = True
-            self._score_group(runs, group)
-        return found
-
-    def _score_group(self, runs: Sequence[Run], group: SpanGroup) -> None:
-        """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
-        judged = {target.span_id for run in runs for target in self.score(run, group)}
-        if (scores := self._attacher.scores) is not None:
-            awaited = judged | self._assembly.held
-            for span in group.spans:
-                if span.span_id not in awaited:
-                    scores.release(span.trace_id, span.span_id)
-        if self._left is not None:  # of joined runs, some traces have closed earlier
-            self._left.touch({span.trace_id for span in group.spans})
-
-    async def drained(self) -> None:
-        """Take everything that was captured before."""
-        self.thread.drain()
-
-    def score(self, run: Run, group: SpanGroup | None = None) -> list[Target]:
-        """Score a run; returns what is judged in it. Its `group` of spans is kept by the source."""
-        if not run.trace_flags & 1:
-            self.ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
-            return []
-        if self.conversations.active:
-            self.take_conversation_run(run)
-        if any(run.start_time < when and not _sampled_by(ceiling, run) for when, ceiling in self._raised):
-            self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
-            return []
-        sampled = self.scorer.decide(run)
-        if self.source is not None and (sampled or self._waits(run)):
-            self.source.sampled(group or group_of([run]))
-        self._start(sampled)
-        return list(sampled)
-
-    def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
-        """Add a closed run to its conversation; one with a `source` comes from another process."""
-        if source is not None:
-            mark_passed(run)
-        elif self.source is not None and self.source.pass_on(run):
-            return
-        self._score_conversations(self.conversations.take(run, self._clock(), source))
-        if self._left is not None and source is not None:
-            self._left.passed(run)
-
-    def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
-        """Forget conversations that another process gathers now."""
-        self.conversations.forget(which)
-
-    def _check(self, check: Check) -> None:
-        self.thread.drain()  # spans that ended before the check
-        reason, why = "unreadable", "the run could not be read; the log has the error"
-        try:
-            run = self._unfinished_runs.find(check.place, check.answer)
-            if isinstance(run, NotScored):
-                reason, why = run.reason, run.explanation or ""
-            elif self.scorer.check(check, run):
-                return
-            else:
-                reason, why = "other_version", "a rule has this scorer's id and another version"
-        except BaseException as error:
-            log_error(_logger, "an answer could not be checked", error=error)
-        check.expire(reason, why)
-        self.ledger.refused(check.rule.name, reason)
-
-    def _waits(self, run: Run) -> bool:
-        """Return True if a run waits for its conversation."""
-        conversations = self.conversations
-        return conversations.active and bool(run.conversation_id) and not conversations.rules_out(run)
-
-    def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
-        for joined in due:
-            if joined.due.conversation.source is not None:
-                mark_passed(joined.run)
-            self._start(self.scorer.decide_conversation(joined), joined.due.lost)
-
-    def _start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
-        if self._left is not None:
-            self._left.sampled(sampled)
-        self.scorer.start(sampled, lost)
-
-    def _lose(self, losses: Sequence[Loss]) -> None:
-        for loss in losses:
-            self.ledger.lost(loss)
-
-    # --- on the engine's thread: background, flush, end ---
-
-    async def background(self) -> None:
-        """Prepare the scorers and deliver to destinations, until cancelled."""
-        hide_task()
-        limiter = current_default_thread_limiter()
-        limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await asyncio.gather(self.scorer.rules.prepare(), self._deliveries.run())
-
-    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
-        self.thread.drain(self._assembly.read_until)
-        delivered = more = True
-        while more and delivered:  # a gatherer may close only as many runs as the destinations have room for
-            more = self._score_due(inf)
-            settled = await self.scorer.settled(deadline - time.monotonic())
-            while ending and settled and self.conversations.waiting:
-                self._score_conversations(self.conversations.due(inf, self.scorer.rules.capacity))
-                settled = await self.scorer.settled(deadline - time.monotonic())
-            self._attacher.release_metrics()
-            delivered = await self._deliveries.flush(deadline - time.monotonic())
-        return delivered and not self.scorer.open
-
-    async def _finish(self, deadline: float) -> None:
-        self._drop_all()
-        await self._deliveries.shutdown(deadline - time.monotonic())
-
-    def end(self, items: Sequence[IntakeItem]) -> None:
-        """Drop and count all unfinished work, with or without an earlier `_finish`."""
-        self._drop_all()
-        self._attacher.release_metrics()
-        if self._left is not None:
-            self._left.touch(self.gatherer.take_left())
-            self._left.poll(pause=0.0)
-        for loss in self._assembly.end(items):
-            self.ledger.lost(loss)
-
-    def _drop_all(self) -> None:
-        if self._left is not None:
-            self._left.dropping = True
-        self.scorer.abort("shutdown")
-        self._score_conversations(self.conversations.end())
-
-
-def _sampled_by(ceiling: float, run: Run) -> bool:
-    """Return False if spans of the run's trace were not kept while no rule had a higher probability."""
-    return is_sampled(ceiling, int(run.trace_id, 16), run.trace_state)
