@@ -43,7 +43,7 @@ class RecordedTurn(msgspec.Struct):
 
 class RecordedCall(msgspec.Struct):
     name: str
-    status: Literal["ok", "error", "unknown"] = "unknown"
+    status: Literal["ok", "error", "pending", "unknown"] = "unknown"
 
 
 class ScoredRecord(msgspec.Struct):

@@ -110,7 +110,8 @@ def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -
         "agent": run.agent_name,
         "agent_version": run.agent_version,
         "user_id": run.user_id,
-        "tenant": plain(tenant_of(run)),
+        "prompt_version": run.prompt_version,
+        "tenant": run.tenant,
         "provider": run.provider,
         "models": list(run.models),
         "error_type": run.error_type,
@@ -160,12 +161,6 @@ def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
     if media.raster_type is None or (media.size or 0) > media_bytes:
         del kept["base64"]
     return {name: value for name, value in kept.items() if value is not None}
-
-
-def tenant_of(run: Run) -> Any:
-    """Return the tenant that the root span or its resource names."""
-    own = run.root.span.attributes if run.root else {}
-    return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
 
 
 _OF_CALLS = ("name", "status", "arguments", "result", "error")

@@ -102,9 +102,10 @@ def _returns_results(last: Operation, call: Operation) -> bool:
     if not last.output_messages and says_tools(last):
         before, now = ("\n".join(m.text for m in o.input_messages) for o in (last, call))
         return now.startswith(before + "\n")
-    if not _extends(last, call):
-        return False
-    results = parts_of(call.input_messages[len(last.input_messages) :], "tool_result")
+    given, before = call.input_messages, len(last.input_messages)
+    if not _extends(last, call) or any(asks(given, index) for index in range(before, len(given))):
+        return False  # or it continues the conversation with another question
+    results = parts_of(given[before:], "tool_result")
     return all(p.tool_call_id is None for p in results) and 0 < len(results) == len(asked_by(last))
 
 

@@ -45,7 +45,7 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
         if joined.root_kind is OperationKind.AGENT:
             agents = agents or is_unfinished(joined)
         waits = _is_bare(joined) or (agents and joined.root_kind is OperationKind.AGENT)
-        if not waits and not is_unfinished(joined) and not _has_streamed(joined):
+        if not waits and not is_unfinished(joined) and not _lacks_its_beginning(joined):
             yield joined
             continue
         held.append(joined)
@@ -74,7 +74,7 @@ class SplitRuns:
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
         joined = _join_with(run, self._held) if self._held else run
-        if is_unfinished(joined):
+        if is_unfinished(joined) or _lacks_its_beginning(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
             return self._release(self._excess())
@@ -120,10 +120,14 @@ def _is_bare(run: Run) -> bool:
     return run.root_kind is OperationKind.INFERENCE and run.root is not None
 
 
-def _has_streamed(run: Run) -> bool:
-    """Return True for an agent whose span ended before its model calls: the first may have its own trace."""
+def _lacks_its_beginning(run: Run) -> bool:
+    """Return True for an agent that streamed and whose first model call, with the question, has its own trace.
+
+    Its span ended before its model calls.
+    """
     calls = (o.span.start_time for o in run.operations if o.kind is OperationKind.INFERENCE)
-    return run.end_time is not None and run.end_time < next(calls, 0)
+    streamed = run.end_time is not None and run.end_time < next(calls, 0)
+    return streamed and run.input is None
 
 
 def _join_with(run: Run, held: list[Run]) -> Run:

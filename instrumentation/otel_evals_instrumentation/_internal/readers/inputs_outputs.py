@@ -17,7 +17,7 @@ from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, 
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
-from otel_evals_instrumentation._internal.readers.outcomes import was_left
+from otel_evals_instrumentation._internal.readers.outcomes import may_have_called, was_left
 from otel_evals_instrumentation._internal.readers.parts import (
     LISTS,
     read_parts,
@@ -187,6 +187,9 @@ def _first(
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
             is_indexed = key.endswith(".*")
+            if not whole and is_indexed and side == "output" and may_have_called(reader.attributes):
+                best = messages
+                continue
             cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
             _note(reader, side, key, is_text or _says_something(messages), cut)
             best = _cut_off(messages, value) if cut and not is_indexed else messages

@@ -96,6 +96,12 @@ def was_left(span: SpanRecord, attributes: Mapping[str, Any], key: str) -> bool:
     return not any(_says_the_end(name, value) for name, value in attributes.items())
 
 
+def may_have_called(attributes: Mapping[str, Any]) -> bool:
+    """Return True if a response without content may be a call: it had tools, and has no finish reason."""
+    had_tools = any(name.startswith("llm.request.functions.") for name in attributes)
+    return had_tools and not any(_says_the_end(name, value) for name, value in attributes.items())
+
+
 def _says_the_end(name: str, value: Any) -> bool:
     """Return True for an attribute with a finish reason, in its name or in its JSON."""
     if name.endswith(("finish_reason", "finish_reasons", "finishReason", "stop_reason")):
