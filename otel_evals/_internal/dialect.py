@@ -298,7 +298,8 @@ class _Content(msgspec.Struct, eq=False, gc=False):
         except BaseException as error:  # a third-party dialect must not fail the scorer
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
             level = logging.DEBUG if logged else logging.WARNING
-            _logged.add(self.span.scope_name)
+            if not logged:
+                _logged.add(self.span.scope_name)
             message = "the content of span %s could not be read"
             log_error(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True

@@ -42,7 +42,7 @@ from otel_evals.destinations import InMemoryDestination
 from otel_evals.dialects import load_dialects
 from otel_evals.model import SpanRecord
 from otel_evals_gateway._internal.receiver.decoder import json_message
-from tests.captures.captures import everything
+from tests.support.captures import everything
 from tests.support.gateway_process import GatewayProcess, post
 from tests.support.waits import MILLIS
 

@@ -131,14 +131,17 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return self._part(_system, self._root, self._question(), self._operations)
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        return self._part(Recovery._find_calls, self)
+
+    def _find_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls, without one that only gave the answer its form, as libraries force models to."""
-        calls = self._part(join_tool_calls, self._operations, self._above)
-        if not any(map(_may_be_form, calls)):
-            return calls
+        calls = join_tool_calls(self._operations, self._above)
+        if not any(call.result is None and call.error is None for call in calls):
+            return calls  # no need to know the answer
         answer = self._answer()
         said = answer.text if answer is not None else ""
         calls = tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
-        return self._part(_with_pending, calls, self._last_asked()) if not said else calls
+        return calls if said else _with_pending(calls, self._last_asked())
 
     def _last_asked(self) -> Sequence[Part]:
         """Return the calls that the last model call asked for, if the run ended after them."""

@@ -121,9 +121,9 @@ def _is_bare(run: Run) -> bool:
 
 
 def _lacks_its_beginning(run: Run) -> bool:
-    """Return True for an agent that streamed and whose first model call, with the question, has its own trace.
+    """Return True for an agent that streamed, and whose first model call has a trace of its own.
 
-    Its span ended before its model calls.
+    Its span ended before its model calls, and the question is in the other trace.
     """
     calls = (o.span.start_time for o in run.operations if o.kind is OperationKind.INFERENCE)
     streamed = run.end_time is not None and run.end_time < next(calls, 0)
@@ -167,12 +167,14 @@ def _continues(first: Run, then: Run) -> bool:
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls or not earlier:
         return False
-    if then.root_kind is first.root_kind and not any(o.paused for o in first.operations):
-        calls = calls[:1]
-    elif None not in (first.conversation_id, then.conversation_id) and (
+    if None not in (first.conversation_id, then.conversation_id) and (
         first.conversation_id != then.conversation_id
     ):
         return False
+    if any(operation.paused for operation in first.operations):
+        pending = {call.id for call in first.tool_calls if call.status == "pending"} - {None}
+        return first.start_time < then.start_time and any(c.id in pending for c in then.tool_calls)
+    calls = calls[:1] if then.root_kind is first.root_kind else calls
     ended = first.end_time or first.start_time
     return any(is_before(ended, call.span.start_time) and continues(earlier, call) for call in calls)
 

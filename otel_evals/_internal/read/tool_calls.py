@@ -78,18 +78,22 @@ class _SpanCalls:
                     self._with_id.setdefault(call.id, []).append(outer)
 
     def with_attempts(self) -> list[tuple[int, ToolCall]]:
-        """Return the calls with the times of their starts; executions with one id are its attempts."""
+        """Return the calls with the times of their starts; executions with one id are its attempts.
+
+        Without an id, a call continues one of the same tool that is pending.
+        """
         found: list[tuple[int, list[ToolCall]]] = []
         latest: dict[str, list[ToolCall]] = {}
         for time, call in self.calls.values():
-            attempts = latest.get(call.id, []) if call.id is not None else []
-            if attempts and not differ(attempts[-1].arguments, call.arguments):
+            key = call.id or f"{call.name} is pending"
+            attempts = latest.get(key)
+            if attempts is not None and not differ(attempts[-1].arguments, call.arguments):
                 attempts.append(call)
                 continue
             started = [call]
             found.append((time, started))
-            if call.id is not None:
-                latest[call.id] = started
+            if call.id is not None or call.status == "pending":
+                latest[key] = started
         return [(time, each[0] if len(each) == 1 else _attempted(each)) for time, each in found]
 
     def _add(self, operation: Operation, call: ToolCall) -> None:

@@ -22,7 +22,7 @@ from tests.support.recording_server import Reply, recording_server
 from tests.support.recordings import NOW, REQUEST, span
 from tests.support.scored_files import score_files
 
-CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
+CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "").split(os.pathsep)[0]
 
 
 def run(*args: str) -> Any:
