@@ -100,8 +100,8 @@ def _returns_results(last: Operation, call: Operation) -> bool:
     if last.span.trace_id == call.span.trace_id or not last.input_messages:
         return False
     if not last.output_messages and says_tools(last):
-        before, now = ("\n".join(m.text for m in o.input_messages) for o in (last, call))
-        return now.startswith(before + "\n")
+        prompt, longer = ("\n".join(m.text for m in o.input_messages) for o in (last, call))
+        return longer.startswith(prompt + "\n")
     given, before = call.input_messages, len(last.input_messages)
     if not _extends(last, call) or any(asks(given, index) for index in range(before, len(given))):
         return False  # or it continues the conversation with another question
