@@ -74,6 +74,7 @@ class Decider:
         self._by_name = {rule.name: rule for rule in listed}
         for index in order:
             self._rules.setdefault(listed[index].asked_with, []).append(listed[index])
+        ECHOES.reset()
         self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
