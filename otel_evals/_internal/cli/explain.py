@@ -17,6 +17,7 @@ from otel_evals._internal.accounting.explanation import (
 )
 from otel_evals._internal.cli.scored_records import RecordedEvaluation, ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
+from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
@@ -28,18 +29,23 @@ from otel_evals.errors import ConfigError
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, or its first digits.")],
     scores: Annotated[list[Path], typer.Option(help="Files of the jsonl destination, or results.")],
+    config: Annotated[Path | None, typer.Option(help="YAML file, for rules without a score.")] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Explain the sampling decisions and scores of a trace; exits with 1 if the files do not contain it."""
     with exit_on(ValueError, command="explain"):
-        answer = explain_trace(trace_id, [str(path) for path in scores], trace_state)
+        rules = () if config is None else load_config(config).rules
+        known = {rule.name: rule.sampling.words for rule in rules}
+        answer = explain_trace(trace_id, [str(path) for path in scores], trace_state, known)
     echo(json_text(asdict(answer)) if as_json else str(answer))
     if answer.status in ("unknown", "ruled_out"):
         raise typer.Exit(1)
 
 
-def explain_trace(given: str, places: Sequence[str], trace_state: str = "") -> Explanation:
+def explain_trace(
+    given: str, places: Sequence[str], trace_state: str = "", known: Mapping[str, str] = {}
+) -> Explanation:
     """Explain a trace from files of the jsonl destination, or from results.
 
     Other decisions are computed with the samplers that the records of other traces name.
@@ -48,6 +54,7 @@ def explain_trace(given: str, places: Sequence[str], trace_state: str = "") -> E
         given: the trace's id, or its first digits.
         places: the files.
         trace_state: the trace's tracestate.
+        known: further samplers, by rule.
 
     Raises:
         ConfigError: a file does not exist.
@@ -57,7 +64,7 @@ def explain_trace(given: str, places: Sequence[str], trace_state: str = "") -> E
         if not Path(place).is_file():
             raise ConfigError("--scores", f"{place} does not exist; it is written with the first score")
     begin = _beginnings(given)
-    records, samplers = list[ScoredRecord](), dict[str, str]()
+    records, samplers = list[ScoredRecord](), dict(known)
     for record in scored_records(places, command="explain", beginnings=begin):
         samplers |= {each.rule or each.scorer: each.sampling.rule for each in record.evaluations}
         if any(each.startswith(begin) for each in _traces_of(record)):

@@ -27,12 +27,13 @@ def build_config(
     """
     problems = Problems()
     built, places = [], []
+    default: dict[str, Any] = {}
     if sample is not None:
         with problems.noting():
-            sample = Rule(FunctionScorer(bool, id="any"), sample=sample).sample
+            default["sample"] = Rule(FunctionScorer(bool, id="any"), sample=sample).sample
     for index, rule in enumerate(_listed(rules, "rules", problems)):
         with problems.noting(f"rules[{index}]"):
-            built.append(_rule(rule, f"rules[{index}]", {} if sample is None else {"sample": sample}))
+            built.append(_rule(rule, f"rules[{index}]", default))
     for index, place in enumerate(_listed(destinations, "destinations", problems)):
         with problems.noting():
             places.append(_destination(place, f"destinations[{index}]"))
