@@ -17,7 +17,7 @@ from otel_evals._internal.cli.terminal import AsJson, echo
 from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import DestinationError, OtelEvalsError
 

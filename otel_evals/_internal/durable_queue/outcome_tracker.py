@@ -15,7 +15,7 @@ from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Loss, Outcome, Run, ScoredRun
-from otel_evals._internal.read.identity import conversation_digest
+from otel_evals._internal.read.conversation import conversation_digest
 
 _AGAIN_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05

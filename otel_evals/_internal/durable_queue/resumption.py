@@ -8,8 +8,7 @@ from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.evaluate.queue_interface import Resumption
 from otel_evals._internal.model import OperationKind, Run, Sampled
-from otel_evals._internal.read.conversation import as_conversation
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import as_conversation, evaluation_id
 from otel_evals._internal.read.runs import subruns
 
 

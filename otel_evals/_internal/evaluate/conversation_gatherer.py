@@ -22,8 +22,7 @@ from otel_evals._internal.evaluate.queue_interface import (
     PassedRun,
 )
 from otel_evals._internal.model import Run
-from otel_evals._internal.read.conversation import as_conversation
-from otel_evals._internal.read.identity import conversation_key
+from otel_evals._internal.read.conversation import as_conversation, conversation_key
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import conversation_number

@@ -13,7 +13,7 @@ from math import inf
 from otel_evals import semconv
 from otel_evals._internal.model import Run
 from otel_evals._internal.model.sizes import size_of_run
-from otel_evals._internal.read.identity import conversation_key
+from otel_evals._internal.read.conversation import conversation_key
 
 _REMEMBERED = 20_000
 # Measured with runs of three operations and 2 KB messages.

@@ -44,7 +44,7 @@ from otel_evals._internal.model import (
     StepRecord,
 )
 from otel_evals._internal.model.derived import DERIVATION
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted

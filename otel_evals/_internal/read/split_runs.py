@@ -13,9 +13,9 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.model_calls import asked_by, continues, given_to
 from otel_evals._internal.read.question import is_unfinished as ends_with_calls
 from otel_evals._internal.read.tree import guards_in, is_before, parents_in
+from otel_evals._internal.read.turns import asked_by, continues, given_to
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""

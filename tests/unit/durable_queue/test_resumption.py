@@ -11,8 +11,7 @@ from otel_evals import Rule, Run, scorer
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
 from otel_evals._internal.evaluate.queue_interface import Resumption
-from otel_evals._internal.read.conversation import as_conversation
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import as_conversation, evaluation_id
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import Sampled
 from tests.support.trace_builder import DIALECTS, TraceBuilder

@@ -15,8 +15,7 @@ from otel_evals import Config, Rule, Run, load_config, sampling
 from otel_evals._internal.evaluate.conversations import Conversation, Conversations
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.tally import tally
-from otel_evals._internal.read.conversation import as_conversation
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import as_conversation, evaluation_id
 from otel_evals._internal.sampling.randomness import (
     conversation_number,
     inclusion_probability,

@@ -1,25 +1,39 @@
-"""Groups model calls outside of any agent into turns, each with a question, its calls and the answer."""
+"""Turns: model calls outside of any agent, each with a question, its calls and the answer; and their tokens.
+
+Also splits traces in which an application's span groups several invocations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
+from typing import Final
 
-from otel_evals._internal.model import Message, Operation, OperationKind, Part
+from otel_evals._internal.model import Message, Operation, OperationKind, Part, Usage
 from otel_evals._internal.read.question import (
     asks,
     asks_for_tools,
+    find_answer,
+    find_question,
     is_observation,
     parts_of,
     says_tools,
     turn_start,
 )
-from otel_evals._internal.read.tree import is_before, is_during
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_before, is_during
 
 _TWINS = 2
 """How many spans may record one call: a library's, and next to it the SDK's own."""
 _RECENT = 16
 """Number of turns back that a call without ids is compared with."""
+_DISTINCTIVE = 8
+"""Length of an answer that a later question does not contain by chance."""
+_NO_USAGE = Usage()
+_NEAR = 8
+"""Compare a model call with this many earlier ones, to count it once."""
+APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
+"""Kinds of operations whose tokens a model call above does not include."""
 
 
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
@@ -158,3 +172,120 @@ def _belongs(turn: Sequence[Operation], other: Operation) -> bool:
     if other.span.parent_span_id != turn[-1].span.parent_span_id:
         return False
     return other.span.start_time <= (turn[-1].span.end_time or turn[-1].span.start_time)
+
+
+# --- invocations that a span only groups ---
+
+
+def invocations_in(root: Operation, tree: Tree) -> list[Operation]:
+    """Return the invocations that a root only groups, or else the root itself.
+
+    Invocations are separate if each has a different question, and an answer or an error. Agents that hand
+    over to each other have the same question, or ask with the previous agent's answer. An agent may also be
+    a tool of an earlier one, in a span next to it.
+    """
+    if not root.groups_invocations or root.input_messages or root.output_messages:
+        return [root]
+    found: list[Operation] = []
+    stack = list(reversed(tree.below.get(root.span_id, ())))
+    while stack:
+        operation = tree.operations[stack.pop()]
+        if operation.kind in INVOCATIONS:
+            found.append(operation)
+        elif operation.kind is OperationKind.OTHER:
+            stack.extend(reversed(tree.below.get(operation.span_id, ())))
+        else:
+            return [root]  # the root does work itself
+    return found if len(found) > 1 and _are_apart(found, tree) else [root]
+
+
+def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
+    asked: list[tuple[str, ...]] = []
+    answers: list[str] = []
+    tools: list[Operation] = []
+    for operation in found:
+        inside = [operation, *tree.inside(operation)]
+        question = find_question(operation, inside)
+        answer = find_answer(operation, inside)
+        if question is None or (answer is None and all(o.error is None for o in inside)):
+            return False
+        asked.append(tuple(message.text or str(message.media) for message in question.messages))
+        if any(earlier in text for earlier in answers for text in asked[-1]):
+            return False
+        if answer is not None and len(answer.text) >= _DISTINCTIVE:
+            if any(_returned(tool, answer.text) and is_during(operation.span, tool.span) for tool in tools):
+                return False
+            answers.append(answer.text)
+        tools += [o for o in inside if o.kind is OperationKind.TOOL]
+    return len(set(asked)) == len(asked)
+
+
+def _returned(tool: Operation, answer: str) -> bool:
+    """Return True if a tool's result has an agent's answer."""
+    return tool.tool_call is not None and answer in str(tool.tool_call.result)
+
+
+# --- tokens ---
+
+
+def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
+    """Add the tokens of the innermost operations with any; operations above them have sums of these.
+
+    A model call does not include the tokens of a tool or an agent below it.
+    """
+    counting = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    if len(counting) < 2:
+        return counting[0].usage or _NO_USAGE if counting else _NO_USAGE
+    kinds = {o.span_id: o.kind for o in operations}
+    covered: set[str] = set()
+    for operation in counting:
+        below, span_id = operation.kind, above.get(operation.span_id)
+        while span_id in kinds and span_id not in covered:
+            if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
+                covered.add(span_id)
+            below, span_id = kinds[span_id], above.get(span_id)
+    counted = set()
+    added: list[Operation] = []
+    for operation in counting:
+        if operation.span_id in covered or operation.response_id in counted:
+            continue
+        twin = next((known for known in added[-_NEAR:] if _is_same_call(known, operation)), None)
+        if twin is None:
+            added.append(operation)
+        elif _tokens(operation) > _tokens(twin):
+            added[added.index(twin)] = operation  # with cached tokens
+        counted.add(operation.response_id or operation.span_id)
+    if len(added) == 1 and covered:
+        return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
+    return sum((o.usage or _NO_USAGE for o in added), _NO_USAGE)
+
+
+def _tokens(operation: Operation) -> int:
+    return operation.usage.total_tokens if operation.usage is not None else 0
+
+
+def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
+    """Return the usage of a run's only model call; or the sum above it, if tools ran during the call.
+
+    Such a span has several requests, and some libraries record the tokens of the last one.
+    """
+    last = call.usage or _NO_USAGE
+    most = max((o.usage or last for o in sums), key=attrgetter("total_tokens"), default=last)
+    if most.total_tokens <= last.total_tokens:
+        return last
+    is_loop = any(o.kind is OperationKind.TOOL and is_during(o.span, call.span) for o in operations)
+    return most if is_loop else last
+
+
+def _is_same_call(known: Operation, operation: Operation) -> bool:
+    """Return True if an SDK and a library recorded the same model call, in two spans."""
+    one, other = known.span, operation.span
+    if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
+        return False
+    if known.kind is not operation.kind or (known.response_id and operation.response_id):
+        return False
+    a, b = known.usage, operation.usage
+    if a is None or b is None or not (is_during(one, other) or is_during(other, one)):
+        return False
+    cached = (0, a.cache_read_tokens + a.cache_write_tokens, b.cache_read_tokens + b.cache_write_tokens)
+    return a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
