@@ -157,7 +157,14 @@ class Dialects:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no dialect claims it, or it is no operation of an agent. Never raises."""
-        dialect = self.choose(span.scope_name, span.attributes, span.name)
+        dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
+        if (
+            dialect is _BY_MARKER and span.scope_name not in self._have_names
+        ):  # as in `choose`, without a call
+            markers = self._markers.intersection(span.attributes)
+            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif dialect is _BY_MARKER or dialect is _UNKNOWN:
+            dialect = self.choose(span.scope_name, span.attributes, span.name)
         if dialect is None:
             return None
         try:

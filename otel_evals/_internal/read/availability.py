@@ -8,6 +8,7 @@ nothing in it is empty; what a limit may have removed is truncated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
@@ -66,6 +67,7 @@ _QUESTION: Final = (
 )
 
 
+@lru_cache(maxsize=1_000)
 def decide(side: Literal["input", "output"], facts: Facts) -> Availability:
     """Return the availability of a question or an answer."""
     table = _ANSWER if side == "output" else _QUESTION

@@ -88,13 +88,17 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
     Each comes from the first of its names that any span of the run or its resource has, and for one name
     from the root rather than from other spans.
     """
-    places = [each for each in (root, *operations) if not _ANY.isdisjoint(each.span.attributes)]
+    places = [root, *operations]
+    present = _ANY.intersection(root.span.resource).union(
+        *(_ANY.intersection(o.span.attributes) for o in places)
+    )
     found: dict[str, Named] = {}
-    for field in NAMES:
+    for field in NAMES if present else ():
+        first, last = (filter(present.__contains__, names) for names in (_FIRST[field], _LAST[field]))
         candidates = chain(
-            _in_attributes(_FIRST[field], places, root),
-            _in_objects(_KEYS[field], places),
-            _in_attributes(_LAST[field], places, root),
+            _in_attributes(first, places, root),
+            _in_objects(_KEYS[field], places) if not present.isdisjoint(_METADATA_OBJECTS) else (),
+            _in_attributes(last, places, root),
         )
         known = next(candidates, None)
         if known is not None:

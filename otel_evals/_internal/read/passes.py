@@ -24,6 +24,7 @@ from otel_evals._internal.trust import is_proof
 # Called for every run and span, without a Python call each.
 _LOGS, _PARENT, _SPAN_ID = attrgetter("logs"), attrgetter("parent_span_id"), attrgetter("span_id")
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
+_SCOPE, _PROOF = semconv.SCOPE_NAME, semconv.MARK_PROOF
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -66,8 +67,10 @@ def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None)
 
 def drop_ours(trace: Trace) -> Trace:
     """Mark the spans of evaluations, which are not read, with all inside them."""
-    ours = frozenset(i for i, record in trace.records.items() if _is_ours(record))
-    return replace(trace, ours=ours) if ours else trace
+    marked = [r for r in trace.records.values() if r.scope_name == _SCOPE or _PROOF in r.attributes]
+    if not marked:
+        return trace
+    return replace(trace, ours=frozenset(record.span_id for record in marked if _is_ours(record)))
 
 
 def link(trace: Trace, dialects: Dialects) -> Trace:
@@ -126,6 +129,8 @@ def drop_foreign_tools(trace: Trace) -> Trace:
 
     Tools that no model asked for may contain the run: a framework records its prompts as functions.
     """
+    if not trace.loose:
+        return trace
     loose = [operation for operation in trace.loose if not _serves_another_trace(operation)]
     if trace.roots or not loose or any(o.kind is not OperationKind.TOOL for o in loose):
         return trace if len(loose) == len(trace.loose) else replace(trace, loose=loose)
@@ -175,10 +180,9 @@ def _completeness(span: SpanRecord) -> tuple[Any, ...]:
 
 def _is_ours(record: SpanRecord) -> bool:
     """Return True for a span of an evaluation. Anyone may write the mark; the proof needs the key."""
-    if semconv.MARK_PROOF in record.attributes:
-        proof = record.attributes[semconv.MARK_PROOF]
-        return record.scope_name == semconv.SCOPE_NAME or is_proof(proof, record.trace_id, record.span_id)
-    return record.scope_name == semconv.SCOPE_NAME
+    if record.scope_name == _SCOPE:
+        return True
+    return is_proof(record.attributes[_PROOF], record.trace_id, record.span_id)
 
 
 def _is_inside(span_id: str | None, ours: frozenset[str], parents: Mapping[str, str | None]) -> bool:

@@ -8,9 +8,20 @@ from operator import attrgetter
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
-from otel_evals._internal.read import passes
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.names import with_inherited_ids
+from otel_evals._internal.read.passes import (
+    Group,
+    adopt_loose,
+    collect,
+    drop_foreign_tools,
+    drop_ours,
+    group_turns,
+    in_order,
+    link,
+    roots,
+    split_groups,
+)
 from otel_evals._internal.read.tree import Tree, guards_in, parents_in
 
 _OPERATIONS, _OPERATION_ID = attrgetter("operations"), attrgetter("span.span_id")
@@ -32,10 +43,10 @@ def find_runs(
         dialects: the dialects to read them with.
         links: by span id, the nearest ancestor if spans in between are missing.
     """
-    trace = passes.drop_ours(passes.collect(spans, links))
-    trace = passes.roots(passes.link(trace, dialects))
-    trace = passes.drop_foreign_tools(passes.adopt_loose(trace))
-    trace = passes.group_turns(passes.split_groups(trace))
+    trace = drop_ours(collect(spans, links))
+    trace = roots(link(trace, dialects))
+    trace = drop_foreign_tools(adopt_loose(trace))
+    trace = group_turns(split_groups(trace))
     runs = [_run_of(group, trace.tree) for group in trace.groups]
     if len(runs) > 1:
         runs.sort(key=_START)
@@ -65,7 +76,7 @@ def subruns(run: Run) -> list[Run]:
     ]
 
 
-def _run_of(group: passes.Group, tree: Tree) -> Run:
+def _run_of(group: Group, tree: Tree) -> Run:
     run = _run(group.root, group.members, tree)
     if group.part_of is None:
         return run
@@ -87,7 +98,7 @@ def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
             stack.extend(below[span_id])
     if len(inside) == len(operations):
         return assemble(root, list(operations.values()), below, tree.above, tree.guards)
-    mine = sorted((operations[i] for i in inside), key=passes.in_order)
+    mine = sorted((operations[i] for i in inside), key=in_order)
     ids = [operation.span.span_id for operation in mine]
     children = {span_id: below[span_id] for span_id in ids if span_id in below}
     return assemble(root, mine, children, tree.above, tree.guards)

@@ -82,6 +82,7 @@ _TEXTS = words(
 )
 _COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
 _OF_TOOLS = ("name", "error", "error_type", "paused")
+_NAMED = (OperationKind.AGENT, OperationKind.TOOL)
 _SIDES = ("input", "output")
 _CONTENT = {
     OperationKind.INFERENCE: _SIDES,
@@ -294,7 +295,8 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         value = value if is_plain else _unusual_text(reader, text, value)
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
-    _read_name(reader, kind)
+    if kind in _NAMED or "name" in found_at:
+        _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
         if usage is not None:
@@ -317,7 +319,8 @@ def _read_name(reader: SpanReader, kind: OperationKind) -> None:
     elif kind is OperationKind.AGENT:
         if "agent_name" not in fields and "gen_ai.agent.id" in reader.attributes:
             reader.offer("agent_name", _name_in_id(reader))
-        reader.offer("name", fields.get("agent_name"))
+        if "agent_name" in fields:
+            fields["name"] = fields["agent_name"]
     elif "name" in reader.found_at:
         reader.offer("name", reader.text("name"))
 
@@ -337,25 +340,21 @@ def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
 
 def _read_finish(reader: SpanReader) -> None:
     for _, key in reader.found_at["finish"]:
-        reasons = _reasons(reader.attributes[key])
-        if reasons:
-            reader.fields["finish_reasons"] = reasons
-            if "error" in reasons:  # perhaps the only trace of it
-                reader.fields["error"] = "error"
-            return
+        parsed = parse(reader.attributes[key])
+        if isinstance(parsed, str):
+            parsed = _listed(parsed) if parsed[:1] == "[" else (parsed,)
+        if isinstance(parsed, (list, tuple)):
+            reasons = tuple([reason for reason in parsed if isinstance(reason, str) and reason])
+            if reasons:
+                reader.fields["finish_reasons"] = reasons
+                if "error" in reasons:  # perhaps the only trace of it
+                    reader.fields["error"] = "error"
+                return
 
 
-def _reasons(value: Any) -> tuple[str, ...]:
-    """Return the reasons in a text, in JSON, or in a list as `[stop, length]`."""
-    parsed = parse(value)
-    if isinstance(parsed, str):
-        listed = parsed.startswith("[") and parsed.endswith("]")
-        parsed = [each.strip(" '\"") for each in parsed[1:-1].split(",")] if listed else (parsed,)
-    return tuple(each for each in parsed if isinstance(each, str) and each) if _is_list(parsed) else ()
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
+def _listed(text: str) -> list[str]:
+    """Return the words of a list such as `[stop, length]`, as Kotlin and Java write it."""
+    return [word.strip(" '\"") for word in text.strip("[]").split(",")]
 
 
 def _read_error(reader: SpanReader) -> None:
