@@ -267,11 +267,6 @@ def check_scale(scorer_id: str, scale: float | None) -> None:
         raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
 
 
-def how_to_capture(run: Run) -> str:
-    """Return how to turn on content in the instrumentation that wrote a run's spans."""
-    return f"content capture: {content_setting(run.scope_name, run.dialect)}"
-
-
 def missing(run: Run, *fields: str) -> NotScored | None:
     """Return a NotScored for the first of these fields that is missing; None if the run has all.
 
@@ -294,7 +289,8 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
     """Return why a field has no content."""
     match run.availability.get("system" if name == "system_instructions" else name):
         case Availability.CAPTURED_OFF:
-            explanation = f"{name} was left out; {how_to_capture(run)}"
+            setting = content_setting(run.scope_name, run.dialect)
+            explanation = f"{name} was left out; content capture: {setting}"
             return NotScored(reason=f"{name}_captured_off", explanation=explanation)
         case Availability.TRUNCATED:
             explanation = f"{name} was cut off; fix: raise {limit_of(run)}"
