@@ -17,7 +17,7 @@ from otel_evals._internal.deliver.destination import Destination, EventPreset
 from otel_evals._internal.redaction.redactor import Redaction, redact_pii
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.sampling.algebra import Sampler
-from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
 

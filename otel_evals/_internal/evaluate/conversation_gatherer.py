@@ -23,9 +23,8 @@ from otel_evals._internal.evaluate.queue_interface import (
 )
 from otel_evals._internal.model import Run
 from otel_evals._internal.read.conversation import as_conversation, conversation_key
-from otel_evals._internal.sampling.consistent import is_sampled
+from otel_evals._internal.sampling.consistent import conversation_number, is_sampled
 from otel_evals._internal.sampling.decide import Decision
-from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)

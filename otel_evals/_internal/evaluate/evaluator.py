@@ -48,8 +48,8 @@ from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
+from otel_evals._internal.sampling.algebra import inclusion_probability
 from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions, chance_of
-from otel_evals._internal.sampling.randomness import inclusion_probability
 from otel_evals._internal.scoring.outcome import failure_of, root_cause, steps_of_error, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
 from otel_evals._internal.util.cancellation import is_cancelled
