@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.read.availability import Ending, find_availability
+from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
 from otel_evals._internal.read.question import (
     Answer,
@@ -19,7 +19,6 @@ from otel_evals._internal.read.question import (
     find_question,
     is_json_of,
     is_unfinished,
-    reasons_of,
     waiting_calls,
 )
 from otel_evals._internal.read.tool_calls import join_tool_calls

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from otel_evals import semconv
-from otel_evals._internal.dialect import Dialects, read_operations
+from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
-from otel_evals._internal.read.choices import restore_choices, with_details
+from otel_evals._internal.read.contents import read_operations, restore_choices, with_details
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during, make_tree
 from otel_evals._internal.read.turns import group_loose, invocations_in

@@ -21,12 +21,11 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
-    availability_of,
     read_inputs_outputs,
     take_answer,
     unwrap_state,
 )
-from otel_evals_instrumentation._internal.readers.outcomes import how_it_ended
+from otel_evals_instrumentation._internal.readers.outcomes import availability_of, how_it_ended
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
     SpanReader,
@@ -36,8 +35,8 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
 )
 from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import make_usage
-from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+from otel_evals_instrumentation._internal.readers.values import first_text, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import MERGED, OPERATIONS, kind_of, words
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
 
@@ -47,33 +46,6 @@ PLATFORM = 2
 """Order of platforms whose SDKs add attributes to any span."""
 LAST = 3
 """Order of OpenTelemetry's own names, which most other conventions use too."""
-_OPERATIONS = kinds(
-    inference="chat text text_completion completion generate_content generate responses response message",
-    agent="invoke_agent handle_conversation_turn start_thread_run process_thread_run",
-    tool="execute_tool tool",
-    retrieval="retrieval retrieve vector_db_retrieve vector_search rerank search_memory",
-    embedding="embeddings embedding",
-    # Speech synthesis and transcription ask no model.
-    other="speech text_to_speech tts transcription speech_to_text stt",
-)
-_TOOL = frozenset(words("name call.id call.arguments call.result", "gen_ai.tool."))
-"""Attributes of tool calls only."""
-_MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
-_OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}"
-    for side in ("prompt", "completion")
-    for item in ("", ".content", ".0.role", ".0.content", ".0.tool_calls.0.name")
-)
-_RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
-_COUNTS = frozenset(words("input_tokens output_tokens prompt_tokens completion_tokens", "gen_ai.usage."))
-_EVENTS = frozenset(words("user.message choice content.prompt content.completion", "gen_ai."))
-_REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", workflow="workflow", tool="tool")
-"""Values of `llm.request.type` other than model calls."""
-_MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
-_REPEATED = ("model_call", "subtask")
-"""Kinds of AG2's spans that repeat the tokens of other spans."""
-_MERGED = "(merged tools)"
-"""Name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = ("unknown", "unknown_model")
 """Recorded by some instead of an unknown model or provider."""
 _TEXTS = words(
@@ -106,6 +78,10 @@ class Convention:
     """Scopes that a framework shares with other libraries, each with the beginning of its spans' names."""
     loggers: tuple[str, ...] = ()
     """Prefixes of the scopes of log lines that have content, but no event name."""
+    content: str = "always on"
+    """The default for content, and the setting that changes it."""
+    content_by_scope: Mapping[str, str] = field(default_factory=dict)
+    """The same by prefix of instrumentation scopes that differ."""
     order: int = 0
     """Position among the conventions whose markers a span has: 0, `LIBRARY`, `PLATFORM` or `LAST`."""
     names: AttributeNames = field(default_factory=AttributeNames)
@@ -126,11 +102,11 @@ class Convention:
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
         operation = span.attributes.get("gen_ai.operation.name")
-        plain = type(operation) is str and operation in _OPERATIONS  # without the quotes of stored JSON
+        plain = type(operation) is str and operation in OPERATIONS  # without the quotes of stored JSON
         recorded = span if plain else without_json_quotes(span)
         kind = self.kind_of(recorded) if self.kind_of else None
-        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != _MERGED:
-            kind = _OPERATIONS[str(operation)]
+        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != MERGED:
+            kind = OPERATIONS[str(operation)]
         kind = kind or kind_of(recorded)
         if kind is None:
             return None
@@ -239,52 +215,6 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) ->
         return True
     is_part = kind in (OperationKind.TOOL, OperationKind.RETRIEVAL, OperationKind.OTHER)
     return not is_part and "openai_agents" in scope.replace("-", "_")
-
-
-def kind_of(span: SpanRecord) -> OperationKind | None:
-    """Return the kind by OpenTelemetry's names; None for a span that is no part of an agent."""
-    attributes = span.attributes
-    operation = attributes.get("gen_ai.operation.name")
-    if isinstance(operation, str):
-        operation = operation if operation in _OPERATIONS else str(unquoted(operation))
-        if attributes.get("gen_ai.tool.name") == _MERGED:
-            return OperationKind.OTHER
-        known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
-        if known is not None:
-            return known
-        if operation.startswith("invoke_"):
-            return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
-        return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
-    if attributes.get("ag2.usage.kind") in _REPEATED:
-        return None
-    if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
-        return OperationKind.TOOL
-    kind = _request_kind(attributes)
-    if kind is not None:
-        return kind
-    if not _RETRIEVALS.isdisjoint(attributes):
-        return OperationKind.RETRIEVAL
-    has_agent = "gen_ai.agent.name" in attributes
-    if not _MODELS.isdisjoint(attributes) or not (has_agent or _COUNTS.isdisjoint(attributes)):
-        return OperationKind.INFERENCE
-    if not _MESSAGES.isdisjoint(attributes):
-        return OperationKind.AGENT if has_agent else OperationKind.INFERENCE
-    if _has_messages(span):
-        return OperationKind.INFERENCE
-    return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
-
-
-def _has_messages(span: SpanRecord) -> bool:
-    attributes = span.attributes
-    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
-        return True
-    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
-
-
-def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
-    kind = attributes.get("llm.request.type")
-    return _REQUESTS.get(kind, OperationKind.INFERENCE) if isinstance(kind, str) else None
 
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:

@@ -1,4 +1,4 @@
-"""Monocle: `span.type` and numbered entities; content and tokens are in three span events."""
+"""Instrumentation libraries: LoongSuite with its relatives, and Monocle."""
 
 from __future__ import annotations
 
@@ -8,21 +8,73 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import (
+    LIBRARY,
+    AttributeNames,
+    Convention,
+    SpanReader,
+)
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
-from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
+from otel_evals_instrumentation._internal.readers.tool_values import (
+    arguments_of,
+    result_of,
+    tool_call,
+    tool_result,
+)
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds, words
+
+# --- LoongSuite, ARMS, Dify and traceAI: `gen_ai.span.kind` next to OpenTelemetry's names ---
+
+
+_KIND = "gen_ai.span.kind"
+_LOONGSUITE_KINDS = {**KINDS, "entry": OperationKind.WORKFLOW}
+
+
+def loongsuite() -> Convention:
+    """Return the dialect of spans with a kind next to OpenTelemetry's."""
+    return Convention(
+        name="loongsuite",
+        content=(
+            "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and "
+            "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`; Dify: always on"
+        ),
+        order=LIBRARY,
+        markers=(_KIND,),
+        names=AttributeNames(
+            input=words("gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value"),
+            output=words("gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value"),
+            documents=words("retrieval.documents retrieval.documents.* retrieval.document output.value"),
+            query=("retrieval.query", "input.value"),
+        ),
+        kind_of=_loongsuite_kind,
+        records_turns=True,
+        refine=_loongsuite_refine,
+    )
+
+
+def _loongsuite_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read the model from the call's parameters, where streamed and failed calls of traceAI have it."""
+    if kind is OperationKind.INFERENCE and "response_model" not in reader.fields:
+        reader.offer("request_model", reader.mapping("gen_ai.request.parameters").get("model"))
+    return kind
+
+
+def _loongsuite_kind(span: SpanRecord) -> OperationKind | None:
+    return kind_named(span.attributes.get(_KIND), _LOONGSUITE_KINDS)
+
+
+# --- Monocle: `span.type` and numbered entities; content and tokens are in three span events ---
+
 
 _INPUT, _OUTPUT, _NUMBERS = "data.input", "data.output", "metadata"
 _CALLS = "tools"
 """Instead of a role, for the calls in a streamed response."""
 _ROLES = frozenset((*ROLES, *LANGCHAIN, _CALLS, "model", "developer"))
-_KINDS = kinds(
+_MONOCLE_KINDS = kinds(
     agent="agentic.turn agentic.request agentic.invocation",
     tool="agentic.tool.invocation agentic.mcp.invocation",
     inference="inference inference.framework",
@@ -35,20 +87,21 @@ def monocle() -> Convention:
     """Return the dialect of Monocle."""
     return Convention(
         name="monocle",
+        content="always on",
         order=LIBRARY,
         scopes=("monocle_apptrace",),
         markers=("monocle_apptrace.version",),
-        kind_of=_kind,
-        refine=_refine,
+        kind_of=_monocle_kind,
+        refine=_monocle_refine,
     )
 
 
-def _kind(span: SpanRecord) -> OperationKind:
+def _monocle_kind(span: SpanRecord) -> OperationKind:
     kind = span.attributes.get("span.type")
-    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
+    return _MONOCLE_KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
 
 
-def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read names from the numbered entities, and the rest from the events."""
     span = reader.span
     events = {event.name: event.attributes for event in (*span.events, *span.logs)}

@@ -1,4 +1,4 @@
-"""LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs."""
+"""Frameworks for Python: Haystack and LiteLLM."""
 
 from __future__ import annotations
 
@@ -6,12 +6,55 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import literal, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+
+# --- Haystack's own tracer: pipelines, components and agents as `haystack.*` tags, their content as JSON ---
+
+
+_OWN = "haystack."
+_NAMES = kinds(
+    workflow="haystack.pipeline.run haystack.async_pipeline.run",
+    agent="haystack.agent.run",
+    inference="haystack.agent.step.llm",
+    tool="haystack.agent.step.tool haystack.tool.run",
+)
+_COMPONENTS = kinds(retrieval="Retriever Ranker", embedding="Embedder", inference="Generator", agent="Agent")
+
+
+def haystack() -> Convention:
+    """Return the dialect of Haystack's OpenTelemetry tracer."""
+    return Convention(
+        name="haystack",
+        content="`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
+        markers=words("component.name pipeline.input_data pipeline.metadata agent.max_steps tool.name", _OWN),
+        names=AttributeNames(
+            input=words("agent.input agent.step.llm.input component.input pipeline.input_data", _OWN),
+            output=words("agent.output agent.step.llm.output component.output pipeline.output_data", _OWN),
+            tool_name=words("tool.name component.name", _OWN),
+            tool_id=(_OWN + "tool.call.id",),
+            arguments=words("tool.input tool.arguments component.input", _OWN),
+            result=words("tool.output tool.result component.output", _OWN),
+            documents=(_OWN + "component.output",),
+            query=(_OWN + "component.input",),
+            name=(_OWN + "component.name",),
+        ),
+        kind_of=_haystack_kind,
+    )
+
+
+def _haystack_kind(span: SpanRecord) -> OperationKind | None:
+    if span.name in _NAMES:
+        return _NAMES[span.name]
+    component = str(span.attributes.get(_OWN + "component.type", ""))
+    return next((kind for end, kind in _COMPONENTS.items() if component.endswith(end)), OperationKind.OTHER)
+
+
+# --- LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs ---
+
 
 _BARE = "SpanAttributes."
 """Prefix of attributes in older versions, which recorded the names of constants."""
@@ -21,6 +64,7 @@ def litellm() -> Convention:
     """Return the dialect of LiteLLM's callback."""
     return Convention(
         name="litellm",
+        content="on unless `litellm.turn_off_message_logging`",
         scopes=("litellm",),
         markers=("litellm.call_id", "litellm.provider.model"),
         names=AttributeNames(
@@ -40,12 +84,12 @@ def litellm() -> Convention:
             user_id=("llm.user", "metadata.user_id", "metadata.user_api_key_end_user_id"),
             agent_name=("metadata.agent_name",),
         ),
-        kind_of=_kind,
+        kind_of=_litellm_kind,
         refine=_refine,
     )
 
 
-def _kind(span: SpanRecord) -> OperationKind | None:
+def _litellm_kind(span: SpanRecord) -> OperationKind | None:
     if _BARE + "LLM_REQUEST_TYPE" in span.attributes or _BARE + "LLM_REQUEST_MODEL" in span.attributes:
         return OperationKind.INFERENCE
     if _raw(span.attributes, "messages") is not None or _raw(span.attributes, "choices") is not None:
