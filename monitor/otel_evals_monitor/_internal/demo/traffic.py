@@ -12,7 +12,7 @@ from pydantic_ai.models.function import FunctionModel
 from otel_evals_monitor._internal.demo.agent import FIELDS, Fault, Order, ScriptedModel, new_order, support
 
 _FAULTY, _FAILING = 0.35, 0.1
-_OPENINGS = ("", "Hi! ", "Hello, ", "Good morning. ")
+_OPENINGS = ("", "Hi! ", "Hello. ", "Good morning. ")
 _QUESTIONS = {
     "track_shipment": ("Where is my parcel {}?", "When does {} arrive?", "Which carrier delivers {}?"),
     "check_return": ("Can I still return {}?", "How long can I send {} back?", "I want to return {}."),
