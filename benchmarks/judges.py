@@ -7,8 +7,8 @@
 `ask` puts the items of the sets in FOLDER (labelled_answers.py names them) to each evaluator with any
 OpenAI-compatible server, and writes verdicts to benchmarks/verdicts/: digests of items and questions,
 verdicts and counts of tokens, and no text. Evaluators of arize-phoenix-evals and deepeval run if these are
-installed (with `openai<3`). `table` makes the tables from the recorded verdicts; `--write` puts them into
-docs/judge_study.md. Prices are dollars per million tokens.
+installed next to this package's extra `text` (with `openai<3`). `table` makes the tables from the recorded
+verdicts; `--write` puts them into docs/judge_study.md. Prices are dollars per million tokens.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import failures
-from judge_rivals import RIVALS
+import judge_rivals
 from labelled_answers import LOADERS, Example, digest, drawn, held_out
 
 from otel_evals import scorers as built_in
@@ -94,6 +95,8 @@ async def ask(options: argparse.Namespace) -> None:
         for id, judged in evaluations(options, name, judge)
         if wanted is None or id in wanted
     ]
+    judge_rivals.load()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(options.at_once))
     print(f"{len(jobs)} evaluations", flush=True)
     await asyncio.gather(*jobs)
     print(table(rows, options.prices))
@@ -106,7 +109,7 @@ def evaluations(
     for example in examples(options, name):
         for scorer in scorers(example, judge):
             yield scorer.id, partial(of_scorer, scorer, example)
-        for id, rival in RIVALS.get(name, {}).items():
+        for id, rival in judge_rivals.RIVALS.get(name, {}).items():
             yield id, partial(asyncio.to_thread, of_rival, rival, example, options)
     for case in failed_runs(options, name):
         yield "failure_step", partial(of_failure, case, judge)
