@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ _GAP = "…"
 _GAPS = re.compile(rf"{_GAP}(?:[ ,]*{_GAP})+")
 _SINGULAR = {"are": "is", "were": "was", "have": "has"}
 _PLURAL = re.compile(r"\b(?:are|were|have|\w{2,}[^\Ws]s)\b", re.IGNORECASE)
+_LISTED = re.compile(rf": (?:\w+ )?{_GAP}(?:, (?:\w+ )?{_GAP})*(?=;|$)")
 _WORD = re.compile(r"[^\W\d]{3,}(?:_\w+)*")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|(?<!s)es|(?<!s)s|ed|ing|ly)$")
 _STOP = frozenset(
@@ -77,8 +78,12 @@ def failure_text(explanation: str | None, run: Mapping[str, Any], error: str | N
         f"{each.get('name') or 'tool'} failed: {template_of(_first(each))}".rstrip(":. ") for each in failed
     }
     ended = {f"run ended in {error}"} if error else set()
-    text = explanation or ""
-    return FailureText(template_of(text), tuple(sorted(tools | ended)), without_values(text))
+    text, causes = explanation or "", tuple(sorted(tools | ended))
+    template = template_of(text)
+    if causes:  # what a scorer lists differs from run to run, while the failed tool is the same
+        template = _LISTED.sub(f": {_GAP}", template)
+    said = "; ".join(map(_without_repeats, without_values(text).split("; ")))
+    return FailureText(template, causes, said)
 
 
 def template_of(text: str) -> str:
@@ -86,7 +91,7 @@ def template_of(text: str) -> str:
     line = _PLURAL.sub(
         lambda match: _SINGULAR.get(match[0].lower(), match[0].rstrip("s")), without_values(text)
     )
-    return "; ".join(map(_without_repeats, line.split("; ")))
+    return "; ".join(_without_repeats(clause, sorted) for clause in line.split("; "))
 
 
 def without_values(text: str) -> str:
@@ -94,12 +99,12 @@ def without_values(text: str) -> str:
     return _GAPS.sub(_GAP, _VALUES.sub(_GAP, " ".join(text[:_LONGEST].split())))
 
 
-def _without_repeats(clause: str) -> str:
+def _without_repeats(clause: str, order: Callable[[Iterable[str]], Iterable[str]] = list) -> str:
     """Return a clause with each kind of a list's values once: `name …, date …, name …`."""
     head, colon, rest = clause.rpartition(": ")
     items = rest.split(", ")
     if len(items) > 1 and all(_GAP in item for item in items):
-        rest = ", ".join(sorted(set(items)))
+        rest = ", ".join(order(dict.fromkeys(items)))
     return head + colon + rest
 
 
