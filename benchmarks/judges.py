@@ -28,7 +28,8 @@ from typing import Any
 
 import failures
 import judge_rivals
-from labelled_answers import LOADERS, Example, digest, drawn, held_out
+import labelled
+from labelled_answers import LOADERS, Example, digest, drawn
 
 from otel_evals import scorers as built_in
 from otel_evals.judges import OpenAICompatibleJudge
@@ -125,8 +126,8 @@ def failed_runs(options: argparse.Namespace, name: str) -> Sequence[failures.Fai
     if name not in FAILURES:
         return []
     cases = [case for case in failures.failures(options.folder) if case.name == FAILURES[name]]
-    keyed = sorted((key_of(case), n) for n, case in enumerate(cases))
-    half = [cases[n] for key, n in keyed if held_out(key) is (options.half == "held_out")]
+    half = [case for case in cases if labelled.held_out(case.id) is (options.half == "held_out")]
+    half.sort(key=key_of)
     return half[options.offset : options.offset + options.n]
 
 
