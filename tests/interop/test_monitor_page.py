@@ -20,8 +20,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.judgements import acknowledge
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.record import acknowledge
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore

@@ -23,17 +23,22 @@ from otel_evals._internal.cli.app import app
 from otel_evals.errors import DestinationError, StoreError
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
+from otel_evals_monitor._internal.alarms.record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.page.access import Access
-from otel_evals_monitor._internal.page.app import Page
-from otel_evals_monitor._internal.page.live import pulse_of
+from otel_evals_monitor._internal.page.app import Page, pulse_of
 from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.label_draws import draw, drawn_unlabelled
-from otel_evals_monitor._internal.store.labels import add_feedback, add_label, failure_types, labels_on
+from otel_evals_monitor._internal.store.labels import (
+    add_feedback,
+    add_label,
+    draw,
+    drawn_unlabelled,
+    failure_types,
+    labels_on,
+)
 from otel_evals_monitor._internal.store.picks import keep_picks
 from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within

@@ -13,10 +13,9 @@ import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
 from otel_evals._internal.recursion import ECHOES, has_own_fence
-from otel_evals._internal.sampling.algebra import Chance, Earlier, recorded_probability
-from otel_evals._internal.sampling.cascades import cascade_order
-from otel_evals._internal.sampling.consistent import is_sampled
-from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
+from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability, recorded_probability
+from otel_evals._internal.sampling.conditions import cascade_order
+from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
 from otel_evals._internal.util.plain import type_name
 
 CHECKED: Final = Chance(1.0)
@@ -74,6 +73,7 @@ class Decider:
         self._by_name = {rule.name: rule for rule in listed}
         for index in order:
             self._rules.setdefault(listed[index].group, []).append(listed[index])
+        ECHOES.reset()
         self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 

@@ -107,14 +107,14 @@ def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -
 def test_versions_and_tenants_are_told_apart_if_that_is_asked_for_up_to_a_bound() -> None:
     meters = Meters(by=("version", "tenant"))
     for number in range(150):
-        run = replace(RUN, agent_version="2", resource={"tenant.id": f"t{number}"})
+        run = replace(RUN, agent_version="2", tenant=f"t{number}")
         meters.estimates.expect("s", run)
         meters.record(Score(value=1.0), 1.0, run)
     assert meters.value("score", gen_ai__agent__version="2", tenant__id="t7") == 1.0
     assert meters.value("score", tenant__id="_OTHER") == 50.0
     assert len(meters.points("score")) == 101
     plain = Meters()
-    plain.record(Score(value=1.0), 1.0, replace(RUN, resource={"tenant.id": "t"}))
+    plain.record(Score(value=1.0), 1.0, replace(RUN, tenant="t"))
     (point,) = plain.points("score")
     assert "tenant.id" not in (point.attributes or {})
 
