@@ -80,6 +80,10 @@ class Engine(Stages):
         """Take items that belong together, even beyond the capacity."""
         self.thread.put_all(items)
 
+    def count_loss(self, loss: Loss) -> None:
+        """Count what a source lost."""
+        self.thread.call(lambda: self.ledger.lost(loss))
+
     def failing_rules(self) -> Mapping[str, str]:
         """Return the rules that fail again and again, each with its error in words."""
         return self.ledger.failures.failing()
