@@ -85,7 +85,7 @@ def test_what_was_kept_is_scored_whole_however_often_it_is_killed(tmp_path: Path
     rng, wanted = random.Random(7), set[str]()
     for number in range(KILLS):
         application = Application(tmp_path, "one of many")
-        if number % 5 == 4:  # a file of which nothing is done for a minute is set aside
+        if number % 5 == 4:  # a file of which nothing is done for minutes is set aside
             eventually(lambda: len(list((tmp_path / "journal").iterdir())) == 1)
         time.sleep(rng.uniform(0.05, 1.0))
         application.kill()

@@ -160,19 +160,6 @@ def test_a_scorer_without_a_scale_has_runs_and_no_sums_of_scores() -> None:
     assert not any(meters.points(name) for name in SERIES)
 
 
-def test_ten_thousand_agents_and_reasons_are_a_hundred_of_each_and_the_rest() -> None:
-    meters = Meters()
-    for number in range(10_000):
-        run = replace(RUN, agent_name=f"agent{number}")
-        meters.estimates.expect("s", run)
-        meters.record(Score(value=1.0), 1.0, run)
-        meters.record(NotScored(reason=f"reason{number}"), 1.0, run)
-    assert len(meters.points("score")) == 101
-    assert meters.value("score", gen_ai__agent__name="_OTHER") == 9_900
-    assert meters.value("runs", otel_evals__reason="_OTHER") == 9_900
-    assert len(meters.points("runs")) <= 101 + 101
-
-
 def test_the_mean_of_traffic_under_the_rule_of_the_front_page_is_in_the_interval_of_the_metrics() -> None:
     """A tenth fails and passes 20%, the rest 97.8%: the plain mean is far off, the weighted one is not."""
     meters, rng, sampler = Meters(), random.Random(2), sampling.ratio(0.05) | sampling.errors()
