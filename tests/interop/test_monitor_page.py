@@ -116,7 +116,6 @@ VIEWS = {
     "long-runs": f"/runs?scorer={LONG}&agent={LONG}&order=worst",
     "long-scorer": f"/scorer?scorer={LONG}&agent={LONG}&window=all",
     "all-runs": "/runs",
-    "alarms": "/alarms",
     "labels": "/labels",
     "missing": "/runs/none",
 }
@@ -226,20 +225,16 @@ def test_new_alarms_appear_without_a_reload(page: Page, tmp_path: Path) -> None:
     opened.close()
 
 
-def test_an_incident_is_muted_with_a_note_and_the_mute_ended(address: str, page: Page) -> None:
-    page.goto(address + "/")
-    worse = page.locator(".incident", has_text="got worse with version 2")
-    worse.get_by_text("Acknowledge or mute").click()
+def test_an_incident_is_acknowledged_with_a_note(address: str, page: Page) -> None:
+    page.goto(address)
+    worse = page.locator(".incident", has_text="support got worse").first
+    number = page.locator(".incident").count()
+    worse.get_by_text("Acknowledge").first.click()
     worse.get_by_label("Note").fill("Rolled back.")
-    worse.get_by_label("What to do").select_option("mute 1d")
-    worse.get_by_role("button", name="Save").click()
-    assert "Rolled back." in page.locator(".incident.muted").inner_text()
-    page.goto(address + "/")
-    assert page.locator("tr", has_text="grounded").get_by_text("Muted").count() == 1
-    page.get_by_text("Change the mute").click()
-    page.locator(".incident.muted").get_by_label("What to do").select_option("unmute")
-    page.locator(".incident.muted").get_by_role("button", name="Save").click()
-    expect(page.locator(".incident.muted")).to_have_count(0)
+    worse.get_by_role("button", name="Known: tell me if it begins again").click()
+    expect(page.locator(".incident")).to_have_count(number - 1)
+    page.get_by_text("ended alarm").click()
+    expect(page.get_by_role("cell", name="Rolled back.").first).to_be_visible()
 
 
 def test_times_are_the_browser_s(address: str, page: Page) -> None:
@@ -347,9 +342,9 @@ def test_elsewhere_a_token_is_needed(store: Path, page: Page) -> None:
         assert fetch(address + "/")[0] == 401
         assert fetch(address + "/?token=wrong-wrong-wrong")[0] == 401
         assert fetch(address + "/", Authorization="Bearer a-long-enough-token")[0] == 200
-        page.goto(address + "/alarms?token=a-long-enough-token")
+        page.goto(address + "/?token=a-long-enough-token")
         assert "token" not in page.url
-        assert page.locator("h1").inner_text() == "Alarms"
+        assert page.locator("h1").inner_text() == "Overview"
 
 
 @pytest.mark.timeout(300)
