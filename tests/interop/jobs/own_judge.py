@@ -27,7 +27,7 @@ from house import polite
 
 
 def test_answers_are_polite():
-    result = run_evals("items.jsonl", lambda question: answers[question], [polite], thresholds={"polite": 0.9})
+    result = run_evals("items.jsonl", answers.get, [polite], thresholds={"polite": 0.9})
     assert result.status == "passed", result
 
 
