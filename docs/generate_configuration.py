@@ -70,8 +70,8 @@ In YAML
 
 In code, `sample` is an object (`sampling.ratio(0.1) | sampling.errors()`), and `when` is such a mapping or
 a function: `when=lambda run: any(call.name == "refund" for call in run.tool_calls)`. Scorers and destinations
-are objects, or names and mappings as in YAML: `rules=["answered"]`, `Rule("answered")`. `sample=...` of `configure`
-is the sampler of all rules that are no `Rule` and name none.
+are objects, or names and mappings as in YAML: `rules=["answered"]`, `Rule("answered")`. `sample=...` of
+`configure` is the sampler of all rules that are no `Rule` and name none.
 
 Editors with a YAML language server read the [schema](otel-evals.schema.json) from a first line
 `# yaml-language-server: $schema=otel-evals.schema.json`.
