@@ -18,7 +18,7 @@ from tests.support.waits import SECONDS, eventually
 
 KILLS = int(os.environ.get("OTEL_EVALS_KILLS", "10"))
 """In each mode."""
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 30 * KILLS)]
 
 
 class Sender:
