@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 from otel_evals._internal.model import Run, Usage
@@ -137,12 +137,13 @@ def mark_headers() -> dict[str, str]:
     A proxy that records its requests puts the tracestate on its spans, even if it drops baggage.
     """
     own = trace.get_current_span().get_span_context()
-    trace_id, span_id, flags = own.trace_id, own.span_id, own.trace_flags
+    trace_id, span_id = own.trace_id, own.span_id
     if not own.is_valid:
-        trace_id, span_id, flags = random.getrandbits(127) + 1, random.getrandbits(63) + 1, TraceFlags(1)
+        trace_id, span_id = random.getrandbits(127) + 1, random.getrandbits(63) + 1
     return {
         "baggage": f"{semconv.MARK}={signature()}",
-        "traceparent": f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}",
+        # Sampled, although the evaluation's span may not be: the receiver's own traces stay whole.
+        "traceparent": f"00-{trace_id:032x}-{span_id:016x}-01",
         "tracestate": marked_state(own.trace_state).to_header(),
     }
 
