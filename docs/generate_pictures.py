@@ -75,7 +75,7 @@ def take_all(page: Page, address: str) -> None:
         ("scorer", SCORER, 1500),
         ("runs", "/runs", 640),
         ("run", str(worst), 960),
-        ("alarms", "/alarms", 550),
+        ("alarms", "/", 410),
         ("labels", "/labels", 560),
     ):
         take(page, f"monitor-{name}", address + place, (WIDE, height))
