@@ -28,7 +28,7 @@ from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import add_feedback, draw
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
-from otel_evals_monitor._internal.store.retention import forget, holds, keep_within
+from otel_evals_monitor._internal.store.retention import forget, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.forked import exit_code
@@ -370,19 +370,15 @@ def test_a_file_that_is_too_large_loses_its_oldest_runs(store: ResultsStore) -> 
         assert connection.exec_driver_sql("SELECT min(time) FROM runs").scalar_one() > START * 10**9
 
 
-def test_the_destination_writes_runs_and_tells_what_it_holds(tmp_path: Path) -> None:
-    async def deliver() -> tuple[bool, bool]:
+def test_the_destination_writes_each_run_once(tmp_path: Path) -> None:
+    async def deliver() -> None:
         destination = ResultsDestination(tmp_path / "results.db")
         run = scored_run(1)
         await destination.export([run, scored_run(2)])
         await destination.export([run])
-        ids = [each.evaluation_id for each in run.evaluations]
-        held = await destination.holds(ids, 1), await destination.holds([*ids, "other"], 1)
-        assert not await destination.holds(ids, 2)
         await destination.shutdown()
-        return held
 
-    assert anyio.run(deliver) == (True, False)
+    anyio.run(deliver)
     store = ResultsStore(tmp_path / "results.db")
     assert count(store, "runs") == 2
     store.close()
@@ -443,9 +439,7 @@ def test_a_file_that_is_lost_while_in_use_is_not_reported_as_written(tmp_path: P
             await destination.export([scored_run(2)])
         assert lost.value.retryable
         if harm in ("deleted", "replaced"):
-            run = scored_run(2)
-            await destination.export([run])
-            assert await destination.holds([each.evaluation_id for each in run.evaluations], 1)
+            await destination.export([scored_run(2)])
         await destination.shutdown()
 
     anyio.run(deliver)
@@ -522,10 +516,3 @@ def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:
     assert missing("not_scored", "output_captured_off")
     assert missing("not_scored", "tool_results_truncated")
     assert not missing("not_scored", "no_tool_calls")
-
-
-def test_holding_asks_for_many_ids_at_once(store: ResultsStore) -> None:
-    store.write(record(i, 1.0) for i in range(1_500))
-    ids = [record(i, 1.0)["evaluations"][0]["evaluation_id"] for i in range(1_500)]
-    assert holds(store.database, ids, 1)
-    assert not holds(store.database, [*ids, "unknown"], 1)
