@@ -151,15 +151,12 @@ class CheckedRun:
     """Number of checks, by scorer id."""
     newest: dict[str, Evaluation] = field(default_factory=dict)
     """The evaluation of the latest check that has ended, by evaluation id."""
-    open: int = 0
-    """Number of checks that have not ended."""
 
     def begin(self, run: Run, rule: Rule) -> int:
         """Record the begin of a check; returns its number."""
         self.decisions.run = run
         self.decisions.sampled[rule.scorer_id] = CHECKED
         self.decisions.on_record[rule.scorer_id] = Sampled(inclusion_probability(CHECKED, run), "check")
-        self.open += 1
         count = self.counts[rule.scorer_id] = self.counts.get(rule.scorer_id, 0) + 1
         return count
 
@@ -177,7 +174,6 @@ class CheckedRun:
         if earlier is None or earlier.revision < evaluation.revision:
             self.newest[evaluation.evaluation_id] = evaluation
         self.decisions.outcomes[evaluation.scorer_id] = Earlier(CHECKED, evaluation.outcome)
-        self.open -= 1
         return evaluation
 
 

@@ -74,8 +74,6 @@ class RunScorer:
         """Targets with evaluations without an outcome."""
         self._all_ended = asyncio.Event()
         self._checked = CheckedRuns()
-        self.outlived: set[str] = set()
-        """Root spans of runs that have ended before one of their checks: held until it ends, too."""
 
     @property
     def all_rules(self) -> list[Rules]:
@@ -118,8 +116,6 @@ class RunScorer:
         if checked is not None:
             for evaluation in checked.newest.values():
                 self._attacher.show(run, evaluation)
-            if checked.open:
-                self.outlived.add(run.root_span_id)
         for scope in rules.scopes:
             early = checked.decisions if checked is not None and scope == "run" else None
             for part in [run] if scope == "run" else self._agents(run):
@@ -247,9 +243,6 @@ class RunScorer:
         if pending.check is not None:
             check, checked = pending.check
             evaluation = checked.end(check, evaluation)
-            if not checked.open and target.span_id in self.outlived:
-                self.outlived.discard(target.span_id)
-                target.held = not any(other.span_id == target.span_id for other in self.open - {target})
         self._ledger.ended(rule.name, evaluation, pending.error)
         self._attacher.attach(pending.run, evaluation, pending.opened)
         pending.error = pending.opened = None
@@ -264,8 +257,7 @@ class RunScorer:
 
     def _close(self, target: Target) -> None:
         """Release the span of a target without open evaluations, and deliver it."""
-        held = target.held and target.span_id not in self.outlived
-        if held and self._attacher.scores is not None:
+        if target.held and self._attacher.scores is not None:
             self._attacher.scores.release(target.trace_id, target.span_id)
         self._deliver(target)
         self.open.discard(target)

@@ -158,7 +158,7 @@ class Stages:
         """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
         judged = {target.span_id for run in runs for target in self.score(run, group)}
         if (scores := self._attacher.scores) is not None:
-            awaited = judged | self._assembly.held | self.scorer.outlived
+            awaited = judged | self._assembly.held
             for span in group.spans:
                 if span.span_id not in awaited:
                     scores.release(span.trace_id, span.span_id)
