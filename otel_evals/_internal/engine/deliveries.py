@@ -50,7 +50,7 @@ class Deliveries:
         if self._deliver is not None:
             self._deliver(scored)
             return
-        names = self.fan_out.put(scored, kept=self._left is not None)
+        names = self.fan_out.put(scored, kept=self._left is not None) if scored.evaluations else []
         if self._left is not None and not target.is_check:
             self._left.put(target, names)
 

@@ -186,7 +186,8 @@ class Gatherer:
             trace.add(span_id, span)
             self._closing.arrived(trace, span_id, span)
         self._settle(trace)
-        self._evict_excess(trace, losses)
+        if self._traces.crowded:
+            self._evict_excess(trace, losses)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
         number = 1
@@ -216,7 +217,8 @@ class Gatherer:
             trace.add_link(item.span_id, item.parent_span_id)
         self._settle(trace, active=active)
         self._forget_unclaimed(losses)
-        self._evict_excess(trace, losses)
+        if self._traces.crowded:
+            self._evict_excess(trace, losses)
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
@@ -231,7 +233,8 @@ class Gatherer:
             losses.append(Loss("log", "log_late", trace_id))
         self._settle(trace, active=active)
         self._forget_unclaimed(losses)
-        self._evict_excess(trace, losses)
+        if self._traces.crowded:
+            self._evict_excess(trace, losses)
 
     def _settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a changed trace where it belongs, and have it looked at when it may close."""
@@ -240,7 +243,9 @@ class Gatherer:
             trace.due = inf
             self._note_left(trace)
         else:
-            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+            due = self._closing.closes_at(trace, self._latest)
+            if due < trace.due:
+                self._look_at(trace, due)
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
 
     def _note_left(self, trace: Trace) -> None:

@@ -354,12 +354,20 @@ def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Av
 
 def _says_something(messages: Iterable[Message]) -> bool:
     """Return True for messages with content other than blanks and thoughts."""
-    said = (part for message in messages for part in message.parts if part.kind != "reasoning")
-    return any(_is_content(part) and not (part.text and part.text.isspace()) for part in said)
+    for message in messages:
+        for part in message.parts:
+            blank = part.kind == "reasoning" or (part.text and part.text.isspace())
+            if not blank and _is_content(part):
+                return True
+    return False
 
 
 def _has_content(messages: Iterable[Message]) -> bool:
-    return any(_is_content(part) for message in messages for part in message.parts)
+    for message in messages:
+        for part in message.parts:
+            if _is_content(part):
+                return True
+    return False
 
 
 def _is_content(part: Part) -> bool:
