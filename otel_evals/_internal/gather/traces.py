@@ -42,8 +42,6 @@ class Traces:
         self._by_id: dict[str, Trace] = {}
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
         self._bytes = [0 for _ in State]
-        self.forgotten_early = 0
-        """Closed traces that were forgotten before their time."""
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -130,7 +128,6 @@ class Traces:
         closed = self._of[State.CLOSED]
         while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
             self.forget(next(iter(closed.values())))
-            self.forgotten_early += 1
 
     def oldest(self, state: State) -> float:
         """Return the time of the least recent activity in a state; infinity without traces."""
