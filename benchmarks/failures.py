@@ -66,6 +66,8 @@ class Failure:
     """The judge's category."""
     calls: Sequence[int] = field(default_factory=tuple)
     """The steps of the run's tool calls."""
+    id: str = ""
+    """Of the run in its set, by which the sets are halved."""
 
 
 # --- reading ---
@@ -102,6 +104,7 @@ def of_retail(folder: Path) -> Iterator[Failure]:
             in_conversation(messages, answers),
             category=CATEGORIES[marked["failure_category"].lower()],
             calls=calls,
+            id=str(row["task_id"]),
         )
 
 
@@ -118,6 +121,7 @@ def of_magentic(folder: Path) -> Iterator[Failure]:
             in_log(history),
             marked["failed_agent"].lower(),
             CATEGORIES[marked["failure_category"].lower()],
+            id=str(id),
         )
 
 
@@ -132,6 +136,7 @@ def of_who_and_when(folder: Path) -> Iterator[Failure]:
             int(case["mistake_step"]),
             in_log(history),
             case["mistake_agent"],
+            id=path.name,
         )
 
 

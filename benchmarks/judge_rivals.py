@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import threading
@@ -78,6 +80,13 @@ def _call(example: Example) -> Row:
     tools = "\n".join(f"{name}: {tool}" for name, tool in (example.tools or {}).items())
     call = json.dumps(example.row["call"])
     return {"input": example.row["question"], "available_tools": tools, "tool_selection": call}
+
+
+def load() -> None:
+    """Import the libraries that are installed: two threads at once may each find half a module."""
+    for module in ("phoenix.evals", "phoenix.evals.metrics", "deepeval.metrics", "deepeval.test_case"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
 
 
 def _phoenix(kind: Any, data: Row, url: str, model: str, good: str | None = None) -> Row:

@@ -7,8 +7,8 @@
 `ask` puts the items of the sets in FOLDER (labelled_answers.py names them) to each evaluator with any
 OpenAI-compatible server, and writes verdicts to benchmarks/verdicts/: digests of items and questions,
 verdicts and counts of tokens, and no text. Evaluators of arize-phoenix-evals and deepeval run if these are
-installed (with `openai<3`). `table` makes the tables from the recorded verdicts; `--write` puts them into
-docs/judge_study.md. Prices are dollars per million tokens.
+installed next to this package's extra `text` (with `openai<3`). `table` makes the tables from the recorded
+verdicts; `--write` puts them into docs/judge_study.md. Prices are dollars per million tokens.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import failures
-from judge_rivals import RIVALS
-from labelled_answers import LOADERS, Example, digest, drawn, held_out
+import judge_rivals
+import labelled
+from labelled_answers import LOADERS, Example, digest, drawn
 
 from otel_evals import scorers as built_in
 from otel_evals.judges import OpenAICompatibleJudge
@@ -94,6 +96,8 @@ async def ask(options: argparse.Namespace) -> None:
         for id, judged in evaluations(options, name, judge)
         if wanted is None or id in wanted
     ]
+    judge_rivals.load()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(options.at_once))
     print(f"{len(jobs)} evaluations", flush=True)
     await asyncio.gather(*jobs)
     print(table(rows, options.prices))
@@ -106,7 +110,7 @@ def evaluations(
     for example in examples(options, name):
         for scorer in scorers(example, judge):
             yield scorer.id, partial(of_scorer, scorer, example)
-        for id, rival in RIVALS.get(name, {}).items():
+        for id, rival in judge_rivals.RIVALS.get(name, {}).items():
             yield id, partial(asyncio.to_thread, of_rival, rival, example, options)
     for case in failed_runs(options, name):
         yield "failure_step", partial(of_failure, case, judge)
@@ -122,8 +126,8 @@ def failed_runs(options: argparse.Namespace, name: str) -> Sequence[failures.Fai
     if name not in FAILURES:
         return []
     cases = [case for case in failures.failures(options.folder) if case.name == FAILURES[name]]
-    keyed = sorted((key_of(case), n) for n, case in enumerate(cases))
-    half = [cases[n] for key, n in keyed if held_out(key) is (options.half == "held_out")]
+    half = [case for case in cases if labelled.held_out(case.id) is (options.half == "held_out")]
+    half.sort(key=key_of)
     return half[options.offset : options.offset + options.n]
 
 

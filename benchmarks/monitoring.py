@@ -20,7 +20,7 @@ from pathlib import Path
 
 from simulations.airline import airline
 from simulations.alarms import floors, live, monitors, references, small, wanderings
-from simulations.dependence import conversations, incomplete
+from simulations.dependence import conversations, counted, incomplete
 from simulations.judges import judges
 from simulations.versions import versions
 from simulations.windows import closed, unscaled
@@ -30,6 +30,7 @@ SECTIONS = {
     "closed": closed,
     "unscaled": unscaled,
     "conversations": conversations,
+    "counted": counted,
     "incomplete": incomplete,
     "live": live,
     "floors": floors,

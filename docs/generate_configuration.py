@@ -59,23 +59,19 @@ In YAML
 - a **sampler** is text: `ratio(0.1) | errors()`;
 - **`when`** maps [run](glossary.md) fields and attributes to an accepted value, or to a list of accepted
   values. A name with a dot that is not a field of runs is an attribute of a span or of the resource;
-  `attributes: {...}` accepts any attribute.
-  Or write `{cel: EXPRESSION}`, in the [Common Expression Language](https://cel.dev) (extra `cel`):
-  `when: {cel: 'run.error || run.duration > 5.0 || run.attributes["tenant.id"] == "acme"'}`. It reads
-  fields of the run, and `run.attributes` (the root's take precedence over those of other spans and of the
-  resource). `run.error` is true or false, and `run.error_message` is its text. A run for which the expression
-  fails is counted as `predicate_failed`: an attribute that may be missing needs
-  `"tenant.id" in run.attributes && ...`. Macros (`exists`, `filter`, ...) cannot be nested;
+  `attributes: {...}` accepts any attribute. Write other conditions as a function, in code;
+- **`sample`** at the top level is the sampler of all rules that name none;
 - **`get_context`** is a resolver's name, or a call: `documents(top=5)`, `static('Prices are in euros.')`,
   `combine(tool_results(), documents(top=5))`; or a mapping `{documents: {top: 5}}`, or a list of several;
 - **`examples`** names a file of [labels](judge.md#agreement-with-human-labels) to show a scorer's judge;
-- **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`;
+- **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`, `30d`, `2w`;
 - **`${NAME}`** is an environment variable, `${NAME:-default}` has a default, and `$$` is a dollar sign, as in
   the OpenTelemetry Collector. A variable without value and default is an error.
 
 In code, `sample` is an object (`sampling.ratio(0.1) | sampling.errors()`), and `when` is such a mapping or
 a function: `when=lambda run: any(call.name == "refund" for call in run.tool_calls)`. Scorers and destinations
-are objects, or names and mappings as in YAML.
+are objects, or names and mappings as in YAML: `rules=["answered"]`, `Rule("answered")`. `sample=...` of
+`configure` is the sampler of all rules that are no `Rule` and name none.
 
 Editors with a YAML language server read the [schema](otel-evals.schema.json) from a first line
 `# yaml-language-server: $schema=otel-evals.schema.json`.

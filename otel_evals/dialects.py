@@ -7,10 +7,12 @@ from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.model.operations import CONTENT, is_pseudo_tool
 from otel_evals._internal.model.spans import Record
+from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals._internal.util.plain import field_values
 
 __all__ = [
     "CONTENT",
+    "BoundedCache",
     "Dialect",
     "Dialects",
     "Record",

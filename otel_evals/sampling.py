@@ -17,8 +17,15 @@ from otel_evals._internal.sampling.algebra import (
     ratio,
     recorded_probability,
 )
-from otel_evals._internal.sampling.cascades import above, below
-from otel_evals._internal.sampling.conditions import attribute, errors, slower_than, used_tool, when
+from otel_evals._internal.sampling.conditions import (
+    above,
+    attribute,
+    below,
+    errors,
+    slower_than,
+    used_tool,
+    when,
+)
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, threshold
 from otel_evals._internal.sampling.parser import parse
 from otel_evals._internal.sampling.rate_limits import per_minute, stratified

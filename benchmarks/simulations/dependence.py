@@ -14,28 +14,39 @@ from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, estimat
 
 
 def clustered(
-    users: int, icc: float, rng: np.random.Generator, design: str, sizes: str = "even"
+    users: int,
+    icc: float,
+    rng: np.random.Generator,
+    design: str,
+    sizes: str = "even",
+    *,
+    mean: float = 0.9,
+    counted: bool = False,
 ) -> tuple[Sums, Clusters]:
-    """A sample of runs whose users differ; without correlation where icc is 0.
+    """A sample of runs whose users differ; independent where icc is 0, all of a user alike where it is 1.
 
     Users have about 200 runs each, or `uneven` numbers of them: most have about a hundred, a few thousands.
+    `counted` users are told apart, others are known by group.
     """
-    mean = 0.9
     counts = rng.geometric(1 / 200, users)
     if sizes == "uneven":
         counts = np.minimum(100 * (1 + rng.pareto(1.0, users)), 50_000).astype(int)
-    strength = (1 - icc) / icc if icc else 1e9
-    rates = np.repeat(rng.beta(mean * strength, (1 - mean) * strength, users), counts)
-    groups = np.repeat(rng.integers(0, CLUSTER_GROUPS, users), counts)
+    if icc == 1.0 or mean in (0.0, 1.0):
+        rates = np.repeat((rng.random(users) < mean).astype(float), counts)
+    else:
+        strength = (1 - icc) / icc if icc else 1e9
+        rates = np.repeat(rng.beta(mean * strength, (1 - mean) * strength, users), counts)
+    kin = np.repeat(np.arange(users), counts)
+    groups = rng.integers(0, CLUSTER_GROUPS, users) + CLUSTER_GROUPS * np.arange(users)
     errors = rng.random(len(rates)) < RARE_ERRORS
     probability = inclusion(design, errors)
     picked = rng.random(len(rates)) < probability
     x = (rng.random(len(rates)) < rates).astype(float)[picked]
     w = 1 / probability[picked]
-    return sums_of(x, w) if len(x) else Sums(), Clusters(
-        tuple(np.bincount(groups[picked], w * x, CLUSTER_GROUPS).tolist()),
-        tuple(np.bincount(groups[picked], w, CLUSTER_GROUPS).tolist()),
-    )
+    columns = (np.bincount(kin[picked], each, users).tolist() for each in (w, w * x))
+    rows = zip(groups.tolist(), *columns, strict=True)
+    clusters = Clusters.of_sums({group: (weight, above) for group, weight, above in rows}, counted=counted)
+    return sums_of(x, w) if len(x) else Sums(), clusters
 
 
 def cluster_coverage(
@@ -51,6 +62,29 @@ def cluster_coverage(
             interval = estimate(sums, clusters=clusters).interval
             grouped.append(interval is not None and 0.9 in interval)
     return 100 * fmean(alone), 100 * fmean(grouped)
+
+
+def counted_coverage(users: int, mean: float, icc: float, repetitions: int) -> tuple[float, float]:
+    """Coverage in percent and mean width, of users that are counted."""
+    rng = np.random.default_rng([users, int(100 * mean), int(100 * icc)])
+    held, width = [], []
+    for _ in range(repetitions):
+        sums, clusters = clustered(users, icc, rng, "ratio", mean=mean, counted=True)
+        interval = estimate(sums, clusters=clusters).interval
+        if interval is not None:
+            held.append(mean in interval)
+            width.append(interval.width)
+    return 100 * fmean(held), fmean(width)
+
+
+def counted(scale: float) -> None:
+    """Users that are told apart, of every mean."""
+    likeness = (0.0, 0.2, 1.0)
+    table("users", "mean", *(f"icc {icc:g}" for icc in likeness))
+    for users, mean in itertools.product((5, 15, 50, 500), (0.0, 0.02, 0.5, 0.98, 1.0)):
+        repetitions = int((250 if users == 500 else 1000) * scale) + 20
+        found = (counted_coverage(users, mean, icc, repetitions) for icc in likeness)
+        row(users, mean, *(f"{held:.1f} ({width:.3f})" for held, width in found))
 
 
 def conversations(scale: float) -> None:

@@ -8,33 +8,23 @@ entry-point group `otel_evals_dialect`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from otel_evals import semconv
-from otel_evals._internal.model import Availability, Operation, SpanRecord
-from otel_evals._internal.model.derived import DERIVATION, Derivation
-from otel_evals._internal.model.operations import CONTENT
+from otel_evals._internal.model import Operation, SpanRecord
 from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import attribute, plain_text, type_name
 
 ENTRY_POINT_GROUP = "otel_evals_dialect"
-CONTENT_SETTINGS = "otel_evals_content_setting"
-"""Entry-point group of functions `(scope, dialect) -> str | None`, which name the setting for content."""
 
 
 _logger = logging.getLogger(__name__)
-_AVAILABILITY: Final = ("availability", "sources")
 _MOST_LOGGED: Final = 20
-_logged: set[str] = set()
-"""Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
 class Dialect(Protocol):
@@ -157,7 +147,14 @@ class Dialects:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no dialect claims it, or it is no operation of an agent. Never raises."""
-        dialect = self.choose(span.scope_name, span.attributes, span.name)
+        dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
+        if (
+            dialect is _BY_MARKER and span.scope_name not in self._have_names
+        ):  # as in `choose`, without a call
+            markers = self._markers.intersection(span.attributes)
+            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif dialect is _BY_MARKER or dialect is _UNKNOWN:
+            dialect = self.choose(span.scope_name, span.attributes, span.name)
         if dialect is None:
             return None
         try:
@@ -220,132 +217,17 @@ def _texts(dialect: Dialect, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def content_setting(scope_name: str, dialect: str) -> str:
-    """Return a description of the setting that makes an instrumentation record content."""
-    for point in entry_points(group=CONTENT_SETTINGS):
-        try:
-            if setting := point.load()(scope_name, dialect):
-                return str(setting)
-        except BaseException as error:
-            log_error(_logger, "content setting %s failed", point.name, error=error, level=logging.WARNING)
-    return "see its documentation"
+    """Return a description of the setting that makes an instrumentation record content.
 
-
-def read_operations(
-    records: Iterable[SpanRecord], dialects: Dialects
-) -> list[tuple[int, int, str, Operation]]:
-    """Return the operations of a trace after what orders them: start, end (the latest first) and span id."""
-    found: list[tuple[int, int, str, Operation]] = []
-    for record in records:
-        operation = dialects.read(record)
-        if operation is not None:
-            span = operation.span
-            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
-    _defer_content(map(itemgetter(3), found))
-    return found
-
-
-def _defer_content(operations: Iterable[Operation]) -> None:
-    """Defer reading the content of new operations to its first use.
-
-    Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for
-    all attributes: if truncated JSON has the greatest length in the trace, a text of that length is
-    truncated too. So the availability of one operation's content depends on all others.
+    A dialect may have it as `content`, and for some scopes in the mapping `content_by_scope`.
     """
-    contents: list[_Content] = []
-    trace = _TraceContent(())
-    for operation in operations:
-        values = operation.__dict__
-        derivation, found = values.get(DERIVATION), None
-        if derivation is None:
-            found = {name: getattr(operation, name) for name in _AVAILABILITY}
-        content = _Content(operation.span, derivation, found)
-        contents.append(content)
-        values.pop("availability", None)
-        values.pop("sources", None)
-        values[DERIVATION] = _ContentOfTrace(content, trace)
-    trace.contents = tuple(contents)
+    known = tuple(load_dialects())
+    by_scope = {prefix: text for d in known for prefix, text in getattr(d, "content_by_scope", {}).items()}
+    prefixes = [prefix for prefix in by_scope if scope_name.startswith(prefix)]
+    if prefixes:
+        return str(by_scope[max(prefixes, key=len)])
+    texts = (getattr(d, "content", None) for d in known if d.name == dialect)
+    return str(next(texts, None) or "see its documentation")
 
 
 # The garbage collector skips these three: none refers to an operation, and neither may a derivation.
-
-
-class _TraceContent(msgspec.Struct, eq=False, gc=False):
-    """The content of a trace's operations."""
-
-    contents: tuple[_Content, ...]
-    marked: bool = False
-
-
-class _Content(msgspec.Struct, eq=False, gc=False):
-    """The content of a span, without a reference to its operation: neither keeps the other alive."""
-
-    span: SpanRecord
-    derivation: Derivation | None
-    known: Mapping[str, Any] | None
-    failed: bool = False
-
-    def found(self) -> Mapping[str, Any]:
-        """Return the fields that were left to be read."""
-        if self.known is None and self.derivation is not None:
-            found = self._read(self.derivation)
-            if self.known is None:  # another thread may have been first; both found the same
-                self.known = found
-        return self.known or {}
-
-    def _read(self, derivation: Derivation) -> Mapping[str, Any]:
-        try:
-            return derivation.derive("availability")
-        except BaseException as error:  # a third-party dialect must not fail the scorer
-            logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
-            level = logging.DEBUG if logged else logging.WARNING
-            _logged.add(self.span.scope_name)
-            message = "the content of span %s could not be read"
-            log_error(_logger, message, self.span.span_id, error=error, level=level)
-            self.failed = True
-            return dict(_NOTHING_FOUND, availability={}, sources={})
-
-
-class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
-    """An operation's content in its trace. The trace does not refer to it, which avoids a cycle."""
-
-    content: _Content
-    trace: _TraceContent
-    failed: bool = False
-
-    def derive(self, field: str) -> Mapping[str, Any]:
-        found = self.content.found()
-        self.failed = self.content.failed
-        if field in _AVAILABILITY:
-            if not self.trace.marked:
-                _mark_truncated(self.trace.contents)
-                self.trace.marked = True
-            return {name: found[name] for name in _AVAILABILITY}
-        rest = dict(found)
-        for name in _AVAILABILITY:
-            rest.pop(name, None)
-        return rest
-
-
-_NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
-
-
-def _mark_truncated(contents: Sequence[_Content]) -> None:
-    cut_off = [c for c in contents if Availability.TRUNCATED in c.found()["availability"].values()]
-    limit = max((n for c in cut_off for n in _cut_lengths(c)), default=0)
-    if not limit or any(
-        len(v) > limit for c in contents for v in c.span.attributes.values() if isinstance(v, str)
-    ):
-        return
-    for content in contents:
-        for field, source in content.found()["sources"].items():
-            value = content.span.attributes.get(source.key)
-            if isinstance(value, str) and len(value) == limit:
-                content.found()["availability"][field] = Availability.TRUNCATED
-
-
-def _cut_lengths(content: _Content) -> list[int]:
-    availability, sources = (content.found()[name] for name in _AVAILABILITY)
-    cut_off = [field for field, state in availability.items() if state is Availability.TRUNCATED]
-    keys = [sources[field].key for field in cut_off if field in sources]
-    values = [content.span.attributes.get(key) for key in keys]
-    return [len(value) for value in values if isinstance(value, str)]

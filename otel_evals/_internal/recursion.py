@@ -151,8 +151,6 @@ def mark_headers() -> dict[str, str]:
 
 _NONCE = 12
 """Hexadecimal digits of a mark that are random; as many more prove that this deployment made it."""
-FENCE = "data-"
-"""Part of every fence, also where JSON escapes the bracket in front of it."""
 _OPENED = re.compile(rf"<data-([0-9a-f]{{{2 * _NONCE}}})[ >]")
 
 
@@ -178,7 +176,7 @@ class Echoes:
     """Notices that judges' own answers return as runs: without marks, each run would cause further ones.
 
     A run echoes a call if it has the token counts of one of the last minutes' calls, or its answer. Equal
-    counts may be chance or a server's constant, so many different ones are needed, for half of all calls.
+    counts may be chance or a server's constant, so many different ones are needed, for a third of the calls.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -212,8 +210,9 @@ class Echoes:
                 called = self._calls.get(print_)
                 if called is not None and now - called < _ECHO_SECONDS:
                     _note(self._echoes, print_, now)
-            self._stopped = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self._calls) / 2)
-        if self._stopped:
+            loops = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self._calls) / 3)
+            warns, self._stopped = loops and not self._stopped, loops
+        if warns:
             _log.warning("%s", _LOOP)
 
     def check(self, model: str) -> None:

@@ -5,12 +5,13 @@ Register a Typer application or function under the entry-point group `otel_evals
 
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
+from otel_evals._internal.cli.explain import explain_trace
 from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on, json_text
+from otel_evals._internal.config.validation import moment_of, seconds_of
 from otel_evals._internal.judges.fence import Fence, visible
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
 from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
-from otel_evals._internal.statistics.moments import moment_of, seconds_of
 
 __all__ = [
     "AsJson",
@@ -22,6 +23,7 @@ __all__ = [
     "done",
     "echo",
     "exit_on",
+    "explain_trace",
     "interval_cell",
     "is_uneven",
     "json_text",

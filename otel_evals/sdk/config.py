@@ -6,14 +6,18 @@ name of the section.
 
 from otel_evals._internal.config.plugins import SCORERS
 from otel_evals._internal.config.sections import start_watches
-from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
+from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors, seconds
 from otel_evals._internal.config.yaml_file import YamlFile
+from otel_evals._internal.util.options import Problems, suggestion
 
 __all__ = [
     "MODEL",
     "SCORERS",
     "PositiveSeconds",
+    "Problems",
     "YamlFile",
     "raises_config_errors",
+    "seconds",
     "start_watches",
+    "suggestion",
 ]

@@ -18,7 +18,7 @@ from otel_evals._internal.journal.journal import Journal
 from otel_evals._internal.journal.runs import decode_run, encode_run
 from otel_evals._internal.journal.segments import Entry
 from otel_evals._internal.live.providers import Providers, make_missing
-from otel_evals._internal.read.identity import conversation_digest
+from otel_evals._internal.read.conversation import conversation_digest
 from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
 from otel_evals._internal.trust import is_proof

@@ -1,4 +1,4 @@
-"""Helpers shared by the rooms: files, locks, retries, redaction and hints for missing extras."""
+"""Helpers that the packages share: retries, redaction, files, and hints for missing extras."""
 
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread

@@ -160,7 +160,7 @@ def test_a_verdict_follows_from_the_outcome_and_the_options(
         ("threshold", {"threshold": "high"}),
         ("on_error", {"on_error": "raise"}),
         ("on_fail", {"on_fail": "raise"}),
-        ("scorer", {"scorer": "grounded_in_tools"}),
+        ("scorer", {"scorer": "grounded_in_tool"}),
         ("threshold", {"scorer": numbered(1.0, scale=None)}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Configuring again while the application works: what ends meanwhile is counted, and judged only as a whole."""
+"""Configuring again under traffic: runs that end meanwhile are counted, and judged only as a whole."""
 
 from __future__ import annotations
 

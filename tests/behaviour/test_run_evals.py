@@ -194,10 +194,10 @@ def test_a_failed_run_that_left_spans_is_scored_as_it_is_live() -> None:
     ("gates", "thresholds", "status"),
     [
         (["polite"], {}, "failed"),
-        (["rudeness"], {"polite": 0.9}, "scored"),
+        (["rudeness"], {"polite": 0.9}, "failed"),
         (["rudeness"], {"polite": 0.5}, "passed"),
         ([], {"polite": (0.1, 0.6), "rudeness": 0.1}, "passed"),
-        ([], {"polite": {"max": 0.4}}, "scored"),
+        ([], {"polite": {"max": 0.4}}, "failed"),
         (["polite"], {"polite": 0.1}, "failed"),
         ([], {}, None),
     ],
@@ -220,12 +220,12 @@ def test_a_threshold_on_what_nobody_can_weigh_is_not_met_and_says_why() -> None:
     rule = Rule(polite, sample=sampling.when(lambda run: True))
     result = evals(items("please"), str, [rule], thresholds={"polite": 0.0})
     assert (result.scorers["polite"].scored, result.scorers["polite"].mean) == (1, None)
-    assert (result.status, result.requirements[0].problem) == ("scored", "no score has a known probability")
+    assert (result.status, result.requirements[0].problem) == ("failed", "no score has a known probability")
 
 
 def test_a_threshold_that_nothing_could_be_measured_for_is_not_met() -> None:
     result = evals(items("x"), str, [right], thresholds={"right": 0.0})
-    assert (result.status, result.requirements[0].problem) == ("scored", "nothing was scored")
+    assert (result.status, result.requirements[0].problem) == ("failed", "nothing was scored")
 
 
 @pytest.mark.parametrize(

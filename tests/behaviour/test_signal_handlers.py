@@ -1,4 +1,4 @@
-"""A signal handler interrupts the main thread anywhere, also inside this library: it must never wait for that."""
+"""A signal handler interrupts the main thread anywhere, also inside this library, and never waits for it."""
 
 from __future__ import annotations
 

@@ -7,10 +7,7 @@ outcomes is printed.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +18,9 @@ from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, NotScored, Run, Score
 from otel_evals.scorers import FunctionScorer, checks
+from tests.support.captures import FOLDERS, entries, paths_of
 
-FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 
 
 def built() -> list[FunctionScorer]:
@@ -56,8 +53,8 @@ def built() -> list[FunctionScorer]:
 def runs() -> list[Run]:
     dialects = load_dialects()
     found: list[Run] = []
-    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
-        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+    for folder, entry in entries():
+        paths = paths_of(folder, entry)
         found += join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
     assert len(found) > 300
     return found

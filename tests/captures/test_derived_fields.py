@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +13,9 @@ from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
 from otel_evals.model import Operation, Run, SpanRecord
+from tests.support.captures import FOLDERS, entries, paths_of
 
-FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 DIALECTS = load_dialects()
 OF_RUNS = [field.name for field in fields(Run) if field.name != "operations"]
 OF_OPERATIONS = [field.name for field in fields(Operation)]
@@ -27,9 +24,8 @@ OF_OPERATIONS = [field.name for field in fields(Operation)]
 def traces(most: int) -> list[list[SpanRecord]]:
     """At most so many traces of each capture."""
     found = []
-    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
-        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        found += [list(trace) for trace in list(read_traces(paths))[:most]]
+    for folder, entry in entries():
+        found += [list(trace) for trace in list(read_traces(paths_of(folder, entry)))[:most]]
     return found
 
 

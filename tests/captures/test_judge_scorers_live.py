@@ -7,11 +7,8 @@ outcomes is printed.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,9 +20,9 @@ from otel_evals.dialects import load_dialects
 from otel_evals.model import NotScored, Run, Score
 from otel_evals.scorers import Scorer
 from tests.support.auto_judge import AutoJudge
+from tests.support.captures import FOLDERS, entries, paths_of
 
-FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 
 EXPECTED = "It is sunny in Paris."
 
@@ -59,10 +56,9 @@ def built() -> list[Scorer]:
 def runs() -> list[Run]:
     dialects = load_dialects()
     found: list[Run] = []
-    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
-        names = [entry["file"], *filter(None, [entry.get("logs_file")])]
-        paths = [str(Path(FOLDER) / name) for name in names]
-        trees = (run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+    for folder, entry in entries():
+        traces = read_traces(paths_of(folder, entry))
+        trees = (run for trace in traces for run in find_runs(trace, dialects))
         found += join_split_runs(trees)
     return found
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +15,17 @@ from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, Run, SpanRecord
+from tests.support.captures import FOLDERS, entries, paths_of
 from tests.support.replacing import replace
 
-FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 DIALECTS = load_dialects()
-CAPTURES = json.loads((Path(FOLDER) / "MANIFEST.json").read_text()) if FOLDER else []
+CAPTURES = list(entries())
 ROUNDS = int(os.environ.get("OTEL_EVALS_MUTATIONS", "1"))
 
 
 def traces_of(entry: Any) -> Iterator[list[SpanRecord]]:
-    paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
-    return read_traces(paths)
+    return read_traces(paths_of(*entry))
 
 
 def call_names(runs: list[Run]) -> Counter[str]:
@@ -36,7 +33,7 @@ def call_names(runs: list[Run]) -> Counter[str]:
 
 
 each_capture = pytest.mark.parametrize(
-    "entry", CAPTURES, ids=[entry["file"].split(".otlp")[0] for entry in CAPTURES]
+    "entry", CAPTURES, ids=[entry["file"].split(".otlp")[0] for _, entry in CAPTURES]
 )
 
 
@@ -53,7 +50,7 @@ def test_shuffled_and_doubled_spans_give_the_same_runs(entry: Any) -> None:
 @each_capture
 def test_a_dropped_span_takes_away_and_never_changes(entry: Any) -> None:
     """A run whose root is gone may fall apart, but tells no call and no answer that the whole one did not."""
-    pick = random.Random(entry["file"])
+    pick = random.Random(entry[1]["file"])
     for trace in traces_of(entry):
         whole = find_runs(trace, DIALECTS)
         answers = {said.strip() for said in all_answers(whole)}

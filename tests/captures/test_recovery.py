@@ -1,6 +1,6 @@
 """What real frameworks recorded is recovered, and what they did not is not invented.
 
-The captures are not part of the repository: name their folder in OTEL_EVALS_CAPTURES.
+The captures are not part of the repository: name their folders in OTEL_EVALS_CAPTURES.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import collections
 import importlib.util
 import json
-import os
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,16 +18,16 @@ from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.dialects import load_dialects
+from tests.support.captures import FOLDERS, entries, paths_of
 
-FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 CLEAN = ("run", "tool_count", "not invented")
 
 
 @pytest.fixture(scope="module")
 def judge() -> ModuleType:
     """The captures' own comparison of what was recovered with what is true."""
-    spec = importlib.util.spec_from_file_location("recovery", Path(FOLDER) / "recovery.py")
+    spec = importlib.util.spec_from_file_location("recovery", FOLDERS[0] / "recovery.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -40,8 +38,8 @@ def judge() -> ModuleType:
 def test_content_is_recovered_and_nothing_is_invented(judge: ModuleType) -> None:
     dialects = load_dialects()
     totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
-    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
-        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+    for folder, entry in entries():
+        paths = paths_of(folder, entry)
         found = join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
         runs: list[Any] = [json.loads(json.dumps(run_as_json(run), default=str)) for run in found]
         raw = judge.records(paths)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.sampling.randomness import conversation_number
+from otel_evals._internal.sampling.consistent import conversation_number
 from otel_evals.sampling import is_sampled
 from tests.pipeline.test_gateway import body, recorded
 from tests.support import PYTHONPATH

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals import Pipeline, Run, Score, scorer
 from otel_evals._internal.config.loader import build_config
-from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from tests.support import PYTHONPATH
 from tests.support.loki_server import Loki, loki_program, loki_server
 from tests.support.servers import clean_environment, interop_program

@@ -23,17 +23,22 @@ from otel_evals._internal.cli.app import app
 from otel_evals.errors import DestinationError, StoreError
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
+from otel_evals_monitor._internal.alarms.record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.page.access import Access
-from otel_evals_monitor._internal.page.app import Page
-from otel_evals_monitor._internal.page.live import pulse_of
+from otel_evals_monitor._internal.page.app import Page, pulse_of
 from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.label_draws import draw, drawn_unlabelled
-from otel_evals_monitor._internal.store.labels import add_feedback, add_label, failure_types, labels_on
+from otel_evals_monitor._internal.store.labels import (
+    add_feedback,
+    add_label,
+    draw,
+    drawn_unlabelled,
+    failure_types,
+    labels_on,
+)
 from otel_evals_monitor._internal.store.picks import keep_picks
 from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within
@@ -187,18 +192,12 @@ def test_a_newer_schema_is_refused_there_too(url: str) -> None:
             Database(url)
     finally:
         with store.database.writing() as connection:
-            connection.exec_driver_sql("UPDATE settings SET value = '1' WHERE name = 'schema'")
+            sql = f"UPDATE settings SET value = '{schema.VERSION}' WHERE name = 'schema'"
+            connection.exec_driver_sql(sql)
         store.close()
 
 
-def test_the_third_schema_is_upgraded_and_has_a_review_queue_there_too(url: str) -> None:
-    store = ResultsStore(url)
-    store.write([record(1, 0.0)])
-    with store.database.writing() as connection:
-        connection.exec_driver_sql("ALTER TABLE evaluations DROP COLUMN review")
-        connection.exec_driver_sql("ALTER TABLE labels DROP COLUMN verdict, DROP COLUMN failure_type")
-        connection.exec_driver_sql("UPDATE settings SET value = '3' WHERE name = 'schema'")
-    store.close()
+def test_the_review_queue_works_there_too(url: str) -> None:
     store = ResultsStore(url)
     given = record(2, 0.0)
     given["evaluations"][0]["review"] = "score < 0.5"
@@ -219,12 +218,13 @@ def test_the_third_schema_is_upgraded_and_has_a_review_queue_there_too(url: str)
         "/runs?scorer=grounded&agent=support&order=worst&label=low&status=scored",
         "/scorer?scorer=grounded&agent=support&window=2d&version=2&tenant=eu",
         "/scorer?scorer=grounded&agent=support&window=all&text=It+SHIPS+on+day+20&label=low",
+        "/scorer?scorer=grounded&agent=support&window=all&by=attribute:app.region",
     ],
 )
 def test_both_databases_give_the_same_pages(url: str, tmp_path: Path, path: str) -> None:
     given = [
         *records(200, probability=0.5),
-        *records(200, seed=2, version="2", mean=lambda _: 0.5, tenant="eu"),
+        *records(200, seed=2, version="2", mean=lambda _: 0.5, tenant="eu", attributes={"app.region": "eu"}),
     ]
     for each in given:
         evaluation = each["evaluations"][0]
@@ -238,7 +238,7 @@ def test_both_databases_give_the_same_pages(url: str, tmp_path: Path, path: str)
         answer = TestClient(page.app, base_url="http://localhost").get(path)
         assert answer.status_code == 200, answer.text
         pages.append(re.sub(r'value="[\w-]{32}"', "", answer.text.replace(store.database.name, "")))
-        assert pulse_of(store.database)["last"]
+        assert pulse_of(store.database)["newest"]
         store.close()
     assert pages[0] == pages[1]
     assert "No runs" not in pages[0]

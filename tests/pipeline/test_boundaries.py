@@ -143,7 +143,7 @@ def test_a_backlog_admits_up_to_its_capacity_and_counts_the_rest(capacity: int, 
     for _ in range(population):
         waiting += backlog.admits(object(), waiting)
     assert (waiting, backlog.refused) == (min(capacity, population), max(0, population - capacity))
-    assert backlog.room(waiting) == capacity - waiting
+    assert backlog.left(waiting) == capacity - waiting
 
 
 @given(queue_size=st.integers(1, 3), batch_size=st.integers(1, 3), data=st.data())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -15,53 +13,9 @@ from otel_evals import Rule
 from otel_evals.errors import DestinationError
 from otel_evals.model import Run, ScoredRun
 from otel_evals.scorers import answered, scorer
-from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayProcess, GatewayThread, post
-from tests.support.stub_openai import Misbehave, StubOpenAI
+from tests.support.gateways import GatewayThread
 from tests.support.waits import eventually
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(200)
-def test_a_judge_that_goes_away_and_comes_back(tmp_path: Path) -> None:
-    """Its connections are reset for a while: those runs fail and say why; the others are scored."""
-    away = False
-    with StubOpenAI(lambda asked: Misbehave("reset") if away else judge_replies(asked)) as judge:
-        model = {"model": "openai/any", "api_base": judge.url, "api_key": "none"}
-        rules = [{"scorer": "hallucination", "options": {"model": model}, "attempts": 2}]
-        with GatewayProcess(tmp_path, rules, metrics=False) as gateway:
-            sent: set[str] = set()
-
-            def send(count: int) -> None:
-                for _ in range(count):
-                    spans = recorded()
-                    sent.add(f"{spans[0].context.trace_id:032x}")
-                    assert post(f"{gateway.endpoint}/v1/traces", body(spans))[0] == 200
-
-            def outcomes() -> list[dict[str, Any]]:
-                return [e for record in gateway.records() for e in record["evaluations"]]
-
-            def is_back() -> bool:
-                send(1)
-                before = len(sent)
-                eventually(lambda: len(outcomes()) == before)
-                return outcomes()[-1]["status"] == "scored"
-
-            send(5)
-            eventually(lambda: len(outcomes()) == 5)
-            away = True
-            send(5)
-            eventually(lambda: len(outcomes()) == 10)
-            away = False
-            eventually(is_back)
-            counts = gateway.page("/stats")[1]["rules"]["hallucination"]
-    ended = outcomes()
-    assert sorted(e["trace_id"] for e in ended) == sorted(sent), "each once"
-    assert [e["status"] for e in ended[:5]] == ["scored"] * 5
-    assert [e["status"] for e in ended[5:10]] == ["failed"] * 5
-    assert all(e["reason"] for e in ended if e["status"] == "failed")
-    assert counts["sampled"] == len(sent) == counts["scored"] + sum(counts["failed"].values())
 
 
 class Gated:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from otel_evals._internal.scorers.grounding import Claims
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals.context import Params, tool_results
 from otel_evals.model import NotScored
@@ -40,7 +39,7 @@ asked = step_scorer("prices", judge="openai/gpt-5-mini", get_context=tool_result
     PromptStep(prompt="Which prices does $output name?", schema=Prices)
 )
 assert_type(asked, StepScorer[None, Prices])
-assert_type(hallucination("openai/gpt-5-mini"), StepScorer[None, Claims])
+assert_type(hallucination("openai/gpt-5-mini"), StepScorer[None, Any])
 
 # a score step that expects other results than the steps before it give is an error
 step_scorer("wrong").analyze(PromptStep(prompt="$output", schema=Prices)).generate_score(score)  # type: ignore[arg-type]

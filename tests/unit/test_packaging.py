@@ -28,7 +28,7 @@ COMMANDS = (
 LIBRARIES = {
     "RAKE": (),
     "cloudpickle": ("otel_evals/_internal/processes/by_value.py",),
-    "httpx": ("otel_evals/_internal/judges/http_client.py",),
+    "httpx": ("otel_evals/_internal/judges/openai_compatible.py",),
     "jinja2": ("monitor/otel_evals_monitor/_internal/page/",),
     "jsonschema": (),
     "litellm": (),

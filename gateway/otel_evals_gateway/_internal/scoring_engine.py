@@ -164,7 +164,7 @@ class ScoringEngine:
 
     def lost(self, loss: Loss) -> None:
         """Count a loss."""
-        self.engine.thread.call(lambda: self.engine.ledger.lost(loss))
+        self.engine.count_loss(loss)
 
     def lack(self, items: Sequence[Any]) -> None:
         """Note that `put` found no capacity for items: their runs would be judged on a part."""

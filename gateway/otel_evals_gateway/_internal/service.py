@@ -71,7 +71,8 @@ class Gateway:
         self._held_spans = self._hold()
         self._journal = None if config.journal is None else ReceivedJournal(config.journal)
         self._kafka = kafka_source(options.kafka, config) if options.kafka else None
-        sources = [each for each in (self._journal, self._kafka) if each is not None]
+        reports = None if self._kafka is None else self._kafka.reports
+        sources = [each for each in (self._journal, reports) if each is not None]
         closing = {} if self._kafka is None else {"closing": self._kafka.closing}
         self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, sources, **closing)
         if self._kafka is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from otel_evals.destinations import Unaccepted, run_record
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.model import ScoredRun
+from otel_evals.sdk.config import seconds
 from otel_evals.sdk.util import extra, in_thread, redact
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class ResultsDestination:
         url: str | None = None,
         content: bool = True,
         media_bytes: int = 0,
-        max_age: float | None = None,
+        max_age: float | str | None = None,
         max_bytes: int | None = None,
     ) -> None:
         """Configure the store, which opens with the first batch.
@@ -56,7 +57,8 @@ class ResultsDestination:
             content: whether to keep messages, explanations and prompts.
             media_bytes: size up to which images are kept for the page, at most 1,000,000. References to
                 images and sounds are always part of the content.
-            max_age: seconds after which runs are deleted; their rollups stay. No limit by default.
+            max_age: seconds after a run's end, or a duration such as `30d`, after which it is deleted; its
+                rollups stay. No limit by default.
             max_bytes: size of a SQLite file above which the oldest runs are deleted. No limit by default.
 
         Raises:
@@ -69,7 +71,8 @@ class ResultsDestination:
             raise ConfigError("path", "is an address, not a file; fix: give it as url")
         if url is not None and not _ADDRESS.match(url):
             raise ConfigError("url", "must begin with postgresql://; fix: give a file as path")
-        for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
+        age = _age(max_age)
+        for field, limit in (("max_age", age), ("max_bytes", max_bytes)):
             if limit is not None and not limit > 0:
                 raise ConfigError(field, "must be greater than zero")
         with extra("cli", "results"):
@@ -79,7 +82,7 @@ class ResultsDestination:
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:
             raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
         self._content, self._media_bytes = content, media_bytes
-        self._limits = (max_age, max_bytes)
+        self._limits = (age, max_bytes)
         self._trim_at = 0.0
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
@@ -180,3 +183,10 @@ class ResultsDestination:
             if self._store is None:
                 self._store = ResultsStore(self.place, content=self._content)
             return self._store
+
+
+def _age(given: float | str | None) -> float | None:
+    try:
+        return None if given is None else float(seconds(given))
+    except ValueError as error:
+        raise ConfigError("max_age", str(error)) from None

@@ -11,9 +11,8 @@ from typing import Literal, TypedDict
 from otel_evals._internal.accounting.ledger import LoggedTrace
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
-from otel_evals._internal.sampling.consistent import randomness, share, threshold
+from otel_evals._internal.sampling.consistent import conversation_number, randomness, share, threshold
 from otel_evals._internal.sampling.decide import CHECKED
-from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals._internal.util.counted import counted
 
 TraceStatus = Literal[

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from otel_evals._internal.model import Run
+from otel_evals._internal.sampling.consistent import randomness_source
 from otel_evals._internal.sampling.decide import Decision
-from otel_evals._internal.sampling.randomness import randomness_source
 from otel_evals._internal.statistics.sampler_check import Picks
 
 _MINUTE = 60

@@ -21,7 +21,6 @@ from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, Stats
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.redis_server import servers
 from otel_evals._internal.util.error_log import log_error
@@ -34,7 +33,7 @@ MetricDimension = Literal["version", "tenant"]
 """Attributes of the estimates' counters besides scorer and agent."""
 _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
     "version": (semconv.GEN_AI_AGENT_VERSION, lambda run: run.agent_version or ""),
-    "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
+    "tenant": (semconv.TENANT_ID, lambda run: (run.tenant or "")[:_LONGEST]),
 }
 _LONGEST = 200
 _SCORED = ("scored", "", "")

@@ -45,7 +45,8 @@ class Backlog:
         self.bytes += size  # not atomic: threads that add at the same moment may lose a little
         return True
 
-    def room(self, waiting: int) -> int:
+    def left(self, waiting: int) -> int:
+        """Return the number of further items that may wait."""
         return max(0, self.capacity - waiting) if self.bytes < self._max_bytes else 0
 
     def add(self, items: Iterable[Any], waiting: int) -> None:

@@ -23,7 +23,7 @@ _OWN = {
 }
 _PANELS = {
     "Start": ("init", "demo", "doctor"),
-    "Look": ("runs", "explain", "report", "monitor", "top"),
+    "Look": ("runs", "explain", "report", "monitor", "mcp", "top"),
     "Run": ("score", "gateway", "judge"),
     "Manage": ("config", "scorers", "destinations", "results", "labels", "export"),
 }

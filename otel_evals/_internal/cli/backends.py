@@ -11,12 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 from otel_evals._internal.config.plugins import build_destination
+from otel_evals._internal.config.validation import moment_of
 from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
-from otel_evals._internal.statistics.moments import moment_of
 from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError, DestinationError

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
 import anyio
@@ -15,9 +16,11 @@ import typer
 from otel_evals._internal.cli.backends import backend, backends
 from otel_evals._internal.cli.terminal import AsJson, echo
 from otel_evals._internal.deliver.api import ApiDestination
+from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
-from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.read.conversation import evaluation_id
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import DestinationError, OtelEvalsError
 
@@ -32,14 +35,26 @@ def _names(incomplete: str) -> list[str]:
 
 @app.command("list")
 def show(as_json: AsJson = False) -> None:
-    """List the backends for scores, with the environment variables that each needs."""
-    found = [{"name": n, "kind": each.kind, "needs": list(each.needs)} for n, each in backends().items()]
+    """List the destinations of scores, with the environment variables that each needs."""
+    found = [_described(point) for point in sorted(entry_points(group=ENTRY_POINT_GROUP))]
     if as_json:
         echo(json.dumps(found, indent=2))
         return
     for each in found:
         needs = ", ".join(name + " (not set)" * (not os.environ.get(name)) for name in each["needs"])
-        echo(f"{each['name']:12} {each['kind']:5} {needs}")
+        echo(f"{each['name']:12} {each['kind']:5} {needs}".rstrip())
+
+
+def _described(point: EntryPoint) -> dict[str, Any]:
+    try:
+        found = point.load()
+    except ImportError as error:
+        return {"name": point.name, "kind": f"needs {error.name}", "needs": []}
+    return {
+        "name": point.name,
+        "kind": getattr(found, "kind", "local"),
+        "needs": [*getattr(found, "needs", ())],
+    }
 
 
 @app.command("test")
@@ -104,7 +119,7 @@ async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
         if url := place.trace_url(*ids):
             echo(f"The trace: {url}")
         if type(place).read is ApiDestination.read:
-            echo(f"{place.name} has no API to read scores: look for otel_evals_test.")
+            echo(f"Scores are not read back from {place.name}: look for otel_evals_test there.")
             return True
         found = await _read_back(place, item, time.monotonic() + wait)
         echo(f"Read back: {json.dumps(found, default=str)}" if found else "It could not be read back yet.")

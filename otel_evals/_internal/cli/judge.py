@@ -3,46 +3,71 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import typer
 import yaml
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from otel_evals._internal.cli.judge_check import check_biases, check_forms, check_report, show_check
-from otel_evals._internal.cli.proposals import proposals, show_proposals
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
-from otel_evals._internal.config.plugins import build_scorer
+from otel_evals._internal.config.plugins import build_scorer, find_scorer
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.model import Score
-from otel_evals._internal.model.evaluations import total_cost
-from otel_evals._internal.offline.agreement import CONFUSION, agreement
-from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all, load_attacks
+from otel_evals._internal.judges.judge import JudgeRequest
+from otel_evals._internal.judges.model_judge import ModelJudge
+from otel_evals._internal.judges.structured import LADDER
+from otel_evals._internal.model import Direction, Score
+from otel_evals._internal.offline.agreement import CONFUSION, FIGURES, calibration, minimums_of, missed
+from otel_evals._internal.offline.bias_trials import VARIANTS, Case, changes_of, load_cases, try_biases
+from otel_evals._internal.offline.judge_trials import (
+    BAD_ANSWER,
+    Attempt,
+    attempt_all,
+    cost_of,
+    judge_all,
+    load_attacks,
+)
 from otel_evals._internal.offline.progress_bar import bar
-from otel_evals._internal.scoring.labels import read_labels
+from otel_evals._internal.scoring.labels import Example, read_labels
 from otel_evals._internal.scoring.outcome import root_cause
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals.errors import ConfigError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
-Model = Annotated[str, typer.Option("--model", help="Model, by LiteLLM's name: openai/gpt-5-mini.")]
+Model = Annotated[str | None, typer.Option("--model", help="Model, by LiteLLM's name: openai/gpt-5-mini.")]
 ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Maximum number of runs to judge at the same time.")]
+OwnRuns = Annotated[Path | None, typer.Option("--labels", help="Own runs: labelled examples.", exists=True)]
 
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
 
 
+class Probe(BaseModel):
+    reason: str
+    verdict: Literal["yes", "no"]
+
+
+_QUESTION = JudgeRequest(
+    instructions="Answer in JSON, with a short reason.",
+    prompt="Is Paris the capital of France? Give your reason, and the verdict yes or no.",
+    schema=Probe,
+)
+
+
 @app.command()
 def check(
-    model: Model,
+    model: Model = None,
     scorer: ScorerNames = None,
     api_base: ApiBase = None,
     option: Options = None,
+    labels: OwnRuns = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
@@ -50,19 +75,31 @@ def check(
     """Report the server's forms of typed answers, and irrelevant changes that move scores."""
     with exit_on(command="judge check"):
         scorers = [_scorer(name, model, api_base, option) for name in scorer or ("hallucination",)]
-        forms = check_forms(getattr(scorers[0], "judge", None))
-        found = check_biases(scorers, limit, at_once)
-        show_check(check_report(forms, scorers, found), as_json)
+        cases = [Case(example.run) for example in _read(labels)] if labels else load_cases()
+        forms = anyio.run(_forms, getattr(scorers[0], "judge", None))
+        with bar("checking", len(scorers) * len(cases[:limit]) * (len(VARIANTS) + 1)) as done:
+
+            async def check_all() -> dict[str, Any]:
+                return {s.id: await try_biases(s, cases[:limit], at_once=at_once, done=done) for s in scorers}
+
+            found = anyio.run(check_all)
+        report = {
+            "structured_output": forms,
+            "biases": {s.id: changes_of(s, found[s.id]) for s in scorers},
+            "cost": {s.id: cost_of([pair.after for pair in found[s.id]]) for s in scorers},
+        }
+        _show(report, as_json, _show_check)
     for name, pairs in found.items():
         _fail_if_none("check", name, [pair.after for pair in pairs])
 
 
 @app.command()
 def attack(
-    model: Model,
+    model: Model = None,
     scorer: ScorerNames = None,
     api_base: ApiBase = None,
     option: Options = None,
+    labels: OwnRuns = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Random variation, as a share of the scale.")] = 0.2,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of attacks.")] = None,
     at_once: AtOnce = 4,
@@ -73,14 +110,17 @@ def attack(
         scorers = [_scorer(name, model, api_base, option) for name in scorer or _CHECKED]
         attacks = load_attacks()
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
+        own = _read(labels) if labels else []
         with bar("attacking", len(scorers) * len(attacks) * 2) as done:
 
             async def attempts() -> dict[str, list[Attempt]]:
-                return {s.id: await attempt_all(s, attacks, at_once=at_once, done=done) for s in scorers}
+                return {
+                    s.id: await attempt_all(s, attacks, _worst(s, own), at_once=at_once, done=done)
+                    for s in scorers
+                }
 
             found = anyio.run(attempts)
-        reports = {name: _moved(attempts, tolerance) for name, attempts in found.items()}
-        _show_attacks(reports, as_json)
+        _show({name: _moved(tried, tolerance) for name, tried in found.items()}, as_json, _show_attacks)
     for name, tried in found.items():
         _fail_if_none("attack", name, [attempt.outcome for attempt in tried])
 
@@ -89,33 +129,37 @@ def attack(
 def calibrate(
     labels: Annotated[Path, typer.Argument(help="Labelled examples, one JSON object per line.", exists=True)],
     scorer: Annotated[str, typer.Option(help="The scorer, by name or as python:package.module:name.")],
-    model: Annotated[str | None, typer.Option(help="Model, by LiteLLM's name: openai/gpt-5-mini.")] = None,
+    model: Model = None,
     api_base: ApiBase = None,
     option: Options = None,
     threshold: Annotated[float, typer.Option(help="Lowest label and score that count as positive.")] = 0.5,
+    require: Annotated[
+        list[str] | None, typer.Option(help=f"NAME=MINIMUM of {', '.join(FIGURES)}; exit with 1 below it.")
+    ] = None,
     show: Annotated[int, typer.Option(min=0, help="Number of disagreements to show.")] = 5,
-    examples: Annotated[
-        int, typer.Option(min=0, help="Number of examples to try in the judge's instructions.")
-    ] = 0,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a scorer with human labels, and propose a threshold and examples if they help."""
+    """Compare a scorer with human labels."""
     with exit_on(command="judge calibrate"):
-        built = _scorer(scorer, model, api_base, option)
-        read = read_labels(labels.read_text("utf-8").splitlines())
-        with bar("judging", len(read)) as done:
-            judged = anyio.run(lambda: judge_all(built, read, at_once=at_once, done=done))
-        report = _calibration(judged, threshold)
-        report["proposals"] = proposals(built, judged, threshold, examples, at_once)
-        if as_json:
-            print(json_text(report, indent=2))
-        else:
-            _show_calibration(report, built.id, show)
+        minimums = minimums_of(require or ())
+        built, examples = _scorer(scorer, model, api_base, option), _read(labels)
+        with bar("judging", len(examples)) as done:
+            judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
+        report = calibration(judged, threshold)
+        report["missed"] = missed(report, minimums)
+        report["status"] = None if not minimums else "failed" if report["missed"] else "passed"
+        _show(report, as_json, lambda found: _show_calibration(found, built.id, show))
     _fail_if_none("calibrate", built.id, [outcome for _, outcome in judged])
+    if report["missed"]:
+        raise typer.Exit(1)
 
 
 def _scorer(name: str, model: str | None, api_base: str | None, option: list[str] | None) -> Scorer:
+    """Build a scorer; one that is ready has its own judge."""
+    ready = isinstance(find_scorer(name, "--scorer"), Scorer)
+    if ready and (model or api_base):
+        raise ConfigError("--model", f"{name} is a ready scorer with a judge of its own: leave it out")
     options: dict[str, Any] = {}
     if model is not None:
         options["model"] = {"model": model, "api_base": api_base} if api_base else model
@@ -136,60 +180,73 @@ def options_of(given: list[str] | None) -> dict[str, Any]:
     return options
 
 
+def _read(labels: Path) -> list[Example]:
+    return read_labels(labels.read_text("utf-8").splitlines())
+
+
+def _worst(scorer: Scorer, own: Sequence[Example]) -> Any:
+    """Return the run to attack: the one that people judged worst, or a bad answer of ours."""
+    better = 1.0 if scorer.direction is Direction.HIGHER else -1.0
+    return min(own, key=lambda example: better * example.label).run if own else BAD_ANSWER
+
+
+async def _forms(judge: Any) -> dict[str, str]:
+    """Ask in every form, and return the results; nothing for judges without forms."""
+    judge = getattr(judge, "judge", judge)
+    return {rung: await _ask(judge, rung) for rung in LADDER} if isinstance(judge, ModelJudge) else {}
+
+
+async def _ask(judge: ModelJudge, rung: Any) -> str:
+    try:
+        reply = await replace(judge, structured_output=rung).ask(_QUESTION)
+    except JudgeReplyError as error:
+        return f"ignored: {error}"
+    except JudgeError as error:
+        return f"refused: {error}"
+    return "works" if reply.attempts == 1 else "works after a repair"
+
+
 # --- reports ---
 
 
 def _moved(attempts: list[Attempt], tolerance: float) -> dict[str, Any]:
     scored = [a for a in attempts if a.gained is not None]
-    moved = [a for a in scored if a.gained is not None and a.gained > tolerance]
+    moved = [a for a in scored if (a.gained or 0.0) > tolerance]
     return {
         "attempts": len(attempts),
         "scored": len(scored),
         "failed": len(attempts) - len(scored),
         "moved": len(moved),
         "families": dict(Counter(attempt.attack.family for attempt in moved)),
-        "cost": _cost([a.outcome for a in attempts]),
+        "cost": cost_of([a.outcome for a in attempts]),
         "examples": [{"place": a.place, "gained": a.gained, "text": a.attack.text[:120]} for a in moved[:5]],
     }
 
 
-def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
-    scored = [(example, outcome) for example, outcome in judged if isinstance(outcome, Score)]
-    pairs = [(example.label >= threshold, score.value >= threshold) for example, score in scored]
-    apart = sorted(scored, key=lambda pair: -abs(pair[0].label - pair[1].value))
-    differing = [(e, s) for e, s in apart if (e.label >= threshold) != (s.value >= threshold)]
-    error = sum(abs(e.label - s.value) for e, s in scored) / len(scored) if scored else None
-    outcomes = [outcome for _, outcome in judged]
-    cost = _cost(outcomes)
-    return {
-        "examples": len(judged),
-        "scored": len(scored),
-        "failed": sum(isinstance(outcome, Exception) for outcome in outcomes),
-        **agreement(pairs),
-        "mean_absolute_error": error,
-        "cost_per_item": cost / len(scored) if cost is not None and scored else None,
-        "disagreements": [
-            {
-                "id": e.id,
-                "label": e.label,
-                "score": s.value,
-                "explanation": s.explanation,
-                "output": e.run.output,
-            }
-            for e, s in differing
-        ],
-    }
-
-
-def _cost(outcomes: list[Any]) -> float | None:
-    """Sum the cost of all scores in US dollars; None if a price is unknown."""
-    return total_cost([outcome.cost for outcome in outcomes if isinstance(outcome, Score)])
-
-
-def _show_attacks(reports: dict[str, Any], as_json: bool) -> None:
+def _show(report: dict[str, Any], as_json: bool, as_text: Any) -> None:
     if as_json:
-        print(json_text(reports, indent=2))
-        return
+        print(json_text(report, indent=2))
+    else:
+        as_text(report)
+
+
+def _show_check(report: dict[str, Any]) -> None:
+    forms = report["structured_output"]
+    used = next((rung for rung, said in forms.items() if said.startswith("works")), None)
+    for rung, said in forms.items():
+        print(f"{rung:<19} {visible(said[:200])}{', used' if rung == used else ''}")
+    table = Table("scorer", "changed", "pairs", "gain", "95% interval", "")
+    for scorer, changes in report["biases"].items():
+        for change, row in changes.items():
+            gain, between = "unknown", ""
+            if row["gain"] is not None and row["interval"] is not None:
+                gain, between = f"{row['gain']:+.2f}", "{:+.2f} to {:+.2f}".format(*row["interval"])
+            pairs = f"{row['scored']} of {row['pairs']}"
+            table.add_row(scorer, change, pairs, gain, between, "biased" if row["biased"] else "")
+    Console().print(table)
+
+
+def _show_attacks(reports: dict[str, Any]) -> None:
     table = Table("scorer", "attempts", "failed", "moved", "by family", "cost")
     for name, report in reports.items():
         families = ", ".join(f"{family} {n}" for family, n in report["families"].items())
@@ -204,7 +261,9 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
         return "not defined" if value is None else f"{value:.2f}"
 
     confusion, interval = report["confusion"], report["kappa_interval"]
-    print(f"{name}: {report['scored']} of {report['examples']} examples scored, {report['failed']} failed")
+    print(f"{name}: {report['scored']} of {report['examples']} examples scored")
+    for kind in ("not_scored", "failed"):
+        _show_reasons(kind.replace("_", " "), report[kind])
     between = "" if interval is None else f" (95% interval {interval[0]:.2f} to {interval[1]:.2f})"
     print(f"kappa {said(report['kappa'])}{between}")
     print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
@@ -213,14 +272,20 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
     print(f"{counts} (positive: at or above the threshold; true: same as the label)")
     cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
-    show_proposals(report["proposals"])
     for item in report["disagreements"][:show]:
         print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
         print(f"  {visible((item['output'] or '')[:200])}")
         print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
+    if report["status"] is not None:
+        print("\n" + ": ".join(filter(None, (report["status"], "; ".join(report["missed"])))))
 
 
-def _fail_if_none(command: str, scorer_id: str, outcomes: list[Any]) -> None:
+def _show_reasons(kind: str, reasons: Mapping[str, int]) -> None:
+    if reasons:
+        print(f"{kind}: " + ", ".join(f"{visible(reason)} {count}" for reason, count in reasons.items()))
+
+
+def _fail_if_none(command: str, scorer_id: str, outcomes: Sequence[Any]) -> None:
     """Print the cause and exit with 1 if nothing was scored."""
     failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if failures and not any(isinstance(outcome, Score) for outcome in outcomes):

@@ -25,10 +25,9 @@ from otel_evals._internal.util.json_text import read_json
 
 def runs(
     files: Annotated[list[str], typer.Argument(help=f"Scores of jsonl, or {FILES_HELP}")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, as into a pipe.")] = False,
+    plain: Annotated[bool, typer.Option("--json/--tree", help="Print JSON lines, or trees.")] = False,
 ) -> None:
-    """Print the runs in OTLP files, or the scored runs of jsonl, as trees or as JSON lines."""
-    plain = as_json or not sys.stdout.isatty()
+    """Print the runs in OTLP files, or the scored runs of jsonl."""
     show = _print_json if plain else _print_trees
     try:
         with exit_on(command="runs"), _progress(files) as advance:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from otel_evals._internal.cli.terminal import echo
 from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.entry_points import entry_points
+
+RESULTS = "otel_evals_recorded_scores"
+"""Entry-point group of readers of results: functions of a file and the first digits of trace ids."""
+_SQLITE = b"SQLite format 3\x00"
 
 
 class RecordedSampling(msgspec.Struct):
@@ -43,7 +48,7 @@ class RecordedTurn(msgspec.Struct):
 
 class RecordedCall(msgspec.Struct):
     name: str
-    status: Literal["ok", "error", "unknown"] = "unknown"
+    status: Literal["ok", "error", "pending", "unknown"] = "unknown"
 
 
 class ScoredRecord(msgspec.Struct):
@@ -68,14 +73,29 @@ class ScoredRecord(msgspec.Struct):
     error_type: str | None = None
 
 
-def scored_records(files: Iterable[str | Path], *, command: str) -> Iterator[ScoredRecord]:
-    """Yield the records in files; print for each file how many lines have another form."""
+def scored_records(
+    files: Iterable[str | Path], *, command: str, beginnings: tuple[str, ...] = ("",)
+) -> Iterator[ScoredRecord]:
+    """Yield the records in files; print for each file how many lines have another form.
+
+    From results, only records of traces whose ids begin like this, and one for each rule.
+    """
     for file in files:
         problems, first = 0, ""
-        for line in read_jsonl(file):
+        for line in _lines(file, beginnings):
             try:
                 yield msgspec.convert(line, ScoredRecord)
             except ValueError as error:  # also for texts that cannot be encoded
                 problems, first = problems + 1, first or str(error)
         if problems:
             echo(f"otel-evals {command}: {file}: {counted(problems, 'line')} left out: {first}", err=True)
+
+
+def _lines(file: str | Path, beginnings: tuple[str, ...]) -> Iterator[Any]:
+    with open(file, "rb") as opened:
+        is_results = opened.read(len(_SQLITE)) == _SQLITE
+    if not is_results:
+        yield from read_jsonl(file)
+        return
+    for point in entry_points(group=RESULTS):
+        yield from point.load()(str(file), beginnings)

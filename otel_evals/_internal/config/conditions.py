@@ -1,8 +1,12 @@
-"""A rule's `when` as a mapping: run fields and attributes, and the values they must have."""
+"""Conditions of a rule: `when` as a mapping, for its runs, and `review` as text, for its scores."""
 
 from __future__ import annotations
 
+import math
+import operator
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from otel_evals._internal.model import Run
@@ -12,6 +16,8 @@ from otel_evals.errors import ConfigError
 
 FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operations", "children")), "input")
 """Fields of a run in `when`."""
+_FORM = re.compile(r"\s*score\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*")
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 class Where:
@@ -45,20 +51,13 @@ class Where:
 def condition(value: Any) -> Any:
     """Build a condition from a mapping; other values are returned as they are.
 
-    `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is not a
-    field of runs is an attribute; `attributes` may hold any attribute.
+    A name with a dot that is not a field of runs is an attribute; `attributes` may hold any attribute.
     """
     if not isinstance(value, Mapping):
         if value is not None and not callable(value):
             wanted = "a mapping such as {'agent_name': 'support'}, or a function of the run"
             raise ConfigError("when", f"must be {wanted}, not {value!r:.80}")
         return value
-    if "cel" in value:
-        if len(value) > 1:
-            raise ConfigError("when.cel", "must be the only key: join the other conditions into it with &&")
-        from otel_evals._internal.config.cel import CelCondition
-
-        return CelCondition(value["cel"])
     problems = Problems()
     fields: dict[str, tuple[Any, ...]] = {}
     attributes: dict[str, tuple[Any, ...]] = {}
@@ -97,3 +96,37 @@ def _among(value: Any, values: tuple[Any, ...]) -> bool:
 
 def _has(run: Run, key: str, values: tuple[Any, ...]) -> bool:
     return any(_among(place[key], values) for place in attributes_of(run) if key in place)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewCondition:
+    """Compares scores with a limit."""
+
+    sign: str
+    limit: float
+
+    def __call__(self, value: float) -> bool:
+        """Return True if the run of this score should be reviewed."""
+        return bool(_COMPARE[self.sign](value, self.limit))
+
+    def __str__(self) -> str:
+        return f"score {self.sign} {self.limit:g}"
+
+
+def review_text(value: Any) -> Any:
+    """Return a text such as `score < 0.5` in its usual spelling; other values are returned as they are."""
+    return str(review_condition(value)) if isinstance(value, str) else value
+
+
+def review_condition(value: str) -> ReviewCondition:
+    """Parse a text such as `score < 0.5`."""
+    found = _FORM.fullmatch(value)
+    try:
+        limit = float(found[2]) if found else math.nan
+    except ValueError:
+        limit = math.nan
+    if found is None or not math.isfinite(limit):
+        raise ConfigError(
+            "review", f"must compare the score with a number, not {value!r:.60}; fix: score < 0.5"
+        )
+    return ReviewCondition(found[1], limit)

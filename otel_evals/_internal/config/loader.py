@@ -18,13 +18,22 @@ from otel_evals._internal.util.options import Problems, suggestion
 from otel_evals.errors import ConfigError, ConfigErrors
 
 
-def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **options: Any) -> Config:
-    """Build a Config from rules (or scorers, or mappings as in YAML), destinations and other fields."""
+def build_config(
+    rules: Sequence[Any] = (), destinations: Sequence[Any] = (), *, sample: Any = None, **options: Any
+) -> Config:
+    """Build a Config from rules (or scorers, or mappings as in YAML), destinations and other fields.
+
+    `sample` is the sampler of rules that are no `Rule` and name no sampler.
+    """
     problems = Problems()
     built, places = [], []
+    default: dict[str, Any] = {}
+    if sample is not None:
+        with problems.noting():
+            default["sample"] = Rule(FunctionScorer(bool, id="any"), sample=sample).sample
     for index, rule in enumerate(_listed(rules, "rules", problems)):
         with problems.noting(f"rules[{index}]"):
-            built.append(_rule(rule, f"rules[{index}]"))
+            built.append(_rule(rule, f"rules[{index}]", default))
     for index, place in enumerate(_listed(destinations, "destinations", problems)):
         with problems.noting():
             places.append(_destination(place, f"destinations[{index}]"))
@@ -83,7 +92,7 @@ def _listed(value: Any, field: str, problems: Problems) -> Sequence[Any]:
     return value
 
 
-def _rule(value: Any, field: str) -> Rule:
+def _rule(value: Any, field: str, default: Mapping[str, Any]) -> Rule:
     if isinstance(value, Rule):
         return value
     if isinstance(value, str):
@@ -92,8 +101,8 @@ def _rule(value: Any, field: str) -> Rule:
         mistake = scorer_mistake(value)
         if mistake is not None:
             raise ConfigError(field, mistake)
-        return Rule(value)
-    return _rule_of_mapping({str(key): each for key, each in value.items()}, field)
+        return Rule(value, **default)
+    return _rule_of_mapping({**default, **{str(key): each for key, each in value.items()}}, field)
 
 
 def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:

@@ -16,7 +16,8 @@ from otel_evals._internal.config.validation import MODEL, PositiveSeconds, Secon
 from otel_evals._internal.deliver.destination import Destination, EventPreset
 from otel_evals._internal.redaction.redactor import Redaction, redact_pii
 from otel_evals._internal.redaction.secrets import redact_secrets
-from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.sampling.algebra import Sampler
+from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.util.options import suggestion
 from otel_evals.errors import ConfigError
 
@@ -187,6 +188,8 @@ def _check_journal(path: Path) -> None:
 
 class ConfigOptions(TypedDict, total=False):
     """Types of the fields of `Config` as keyword arguments of `configure`, for editors and type checkers."""
+
+    sample: Sampler | str | float
 
     span_attributes: bool
     wrap_exporters: bool

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from otel_evals._internal.config.conditions import condition
+from otel_evals._internal.config.conditions import ReviewCondition, condition, review_condition, review_text
 from otel_evals._internal.config.imports import scorer_mistake
-from otel_evals._internal.config.review import ReviewCondition, review_condition, review_text
+from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Sampler, SamplerFacts, always, facts_of_sampler, ratio
@@ -29,6 +29,11 @@ def _sampler(value: Any) -> Any:
 
 
 def _scorer(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return build_scorer(value, {}, "rule")
+        except ConfigError as error:
+            raise ConfigError("scorer", error.problem) from None
     mistake = scorer_mistake(value)
     if mistake is not None:
         raise ConfigError("scorer", mistake)
@@ -45,13 +50,13 @@ class Rule:
     """
 
     scorer: Annotated[Scorer, BeforeValidator(_scorer)]
-    """Scorer of the runs."""
+    """Scorer of the runs, or the name of a registered one."""
     _: KW_ONLY
     sample: Annotated[Sampler, BeforeValidator(_sampler)] = Field(default_factory=always)
     """Sampler of the runs that the rule applies to."""
     when: Annotated[Callable[[Run], Any] | None, BeforeValidator(condition)] = None
     """Condition for a run to be judged; all runs by default. In YAML a mapping of run fields and attributes
-    to a value or a list of values, or `cel` with an expression."""
+    to a value or a list of values."""
     scope: Literal["run", "agent", "conversation"] = "run"
     """`run` judges runs; `agent` judges every agent operation as a separate run; `conversation` judges all
     runs of a conversation together, each time it becomes idle."""

@@ -48,8 +48,9 @@ def config_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "rules": {"type": "array", "minItems": 1, "items": {"anyOf": [name, rule]}},
+            "sample": {**_RULE["sample"], "description": "Sampler of all rules that name none."},
             "destinations": {"type": "array", "items": {"type": ["string", "object"]}},
-            **_properties(Config, {k: h for k, h in options.items() if k not in sections}),
+            **_properties(Config, {k: h for k, h in options.items() if k not in (*sections, "sample")}),
             **{each: _section(section_model(each)) for each in sorted(sections)},
         },
     }

@@ -1,10 +1,12 @@
-"""Pydantic models whose errors are ConfigErrors that name the field and the fix; all mistakes at once."""
+"""Pydantic models whose errors are ConfigErrors that name the field and the fix, and times in options."""
 
 from __future__ import annotations
 
 import functools
 import re
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, get_args
 
 import pydantic
@@ -17,8 +19,18 @@ _Model = TypeVar("_Model")
 MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
 
-_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
+_UNITS = {
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3_600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d|w)")
+_MINUTE = 60
 
 
 def seconds(value: Any) -> Any:
@@ -54,13 +66,12 @@ def raises_config_errors(model: type[_Model]) -> type[_Model]:
 
     @functools.wraps(build)
     def init(self: Any, *args: Any, **values: Any) -> None:
+        problems = Problems()
         try:
             build(self, *args, **values)
         except pydantic.ValidationError as error:
-            problems = Problems()
-            for each in error.errors():
-                problems.found.append(_config_error(each, model))
-            problems.raise_any()
+            problems.found += [_config_error(each, model) for each in error.errors()]
+        problems.raise_any()  # after the handler: one traceback
 
     model.__init__ = init  # type: ignore[method-assign]  # wraps the generated constructor
     return model
@@ -85,3 +96,35 @@ def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:
         types = () if field is None else (field.annotation, *get_args(field.annotation))
         model = next((each for each in types if hasattr(each, "__pydantic_fields__")), None)
     return getattr(model, "__dataclass_fields__", ())
+
+
+def seconds_of(text: str, field: str) -> int:
+    """Return a duration such as 15m, 24h, 7d or 2w in seconds.
+
+    Raises:
+        ConfigError: the text is no duration; names the field.
+    """
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    if found is None or not int(found[1]):
+        raise ConfigError(field, f"{text!r} is not a duration: write 15m, 24h, 7d or 2w")
+    return int(int(found[1]) * _UNITS[found[2]])
+
+
+def moment_of(text: str, field: str) -> int:
+    """Return a time in seconds since the Unix epoch, at a full minute.
+
+    The text is ISO 8601, by default in UTC, or a duration before now.
+
+    Raises:
+        ConfigError: the text is neither; names the field.
+    """
+    if re.fullmatch(r"\d{1,6}[mhdw]", text.strip()):
+        return (int(time.time()) - seconds_of(text, field)) // _MINUTE * _MINUTE
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ConfigError(
+            field, f"{text!r} is not a time: write 2026-11-20, 2026-11-20T10:00, or 24h"
+        ) from None
+    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return int(aware.timestamp()) // _MINUTE * _MINUTE

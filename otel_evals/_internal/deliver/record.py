@@ -32,6 +32,7 @@ from otel_evals._internal.util.plain import field_values
 _MOST_MEDIA = 20
 _MOST_BITS = 1024
 _DEEPEST = 100
+_LONGEST_ATTRIBUTE = 200
 _PLAIN = (str, NoneType, bool)
 _NO_USAGE = asdict(NO_USAGE)
 
@@ -47,6 +48,7 @@ def run_record(scored: ScoredRun, *, content: bool = True, media_bytes: int = 0)
     recorded = run.content  # first: most other fields are found with it
     return {
         **_run(run, redact, content=content),
+        "spans": [each.span_id for each in run.operations if each.span_id != run.root_span_id],
         "content": recorded,
         "media": _media(run, media_bytes, redact) if content else [],
         "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
@@ -110,7 +112,9 @@ def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -
         "agent": run.agent_name,
         "agent_version": run.agent_version,
         "user_id": run.user_id,
-        "tenant": plain(tenant_of(run)),
+        "prompt_version": run.prompt_version,
+        "tenant": run.tenant,
+        "attributes": _attributes(run) if content else {},
         "provider": run.provider,
         "models": list(run.models),
         "error_type": run.error_type,
@@ -162,10 +166,11 @@ def _reference(media: Media, media_bytes: int) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None}
 
 
-def tenant_of(run: Run) -> Any:
-    """Return the tenant that the root span or its resource names."""
+def _attributes(run: Run) -> dict[str, Any]:
+    """Return the short attributes of the root span: numbers, and texts that are no messages."""
     own = run.root.span.attributes if run.root else {}
-    return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
+    short = [(k, v) for k, v in own.items() if not isinstance(v, str) or len(v) <= _LONGEST_ATTRIBUTE]
+    return {name: plain(value) for name, value in short if isinstance(value, str | bool | int | float)}
 
 
 _OF_CALLS = ("name", "status", "arguments", "result", "error")

@@ -29,9 +29,8 @@ from otel_evals._internal.model import (
     ScorerFailure,
     Verdict,
 )
-from otel_evals._internal.sampling.algebra import Earlier
+from otel_evals._internal.sampling.algebra import Earlier, inclusion_probability
 from otel_evals._internal.sampling.decide import CHECKED, RunDecisions
-from otel_evals._internal.sampling.randomness import inclusion_probability
 from otel_evals.errors import ConfigError
 
 OnFail = Literal["block", "rewrite", "allow"]

@@ -20,6 +20,7 @@ from otel_evals._internal.engine import inspection
 from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.stages import Stages
 from otel_evals._internal.engine.thread import IntakeLevel
+from otel_evals._internal.model import Loss
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
@@ -79,6 +80,10 @@ class Engine(Stages):
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""
         self.thread.put_all(items)
+
+    def count_loss(self, loss: Loss) -> None:
+        """Count what a source lost."""
+        self.thread.call(lambda: self.ledger.lost(loss))
 
     def failing_rules(self) -> Mapping[str, str]:
         """Return the rules that fail again and again, each with its error in words."""

@@ -158,7 +158,7 @@ class EngineThread(Generic[_Item]):
     def level(self) -> IntakeLevel:
         """The items that wait, and the capacity for more."""
         waiting = len(self._items)
-        return IntakeLevel(waiting, self.backlog.bytes, self.backlog.room(waiting), self.taken)
+        return IntakeLevel(waiting, self.backlog.bytes, self.backlog.left(waiting), self.taken)
 
     @property
     def here(self) -> bool:

@@ -42,10 +42,6 @@ class Traces:
         self._by_id: dict[str, Trace] = {}
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
         self._bytes = [0 for _ in State]
-        self.crowded = False
-        """True while the open traces exceed the bounds."""
-        self.forgotten_early = 0
-        """Closed traces that were forgotten before their time."""
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -66,10 +62,7 @@ class Traces:
 
     def settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
-        trace_id = trace.trace_id
-        state = State.ROOTED if trace.spans and trace.rooted else State.OPEN
-        if not trace.spans:
-            state = trace.state_now()
+        trace_id, state = trace.trace_id, trace.state_now()
         if trace.counted and trace.state is state:
             self._bytes[state] += trace.size - trace.counted
             if active:
@@ -80,10 +73,6 @@ class Traces:
             self._bytes[state] += trace.size
             trace.state = state
         trace.counted = trace.size
-        of, size = self._of, self._bytes
-        count = len(of[State.OPEN]) + len(of[State.ROOTED])
-        open_bytes = size[State.OPEN] + size[State.ROOTED]
-        self.crowded = count > self._limits.max_traces or open_bytes > self._limits.max_bytes
 
     def forget(self, trace: Trace) -> None:
         self._take_out(trace)
@@ -139,7 +128,6 @@ class Traces:
         closed = self._of[State.CLOSED]
         while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
             self.forget(next(iter(closed.values())))
-            self.forgotten_early += 1
 
     def oldest(self, state: State) -> float:
         """Return the time of the least recent activity in a state; infinity without traces."""

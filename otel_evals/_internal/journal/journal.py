@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 2**30
 _MOST_UNWRITTEN: Final = 64
 _FOLDER: Final = re.compile(r"\d{20}-[0-9a-f]{8}")
 _ADOPTIONS: Final = 3
-_STUCK_SECONDS: Final = 60.0
+_STUCK_SECONDS: Final = 300.0
 """A segment is set aside if so many processes crashed with it, and none of it was done for this time."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_evals._internal.judges.judge import Judge, JudgeRequest
 from otel_evals._internal.model import Message, Part, Run
-from otel_evals._internal.offline.judge_trials import all_of, gained, outcome_of
+from otel_evals._internal.offline.judge_trials import Outcome, all_of, gained, outcome_of
 from otel_evals._internal.scoring.labels import run_of
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.statistics.estimate import Estimate, estimate
@@ -27,10 +27,10 @@ _REWRITE = "Rewrite the text in your own words. Keep its meaning and its languag
 
 @dataclass(frozen=True)
 class Case:
-    """A run, and its answer in another language."""
+    """A run, and its answer in another language, if known."""
 
     run: Run
-    translated: str
+    translated: str | None = None
 
 
 @cache
@@ -45,7 +45,7 @@ def load_cases() -> tuple[Case, ...]:
 
 
 Variant = Callable[[Case, Judge | None], Awaitable[Run | None]]
-"""Changes a case's run; None if there is no judge to do it."""
+"""Changes a case's run; None if that needs a judge or a translation, and there is none."""
 
 
 async def _same(case: Case, judge: Judge | None) -> Run:
@@ -57,16 +57,16 @@ async def _reordered(case: Case, judge: Judge | None) -> Run:
 
 
 async def _longer(case: Case, judge: Judge | None) -> Run:
-    return answered(case.run, f"{case.run.output} {_COURTESY}")
+    return _answered(case.run, f"{case.run.output} {_COURTESY}")
 
 
 async def _styled(case: Case, judge: Judge | None) -> Run:
     sentences = re.split(r"(?<=[.!?])\s+", case.run.output or "")
-    return answered(case.run, "\n".join(["## Answer", "", *(f"- **{each}**" for each in sentences)]))
+    return _answered(case.run, "\n".join(["## Answer", "", *(f"- **{each}**" for each in sentences)]))
 
 
-async def _translated(case: Case, judge: Judge | None) -> Run:
-    return answered(case.run, case.translated)
+async def _translated(case: Case, judge: Judge | None) -> Run | None:
+    return None if case.translated is None else _answered(case.run, case.translated)
 
 
 async def _claimed(case: Case, judge: Judge | None) -> Run:
@@ -79,7 +79,12 @@ async def _rewritten(case: Case, judge: Judge | None) -> Run | None:
     if judge is None:
         return None
     reply = await judge.ask(JudgeRequest(instructions=_REWRITE, prompt=case.run.output or ""))
-    return answered(case.run, str(reply.value))
+    return _answered(case.run, str(reply.value))
+
+
+def _answered(run: Run, output: str) -> Run:
+    message = Message(role="assistant", parts=(Part(kind="text", text=output),))
+    return replace(run, output=output, output_messages=(message,))
 
 
 VARIANTS: Mapping[str, Variant] = {
@@ -95,23 +100,13 @@ VARIANTS: Mapping[str, Variant] = {
 is the answer as the judge's model would say it."""
 
 
-def answered(run: Run, output: str) -> Run:
-    message = Message(role="assistant", parts=(Part(kind="text", text=output),))
-    return replace(run, output=output, output_messages=(message,))
-
-
 @dataclass(frozen=True)
 class Pair:
     """Outcomes of a run before and after a change."""
 
     change: str
-    before: Any
-    after: Any
-
-    def gained(self, scorer: Scorer) -> float | None:
-        """Return the improvement as a share of the scale; None without two scores."""
-        gain = gained(scorer, self.before, self.after)
-        return None if gain is None else max(-1.0, min(1.0, gain))
+    before: Outcome | None
+    after: Outcome | None
 
 
 async def try_biases(
@@ -120,7 +115,7 @@ async def try_biases(
     """Score each case and each variant."""
     judge = getattr(scorer, "judge", None)
 
-    async def score(item: tuple[str, Case]) -> Any:
+    async def score(item: tuple[str, Case]) -> Outcome | None:
         change, case = item
         try:
             run = await VARIANTS[change](case, judge)
@@ -128,14 +123,31 @@ async def try_biases(
             return error
         return None if run is None else await outcome_of(scorer, run)
 
-    base = await all_of([("nothing", case) for case in cases], score, at_once, done)
+    before = await all_of([("nothing", case) for case in cases], score, at_once, done)
     items = [(change, case) for change in VARIANTS for case in cases]
     after = await all_of(items, score, at_once, done)
-    before = base * len(VARIANTS)
-    return [Pair(change, b, a) for (change, _), b, a in zip(items, before, after, strict=True)]
+    return [Pair(c, b, a) for (c, _), b, a in zip(items, before * len(VARIANTS), after, strict=True)]
 
 
 def effect(pairs: Sequence[Pair], scorer: Scorer) -> Estimate:
     """Return the mean improvement and its interval, within -1..1; cases count as independent."""
-    gains = [gain for pair in pairs if (gain := pair.gained(scorer)) is not None]
-    return estimate(Sums.of_runs(((gain + 1) / 2, 1.0) for gain in gains)).in_units(2.0, -1.0)
+    gains = [gained(scorer, pair.before, pair.after) for pair in pairs]
+    bounded = [max(-1.0, min(1.0, gain)) for gain in gains if gain is not None]
+    return estimate(Sums.of_runs(((gain + 1) / 2, 1.0) for gain in bounded)).in_units(2.0, -1.0)
+
+
+def changes_of(scorer: Scorer, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Report each change's mean gain and its interval."""
+    report = {}
+    for change in VARIANTS:
+        chosen = [pair for pair in pairs if pair.change == change]
+        found = effect(chosen, scorer)
+        interval = None if found.interval is None else (found.interval.low, found.interval.high)
+        report[change] = {
+            "pairs": len(chosen),
+            "scored": found.n,
+            "gain": found.mean,
+            "interval": interval,
+            "biased": interval is not None and not interval[0] <= 0 <= interval[1],
+        }
+    return report

@@ -17,10 +17,13 @@ from typing import Any, TypeVar
 import anyio
 
 from otel_evals._internal.model import Direction, Document, NotScored, Run, Score, ToolCall
+from otel_evals._internal.model.evaluations import total_cost
 from otel_evals._internal.scoring.labels import Example, run_of
-from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals.errors import ConfigError
 
 _Item = TypeVar("_Item")
+Outcome = Score | NotScored | Exception
 
 BAD_ANSWER: Run = run_of(
     {
@@ -48,7 +51,7 @@ class Attack:
     text: str
 
 
-Judged = tuple[Example, Score | NotScored | Exception]
+Judged = tuple[Example, Outcome]
 """An example and the scorer's outcome."""
 
 
@@ -60,7 +63,7 @@ class Attempt:
     place: str
     gained: float | None
     """Improvement of the score, as a share of the scale; None without a score."""
-    outcome: Score | NotScored | Exception
+    outcome: Outcome
 
 
 @cache
@@ -89,18 +92,23 @@ async def judge_all(
 async def attempt_all(
     scorer: Scorer,
     attacks: Sequence[Attack],
+    run: Run = BAD_ANSWER,
     *,
     at_once: int = 4,
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
-    base = await scorer.score(BAD_ANSWER)
+    base = await outcome_of(scorer, run)
+    if isinstance(base, Exception):
+        return [Attempt(attack, "", None, base) for attack in attacks]
     if isinstance(base, NotScored):
-        raise StepFailure(f"{scorer.id} does not apply to the example: {base.reason}")
+        why = base.explanation or base.reason
+        problem = f"{scorer.id} does not score the run to attack ({why}); fix: give --labels with a bad run"
+        raise ConfigError("--scorer", problem)
 
     async def attempt(case: tuple[Attack, str]) -> Attempt:
         attack, place = case
-        outcome = await outcome_of(scorer, attacked(BAD_ANSWER, attack.text, place))
+        outcome = await outcome_of(scorer, attacked(run, attack.text, place))
         return Attempt(attack, place, gained(scorer, base, outcome), outcome)
 
     return await all_of(
@@ -126,7 +134,7 @@ def attacked(run: Run, text: str, place: str) -> Run:
     )
 
 
-async def outcome_of(scorer: Scorer, run: Run) -> Score | NotScored | Exception:
+async def outcome_of(scorer: Scorer, run: Run) -> Outcome:
     try:
         return await scorer.score(run)
     except Exception as error:
@@ -150,3 +158,8 @@ async def all_of(
         for index, item in enumerate(items):
             group.start_soon(one, index, item)
     return results
+
+
+def cost_of(outcomes: Sequence[object]) -> float | None:
+    """Sum the cost of all scores in US dollars; None if a price is unknown."""
+    return total_cost([outcome.cost for outcome in outcomes if isinstance(outcome, Score)])

@@ -11,7 +11,7 @@ from otel_evals._internal.model import Direction
 from otel_evals._internal.offline.tally import ScorerTally
 from otel_evals.errors import ConfigError
 
-EvalsStatus = Literal["failed", "scored", "passed"]
+EvalsStatus = Literal["failed", "passed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +89,7 @@ def _problem(requirement: Requirement, tallied: ScorerTally, lost: int) -> str |
 
 
 def overall_status(requirements: Sequence[Requirement]) -> EvalsStatus | None:
-    """Return `failed` if a gate is not met, `scored` if a threshold is not, `passed`, or None without any."""
-    missed = {r.kind for r in requirements if not r.met}
+    """Return `failed` if a requirement is not met, `passed`, or None without any."""
     if not requirements:
         return None
-    if "gate" in missed:
-        return "failed"
-    return "scored" if missed else "passed"
+    return "passed" if all(requirement.met for requirement in requirements) else "failed"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -11,8 +10,8 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.read.availability import Ending, find_availability
-from otel_evals._internal.read.names import Named, versions_and_tenant
+from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
+from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
 from otel_evals._internal.read.question import (
     Answer,
     Question,
@@ -20,16 +19,13 @@ from otel_evals._internal.read.question import (
     find_question,
     is_json_of,
     is_unfinished,
-    reasons_of,
     waiting_calls,
 )
-from otel_evals._internal.read.tokens import APART, tokens_used
 from otel_evals._internal.read.tool_calls import join_tool_calls
+from otel_evals._internal.read.turns import APART, tokens_used
 from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
-_UNNAMED = "LangGraph"
-"""LangGraph's name of a graph without a name."""
 _OF_FIRST = ("conversation_id", "user_id")
 _NAMED = ("agent_version", "prompt_version", "tenant")
 _FOUND_WITH = {
@@ -56,8 +52,8 @@ def assemble(
         "operations": operations,
         "children": children,
         "trace_ids": (span.trace_id,),
-        "agent_name": _agent(root, operations),
-        "models": _models(root, operations),
+        "agent_name": agent_of(root, operations),
+        "models": models_of(root, operations),
         "start_time": _start(root, operations),
         "end_time": span.end_time,
         "resource": span.resource,
@@ -101,7 +97,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def derive(self, field: str) -> Mapping[str, Any]:
         if field in _OF_FIRST:
-            return {each: _first(each, self._root, self._operations) for each in _OF_FIRST}
+            return {each: first_of(each, self._root, self._operations) for each in _OF_FIRST}
         if field in _NAMED:
             named = self._names()
             return {each: named[each][0] if each in named else None for each in _NAMED}
@@ -131,14 +127,17 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return self._part(_system, self._root, self._question(), self._operations)
 
     def _calls(self) -> tuple[ToolCall, ...]:
+        return self._part(Recovery._find_calls, self)
+
+    def _find_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls, without one that only gave the answer its form, as libraries force models to."""
-        calls = self._part(join_tool_calls, self._operations, self._above)
-        if not any(map(_may_be_form, calls)):
-            return calls
+        calls = join_tool_calls(self._operations, self._above)
+        if not any(call.result is None and call.error is None for call in calls):
+            return calls  # no need to know the answer
         answer = self._answer()
         said = answer.text if answer is not None else ""
         calls = tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
-        return self._part(_with_pending, calls, self._last_asked()) if not said else calls
+        return calls if said else _with_pending(calls, self._last_asked())
 
     def _last_asked(self) -> Sequence[Part]:
         """Return the calls that the last model call asked for, if the run ended after them."""
@@ -211,7 +210,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def provider(self) -> Mapping[str, Any]:
         asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
-        return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
+        return {"provider": first_of("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
         return {"usage": tokens_used(self._operations, self._above)}
@@ -261,12 +260,6 @@ def _outside(
     return [operation for operation in operations if operation.span_id not in inside]
 
 
-def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
-    """Return a field of the root, or else of the first operation that has it."""
-    value = getattr(root, name)
-    return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
-
-
 def _with_pending(calls: Sequence[ToolCall], asked: Sequence[Part]) -> tuple[ToolCall, ...]:
     """Mark the calls that a model asked for and that have no result as pending."""
     ids = {part.tool_call_id for part in asked}
@@ -288,39 +281,6 @@ def _is_after_calls(last: Operation, operations: Iterable[Operation]) -> bool:
 def _may_be_form(call: ToolCall) -> bool:
     """Return True for a call that was not executed."""
     return call.source == "messages" and call.result is None and bool(call.arguments)
-
-
-def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
-    if root.kind is OperationKind.AGENT and root.agent_name and root.agent_name != _UNNAMED:
-        return root.agent_name  # most runs
-    names = filter(None, _names(root, operations))
-    first = next(names, None)
-    return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)
-
-
-def _names(root: Operation, operations: Iterable[Operation]) -> Iterator[str | None]:
-    """Yield the names that a run may have, the best first: a team's name comes before its members'."""
-    if root.kind is OperationKind.AGENT:
-        yield root.agent_name or root.name
-    if root.kind is OperationKind.WORKFLOW:
-        yield root.agent_name
-    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
-    yield root.agent_name
-    yield root.name
-
-
-def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
-    models: dict[str, None] = {}
-    asked = False
-    for o in operations:
-        if o.kind is OperationKind.INFERENCE:
-            asked = True
-            if model := o.response_model or o.request_model:
-                models[model] = None
-    agents = () if asked else (root, *(o for o in operations if o.kind is OperationKind.AGENT))
-    if model := next(filter(None, (o.response_model or o.request_model for o in agents)), None):
-        models[model] = None
-    return tuple(models)
 
 
 def _system(

@@ -7,11 +7,14 @@ nothing in it is empty; what a limit may have removed is truncated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
-from otel_evals._internal.read.question import Answer, Question
+from otel_evals._internal.model.finish_reasons import finish_reason
+from otel_evals._internal.read.question import Answer, Question, parts_of
 
 _PRESENT, _EMPTY, _REFUSED = Availability.PRESENT, Availability.EMPTY, Availability.REFUSED
 _CUT, _OFF, _UNKNOWN = Availability.TRUNCATED, Availability.CAPTURED_OFF, Availability.NOT_RECORDED
@@ -66,6 +69,7 @@ _QUESTION: Final = (
 )
 
 
+@lru_cache(maxsize=1_000)
 def decide(side: Literal["input", "output"], facts: Facts) -> Availability:
     """Return the availability of a question or an answer."""
     table = _ANSWER if side == "output" else _QUESTION
@@ -170,3 +174,34 @@ def _all_known(calls: Sequence[ToolCall], name: str) -> bool:
 def _is_silent(states: Mapping[str, set[Availability]]) -> bool:
     """Return True if no operation has recorded any content."""
     return not any(_PRESENT in found for found in states.values())
+
+
+_FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.IGNORECASE)
+
+
+_FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason")
+
+
+def reasons_of(operation: Operation, answer: Answer | None) -> tuple[str, ...]:
+    """Return the finish reasons of a model call in one vocabulary, those in its messages too.
+
+    A part of type `refusal` in the answer says so whatever the reason.
+    """
+    recorded = operation.finish_reasons or tuple(_recorded_reasons(operation))
+    reasons = tuple(dict.fromkeys(map(finish_reason, recorded)))
+    if answer is not None and parts_of(answer.messages, "refusal") and "refused" not in reasons:
+        return (*(reason for reason in reasons if reason != "stop"), "refused")
+    return reasons
+
+
+def _recorded_reasons(operation: Operation) -> Iterator[str]:
+    """Yield the reason next to or in an operation's output, for conventions without an attribute for it."""
+    attributes = operation.span.attributes
+    for name, value in attributes.items():
+        if name.endswith(_FINISH_KEYS) and isinstance(value, str) and value:
+            yield value
+            return
+    source = operation.sources.get("output")
+    value = attributes.get(source.key) if source is not None else None
+    found = _FINISH.findall(value) if isinstance(value, str) else ()
+    yield from found[-1:]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import merge
 from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Message, Operation, OperationKind, Part
+from otel_evals._internal.model import Message, Operation, OperationKind, Part, ToolCall
 from otel_evals._internal.read.question import given_this_turn, parts_of, this_turn
 
 _HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
@@ -245,3 +246,59 @@ def same_name(one: str, other: str) -> bool:
         return True
     first, second = _bare(one), _bare(other)
     return first == second or first.endswith("_" + second) or second.endswith("_" + first)
+
+
+class Mentioned:
+    """The calls from messages that are not joined with one of a span yet, in their order."""
+
+    def __init__(self, calls: Iterable[MessageCall]) -> None:
+        self._left = dict(enumerate(calls))
+        self._by_id: dict[str, list[int]] = {}
+        self._by_name: dict[str, dict[int, None]] = {}
+        for number, call in self._left.items():
+            self._by_name.setdefault(call.name, {})[number] = None
+            if call.id is not None:
+                self._by_id.setdefault(call.id, []).append(number)
+
+    def __iter__(self) -> Iterator[MessageCall]:
+        return iter(self._left.values())
+
+    def take(self, call: ToolCall) -> MessageCall | None:
+        """Remove and return the same call."""
+        number = self._find(call)
+        if number is None:
+            return None
+        match = self._left.pop(number)
+        del self._by_name[match.name][number]
+        return match
+
+    def _find(self, call: ToolCall) -> int | None:
+        own = [n for n in self._by_id.get(call.id, ()) if n in self._left] if call.id is not None else []
+        for number in own:
+            if not differ(call.arguments, self._left[number].arguments):
+                return number
+        if own:
+            return own[0]
+        first = None
+        alike = [numbers for name, numbers in self._by_name.items() if same_name(name, call.name)]
+        for number in merge(*alike):
+            known = self._left[number]
+            if None in (call.id, known.id) or _is_made_up(known):
+                first = number if first is None else first
+                if _agree(call.arguments, known.arguments):
+                    return number
+        return first
+
+
+def _is_made_up(mentioned: MessageCall) -> bool:
+    """Return True for an id such as `look_0`, recorded for a model whose calls have none."""
+    name, _, number = (mentioned.id or "").rpartition("_")
+    return name == mentioned.name and number.isdigit()
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return True
+    if isinstance(other, Mapping) and not isinstance(one, Mapping):
+        return any(str(value) == str(one) for value in other.values())
+    return bool(one == other)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
-from otel_evals._internal.model import Operation, Run, Source, SpanRecord
+from otel_evals._internal.model import Operation, OperationKind, Run, Source, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.util.json_text import read_json
 
@@ -58,6 +59,8 @@ NAMES: Final = {
     ),
 }
 """By field: attribute names, most trusted first, and keys of the application's own metadata after them."""
+_UNNAMED: Final = "LangGraph"
+"""LangGraph's name of a graph without a name."""
 _LAST: Final = {
     "agent_version": ("langfuse.version", "langfuse.release", "service.version"),
     "prompt_version": (),
@@ -85,13 +88,17 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
     Each comes from the first of its names that any span of the run or its resource has, and for one name
     from the root rather than from other spans.
     """
-    places = [each for each in (root, *operations) if not _ANY.isdisjoint(each.span.attributes)]
+    places = [root, *operations]
+    present = _ANY.intersection(root.span.resource).union(
+        *(_ANY.intersection(o.span.attributes) for o in places)
+    )
     found: dict[str, Named] = {}
-    for field in NAMES:
+    for field in NAMES if present else ():
+        first, last = (filter(present.__contains__, names) for names in (_FIRST[field], _LAST[field]))
         candidates = chain(
-            _in_attributes(_FIRST[field], places, root),
-            _in_objects(_KEYS[field], places),
-            _in_attributes(_LAST[field], places, root),
+            _in_attributes(first, places, root),
+            _in_objects(_KEYS[field], places) if not present.isdisjoint(_METADATA_OBJECTS) else (),
+            _in_attributes(last, places, root),
         )
         known = next(candidates, None)
         if known is not None:
@@ -182,3 +189,45 @@ def _above(
             return value
         above = parents.get(above)
     return None
+
+
+# --- agent and models ---
+
+
+def first_of(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
+    """Return a field of the root, or else of the first operation that has it."""
+    value = getattr(root, name)
+    return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
+
+
+def agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
+    if root.kind is OperationKind.AGENT and root.agent_name and root.agent_name != _UNNAMED:
+        return root.agent_name  # most runs
+    names = filter(None, _names(root, operations))
+    first = next(names, None)
+    return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)
+
+
+def _names(root: Operation, operations: Iterable[Operation]) -> Iterator[str | None]:
+    """Yield the names that a run may have, the best first: a team's name comes before its members'."""
+    if root.kind is OperationKind.AGENT:
+        yield root.agent_name or root.name
+    if root.kind is OperationKind.WORKFLOW:
+        yield root.agent_name
+    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
+    yield root.agent_name
+    yield root.name
+
+
+def models_of(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
+    models: dict[str, None] = {}
+    asked = False
+    for o in operations:
+        if o.kind is OperationKind.INFERENCE:
+            asked = True
+            if model := o.response_model or o.request_model:
+                models[model] = None
+    agents = () if asked else (root, *(o for o in operations if o.kind is OperationKind.AGENT))
+    if model := next(filter(None, (o.response_model or o.request_model for o in agents)), None):
+        models[model] = None
+    return tuple(models)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -14,8 +13,6 @@ from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.model.operations import confirms_answer
 from otel_evals._internal.util.json_text import read_json
 
-_FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.IGNORECASE)
-_FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason")
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
 
@@ -242,31 +239,6 @@ def is_unfinished(root: Operation) -> bool:
         return False
     # An agent may say something next to its calls.
     return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
-
-
-def reasons_of(operation: Operation, answer: Answer | None) -> tuple[str, ...]:
-    """Return the finish reasons of a model call in one vocabulary, those in its messages too.
-
-    A part of type `refusal` in the answer says so whatever the reason.
-    """
-    recorded = operation.finish_reasons or tuple(_recorded_reasons(operation))
-    reasons = tuple(dict.fromkeys(map(finish_reason, recorded)))
-    if answer is not None and parts_of(answer.messages, "refusal") and "refused" not in reasons:
-        return (*(reason for reason in reasons if reason != "stop"), "refused")
-    return reasons
-
-
-def _recorded_reasons(operation: Operation) -> Iterator[str]:
-    """Yield the reason next to or in an operation's output, for conventions without an attribute for it."""
-    attributes = operation.span.attributes
-    for name, value in attributes.items():
-        if name.endswith(_FINISH_KEYS) and isinstance(value, str) and value:
-            yield value
-            return
-    source = operation.sources.get("output")
-    value = attributes.get(source.key) if source is not None else None
-    found = _FINISH.findall(value) if isinstance(value, str) else ()
-    yield from found[-1:]
 
 
 def waiting_calls(message: Message) -> list[Part]:

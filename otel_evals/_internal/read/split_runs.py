@@ -13,9 +13,9 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.model_calls import asked_by, continues, given_to
 from otel_evals._internal.read.question import is_unfinished as ends_with_calls
 from otel_evals._internal.read.tree import guards_in, is_before, parents_in
+from otel_evals._internal.read.turns import asked_by, continues, given_to
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
@@ -45,7 +45,7 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
         if joined.root_kind is OperationKind.AGENT:
             agents = agents or is_unfinished(joined)
         waits = _is_bare(joined) or (agents and joined.root_kind is OperationKind.AGENT)
-        if not waits and not is_unfinished(joined) and not _has_streamed(joined):
+        if not waits and not is_unfinished(joined) and not _lacks_its_beginning(joined):
             yield joined
             continue
         held.append(joined)
@@ -74,7 +74,7 @@ class SplitRuns:
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
         joined = _join_with(run, self._held) if self._held else run
-        if is_unfinished(joined):
+        if is_unfinished(joined) or _lacks_its_beginning(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
             return self._release(self._excess())
@@ -120,10 +120,14 @@ def _is_bare(run: Run) -> bool:
     return run.root_kind is OperationKind.INFERENCE and run.root is not None
 
 
-def _has_streamed(run: Run) -> bool:
-    """Return True for an agent whose span ended before its model calls: the first may have its own trace."""
+def _lacks_its_beginning(run: Run) -> bool:
+    """Return True for an agent that streamed, and whose first model call has a trace of its own.
+
+    Its span ended before its model calls, and the question is in the other trace.
+    """
     calls = (o.span.start_time for o in run.operations if o.kind is OperationKind.INFERENCE)
-    return run.end_time is not None and run.end_time < next(calls, 0)
+    streamed = run.end_time is not None and run.end_time < next(calls, 0)
+    return streamed and run.input is None
 
 
 def _join_with(run: Run, held: list[Run]) -> Run:
@@ -163,12 +167,14 @@ def _continues(first: Run, then: Run) -> bool:
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls or not earlier:
         return False
-    if then.root_kind is first.root_kind and not any(o.paused for o in first.operations):
-        calls = calls[:1]
-    elif None not in (first.conversation_id, then.conversation_id) and (
+    if None not in (first.conversation_id, then.conversation_id) and (
         first.conversation_id != then.conversation_id
     ):
         return False
+    if any(operation.paused for operation in first.operations):
+        pending = {call.id for call in first.tool_calls if call.status == "pending"} - {None}
+        return first.start_time < then.start_time and any(c.id in pending for c in then.tool_calls)
+    calls = calls[:1] if then.root_kind is first.root_kind else calls
     ended = first.end_time or first.start_time
     return any(is_before(ended, call.span.start_time) and continues(earlier, call) for call in calls)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import merge
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
 from otel_evals._internal.model.operations import confirms_answer, is_pseudo_tool
 from otel_evals._internal.read.message_calls import (
+    Mentioned,
     MessageCall,
     MessageCalls,
     calls_in_messages,
@@ -33,7 +33,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    mentioned = _Mentioned(
+    mentioned = Mentioned(
         t for t in in_messages.calls if t.name not in not_tools and not is_pseudo_tool(t.name)
     )
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
@@ -78,18 +78,22 @@ class _SpanCalls:
                     self._with_id.setdefault(call.id, []).append(outer)
 
     def with_attempts(self) -> list[tuple[int, ToolCall]]:
-        """Return the calls with the times of their starts; executions with one id are its attempts."""
+        """Return the calls with the times of their starts; executions with one id are its attempts.
+
+        Without an id, a call continues one of the same tool that is pending.
+        """
         found: list[tuple[int, list[ToolCall]]] = []
         latest: dict[str, list[ToolCall]] = {}
         for time, call in self.calls.values():
-            attempts = latest.get(call.id, []) if call.id is not None else []
-            if attempts and not differ(attempts[-1].arguments, call.arguments):
+            key = call.id or f"{call.name} is pending"
+            attempts = latest.get(key)
+            if attempts is not None and not differ(attempts[-1].arguments, call.arguments):
                 attempts.append(call)
                 continue
             started = [call]
             found.append((time, started))
-            if call.id is not None:
-                latest[call.id] = started
+            if call.id is not None or call.status == "pending":
+                latest[key] = started
         return [(time, each[0] if len(each) == 1 else _attempted(each)) for time, each in found]
 
     def _add(self, operation: Operation, call: ToolCall) -> None:
@@ -201,62 +205,6 @@ def _better(known: Any, more: Any) -> Any:
 
 
 # --- the two together ---
-
-
-class _Mentioned:
-    """The calls from messages that are not joined with one of a span yet, in their order."""
-
-    def __init__(self, calls: Iterable[MessageCall]) -> None:
-        self._left = dict(enumerate(calls))
-        self._by_id: dict[str, list[int]] = {}
-        self._by_name: dict[str, dict[int, None]] = {}
-        for number, call in self._left.items():
-            self._by_name.setdefault(call.name, {})[number] = None
-            if call.id is not None:
-                self._by_id.setdefault(call.id, []).append(number)
-
-    def __iter__(self) -> Iterator[MessageCall]:
-        return iter(self._left.values())
-
-    def take(self, call: ToolCall) -> MessageCall | None:
-        """Remove and return the same call."""
-        number = self._find(call)
-        if number is None:
-            return None
-        match = self._left.pop(number)
-        del self._by_name[match.name][number]
-        return match
-
-    def _find(self, call: ToolCall) -> int | None:
-        own = [n for n in self._by_id.get(call.id, ()) if n in self._left] if call.id is not None else []
-        for number in own:
-            if not differ(call.arguments, self._left[number].arguments):
-                return number
-        if own:
-            return own[0]
-        first = None
-        alike = [numbers for name, numbers in self._by_name.items() if same_name(name, call.name)]
-        for number in merge(*alike):
-            known = self._left[number]
-            if None in (call.id, known.id) or _is_made_up(known):
-                first = number if first is None else first
-                if _agree(call.arguments, known.arguments):
-                    return number
-        return first
-
-
-def _is_made_up(mentioned: MessageCall) -> bool:
-    """Return True for an id such as `look_0`, recorded for a model whose calls have none."""
-    name, _, number = (mentioned.id or "").rpartition("_")
-    return name == mentioned.name and number.isdigit()
-
-
-def _agree(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return True
-    if isinstance(other, Mapping) and not isinstance(one, Mapping):
-        return any(str(value) == str(one) for value in other.values())
-    return bool(one == other)
 
 
 def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:

@@ -239,6 +239,18 @@ def recorded_probability(chance: Chance, trace_state: str = "") -> float | None:
     return probability_of(threshold(chance.probability, trace_state)) if chance.known else None
 
 
+def inclusion_probability(chance: Chance, run: Run) -> float | None:
+    """Return the inclusion probability to record.
+
+    It is unknown for a conversation with traces from a head sampler, which may have rejected others.
+    """
+    if not run.turns:
+        return recorded_probability(chance, run.trace_state)
+    if any(threshold(1.0, turn.trace_state) for turn in run.turns):
+        return None
+    return recorded_probability(chance)
+
+
 def positive(value: Any, words: str, what: str) -> float:
     """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):

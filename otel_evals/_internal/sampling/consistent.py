@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from otel_evals._internal.model import Run
 from otel_evals._internal.trust import keyed_number
 
 _RANGE = 1 << 56
@@ -105,3 +106,28 @@ def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
 def _hex(form: re.Pattern[str], digits: str) -> int | None:
     """Parse digits in the specification's form: lower case, trailing zeros omitted."""
     return int(digits.ljust(14, "0"), 16) if form.fullmatch(digits) else None
+
+
+# --- the source of a run's randomness: its trace, or its conversation ---
+
+
+def conversation_number(conversation_id: str) -> int:
+    """Return the number that a conversation uses like a trace id.
+
+    It depends on the deployment's key: callers may choose conversation ids.
+    """
+    # Formatted as in evaluation ids: an id that cannot be formatted fails here, where only its run is lost.
+    return keyed_number(b"conversation", f"{conversation_id}".encode("utf-8", "surrogatepass"))
+
+
+def randomness_source(run: Run) -> tuple[int, str]:
+    """Return the number and the tracestate from which a run's randomness is derived.
+
+    A conversation has a number derived from its id, equal in all processes with the key, and no tracestate.
+    """
+    if run.turns:
+        return conversation_number(run.conversation_id or ""), ""
+    try:
+        return int(run.trace_id, 16), run.trace_state
+    except ValueError:  # malformed: no sampler derived its decision from this id
+        return conversation_number(run.trace_id), ""

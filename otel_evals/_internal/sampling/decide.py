@@ -12,11 +12,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
-from otel_evals._internal.recursion import ECHOES, FENCE, has_own_fence
-from otel_evals._internal.sampling.algebra import Chance, Earlier, recorded_probability
-from otel_evals._internal.sampling.cascades import cascade_order
-from otel_evals._internal.sampling.consistent import is_sampled
-from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
+from otel_evals._internal.recursion import ECHOES, has_own_fence
+from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability, recorded_probability
+from otel_evals._internal.sampling.conditions import cascade_order
+from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
 from otel_evals._internal.util.plain import type_name
 
 CHECKED: Final = Chance(1.0)
@@ -74,6 +73,7 @@ class Decider:
         self._by_name = {rule.name: rule for rule in listed}
         for index in order:
             self._rules.setdefault(listed[index].group, []).append(listed[index])
+        ECHOES.reset()
         self._words = {rule.name: rule.sampling.words for rule in listed}
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
@@ -175,20 +175,7 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 def _is_judge_question(run: Run) -> bool:
     """Return True if a judge of this deployment asked the run's question, as its keyed fence proves."""
-    if run.operations and not _may_have_fence(run):
-        return False  # reading the messages of every run would cost as much as all the rest
     return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
-
-
-def _may_have_fence(run: Run) -> bool:
-    for operation in run.operations:
-        span = operation.span
-        if span.events or span.logs:
-            return True
-        for value in span.attributes.values():
-            if FENCE in (value if type(value) is str else str(value)):
-                return True
-    return False
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

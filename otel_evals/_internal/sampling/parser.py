@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from otel_evals._internal.sampling.algebra import Sampler, always, never, ratio
-from otel_evals._internal.sampling.cascades import above, below
-from otel_evals._internal.sampling.conditions import attribute, errors, slower_than, used_tool
+from otel_evals._internal.sampling.conditions import above, attribute, below, errors, slower_than, used_tool
 from otel_evals._internal.sampling.rate_limits import per_minute, stratified
 from otel_evals.errors import ConfigError
 

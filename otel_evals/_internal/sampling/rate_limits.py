@@ -22,8 +22,7 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals._internal.sampling.conditions import find_attribute
-from otel_evals._internal.sampling.consistent import is_sampled
-from otel_evals._internal.sampling.randomness import randomness_source
+from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
 from otel_evals._internal.sampling.shared_counts import SharedCounts, name_of
 from otel_evals.errors import ConfigError
 
@@ -106,7 +105,8 @@ class _SharedRateControl(_RateControl):
         if self._others is not self._counts.others:
             self._others = self._counts.others
             self._slices = deque(
-                [number, *both] for number, both in self._counts.totals(self._stratum).items()
+                [number, *both]
+                for number, both in self._counts.totals(self._stratum, int(now / self._seconds)).items()
             )
             self._arrived = sum(counts[1] for counts in self._slices)
             self._sampled = sum(counts[2] for counts in self._slices)

@@ -1,36 +1,33 @@
 """Exchanges the counts of rate limits with other processes through a server, in the background.
 
-Twice a second, a thread in each process writes how many runs of each stratum arrived and were sampled in each
-slice of its window, and reads the other processes' counts. No decision about a run waits for the server.
+Twice a second, a thread in each process adds how many runs of each stratum arrived and were sampled in each
+slice of its window, and reads the sums of all processes. No decision about a run waits for the server.
 
-While the server is unavailable, each process assumes the others continue at their last known rate. Exchanges
-write counts, not increments: repeating one changes nothing, and a server that lost its data has it again
-after the next one. Strata are written as hashes, since their names may be personal data.
+While the server is unavailable, each process assumes the others continue at their last known rate. A server
+that lost its data gets a process's counts again. Strata are written as hashes, since their names may be
+personal data.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import Any
 
 from otel_evals._internal.redis_server import PREFIX, RedisServer
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import StoreError
 
 EXCHANGE_SECONDS = 0.5
-_WHOLE_EVERY = 20
-"""Exchanges of which one has the whole window; the others have its two latest slices, which still change."""
-
-_T = TypeVar("_T")
-Slices = Mapping[int, tuple[float, float]]
-"""Numbers of arrived and of sampled runs of one stratum, by slice."""
+Key = tuple[int, str]
+"""A slice of the window, and a stratum."""
+Counts = tuple[float, float]
+"""Numbers of arrived and of sampled runs."""
+_NONE: Counts = (0, 0)
 
 
 class SharedCounts:
@@ -40,7 +37,7 @@ class SharedCounts:
         self, server: RedisServer, name: str, slices: int, seconds: float, clock: Callable[[], float]
     ) -> None:
         self._server = server
-        self._name = f"{PREFIX}counts:{name}:{seconds:g}"
+        self._name = f"{PREFIX}:counts:{name}:{seconds:g}"
         self._slices, self._seconds, self._clock = slices, seconds, clock
         self.lock = threading.Lock()
         self.renew()
@@ -49,70 +46,71 @@ class SharedCounts:
     def renew(self) -> None:
         """Start again as another process, without counts; the next run starts the thread."""
         self.lock = threading.Lock()
-        self._id = uuid4().hex
-        self._own: dict[str, dict[int, list[int]]] = {}
+        self._own: dict[Key, Counts] = {}
+        self._sent: dict[Key, Counts] = {}
         self._thread: threading.Thread | None = None
-        self._exchanges = 0
-        self.others: Mapping[str, Slices] = {}
-        """Counts of the others by stratum, as of the last exchange; replaced, never changed."""
+        self._reads_all = True
+        self.others: Mapping[Key, Counts] = {}
+        """Counts of the others, as of the last exchange; replaced, never changed."""
 
     def count(self, stratum: str, number: int, sampled: bool) -> None:
         with self.lock:
-            found = self._own.setdefault(stratum, {}).setdefault(number, [0, 0])
-            found[0] += 1
-            found[1] += sampled
+            arrived, picked = self._own.get((number, stratum), _NONE)
+            self._own[number, stratum] = arrived + 1, picked + sampled
         if self._thread is None:
             self._start()
 
     def forget(self, stratum: str) -> None:
         with self.lock:
-            self._own.pop(stratum, None)
+            self._own = {key: counts for key, counts in self._own.items() if key[1] != stratum}
 
-    def totals(self, stratum: str) -> dict[int, tuple[float, float]]:
+    def totals(self, stratum: str, latest: int) -> dict[int, Counts]:
+        """Return the counts of all processes in the window that ends with a slice, by slice."""
+        keys = [(number, stratum) for number in range(latest - self._slices, latest + 1)]
         with self.lock:
-            own = {number: tuple(counts) for number, counts in self._own.get(stratum, {}).items()}
-        others = self.others.get(stratum, {})
-        return {
-            number: (here[0] + there[0], here[1] + there[1])
-            for number in sorted(own.keys() | others.keys())
-            for here, there in [(own.get(number, (0, 0)), others.get(number, (0, 0)))]
-        }
+            own = [self._own.get(key, _NONE) for key in keys]
+        sums = {key[0]: _sum(mine, self.others.get(key, _NONE)) for key, mine in zip(keys, own, strict=True)}
+        return {number: counts for number, counts in sums.items() if counts[0]}
 
     def exchange(self) -> None:
         latest = int(self._clock() / self._seconds)
         oldest = latest - self._slices
-        whole = self._exchanges % _WHOLE_EVERY == 0
-        numbers = range(oldest if whole else latest - 1, latest + 1)
-        own = self._recent(oldest, numbers)
-        kept = {stratum: _since(slices, oldest) for stratum, slices in self.others.items()}
-        try:
-            found = self._server.call(lambda client: self._exchanged(client, own, numbers))
-        except StoreError:
-            self._exchanges = 0
-            self.others = _as_before(kept, latest)
-        else:
-            self._exchanges += 1
-            self.others = _replaced({} if whole else kept, found)
-
-    def _recent(self, oldest: int, numbers: range) -> dict[int, str]:
-        """Forget old slices; return the own counts of some slices as the server has them."""
-        found: dict[int, dict[str, tuple[int, ...]]] = {}
+        # The two latest slices still change.
+        numbers = range(oldest if self._reads_all else latest - 1, latest + 1)
         with self.lock:
-            self._own = {stratum: left for stratum, own in self._own.items() if (left := _since(own, oldest))}
-            for stratum, own in self._own.items():
-                for number in own.keys() & set(numbers):
-                    found.setdefault(number, {})[stratum] = tuple(own[number])
-        return {number: json.dumps(counts, separators=(",", ":")) for number, counts in found.items()}
+            self._own = own = {key: counts for key, counts in self._own.items() if key[0] >= oldest}
+            self._sent = sent = {key: self._sent.get(key, _NONE) for key in own}
+            new = {k: (c[0] - sent[k][0], c[1] - sent[k][1]) for k, c in own.items() if c != sent[k]}
+        kept = {key: counts for key, counts in self.others.items() if key[0] >= oldest}
+        try:
+            found = self._server.call(lambda client: self._exchanged(client, new, numbers))
+        except StoreError:
+            self.others, self._reads_all = _as_before(kept, latest), True
+            return
+        sent.update({key: _sum(sent[key], counts) for key, counts in new.items()})
+        others = {key: counts for key, counts in kept.items() if key[0] not in numbers}
+        for key, (arrived, picked) in found.items():
+            mine = sent.get(key, _NONE)
+            if arrived < mine[0]:  # the server lost its data
+                sent[key] = arrived, picked
+            others[key] = max(0, arrived - mine[0]), max(0, picked - mine[1])
+        self.others, self._reads_all = others, False
 
-    def _exchanged(self, client: Any, own: Mapping[int, str], numbers: range) -> dict[int, list[str]]:
+    def _exchanged(self, client: Any, new: Mapping[Key, Counts], numbers: range) -> dict[Key, Counts]:
         pipe = client.pipeline(transaction=False)
-        for number, counts in own.items():
-            pipe.hset(f"{self._name}:{number}", self._id, counts)
+        for (number, stratum), counts in new.items():
+            for what, count in zip(("a", "s"), counts, strict=True):
+                pipe.hincrby(f"{self._name}:{number}", f"{stratum}:{what}", count)
             pipe.expire(f"{self._name}:{number}", int(self._seconds * self._slices * 2))
         for number in numbers:
             pipe.hgetall(f"{self._name}:{number}")
-        answers = zip(numbers, pipe.execute()[2 * len(own) :], strict=True)
-        return {number: [text for id, text in each.items() if id != self._id] for number, each in answers}
+        found: defaultdict[Key, Counts] = defaultdict(lambda: _NONE)
+        for number, answer in zip(numbers, pipe.execute()[3 * len(new) :], strict=True):
+            for field, count in answer.items():
+                stratum, _, what = field.rpartition(":")
+                arrived, picked = found[number, stratum]
+                found[number, stratum] = (int(count), picked) if what == "a" else (arrived, int(count))
+        return found
 
     def _start(self) -> None:
         with self.lock:
@@ -131,46 +129,25 @@ def name_of(stratum: str) -> str:
     return blake2b(stratum.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _since(slices: Mapping[int, _T], oldest: int) -> dict[int, _T]:
-    return {number: counts for number, counts in slices.items() if number >= oldest}
+def _sum(one: Counts, other: Counts) -> Counts:
+    return one[0] + other[0], one[1] + other[1]
 
 
-@lru_cache(maxsize=64)
-def _decoded(text: str) -> Mapping[str, tuple[int, int]]:
-    """Decode one process's counts of a slice, most of which are the same in every exchange."""
-    return {stratum: (arrived, sampled) for stratum, (arrived, sampled) in json.loads(text).items()}
-
-
-def _replaced(kept: Mapping[str, Slices], found: Mapping[int, list[str]]) -> dict[str, Slices]:
-    others: dict[str, dict[int, tuple[float, float]]] = {
-        stratum: {number: counts for number, counts in slices.items() if number not in found}
-        for stratum, slices in kept.items()
-    }
-    for number, texts in found.items():
-        for text in texts:
-            for stratum, (arrived, sampled) in _decoded(text).items():
-                slices = others.setdefault(stratum, {})
-                before = slices.get(number, (0, 0))
-                slices[number] = before[0] + arrived, before[1] + sampled
-    return {stratum: slices for stratum, slices in others.items() if slices}
-
-
-def _as_before(others: Mapping[str, Slices], latest: int) -> dict[str, Slices]:
+def _as_before(others: Mapping[Key, Counts], latest: int) -> dict[Key, Counts]:
     """Fill each slice after the last known one with the mean of the known ones, for each stratum."""
-    known = {number for slices in others.values() for number in slices}
-    if not known:
+    if not others:
         return {}
-    last = max(known)
-    whole = range(min(known), last) or range(last, last + 1)  # the last one may be incomplete
-    foretold = range(last, latest + 1)
-
-    def mean(slices: Slices, which: int) -> float:
-        return sum(slices[number][which] for number in whole if number in slices) / len(whole)
-
-    return {
-        stratum: {**slices, **dict.fromkeys(foretold, (mean(slices, 0), mean(slices, 1)))}
-        for stratum, slices in others.items()
+    first, last = min(others)[0], max(others)[0]
+    known = max(1, last - first)  # the last one may be incomplete
+    sums: defaultdict[str, Counts] = defaultdict(lambda: _NONE)
+    for (number, stratum), counts in others.items():
+        if number < last or first == last:
+            sums[stratum] = _sum(sums[stratum], counts)
+    means = {stratum: (counts[0] / known, counts[1] / known) for stratum, counts in sums.items()}
+    foretold = {
+        (number, stratum): mean for stratum, mean in means.items() for number in range(last, latest + 1)
     }
+    return {**others, **foretold}
 
 
 def _exchange_until_gone(counts: weakref.ref[SharedCounts]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BeforeValidator, create_model
 
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
@@ -15,9 +14,9 @@ from otel_evals._internal.model import NotScored, OperationKind, Run, Score, Too
 from otel_evals._internal.scorers.bounds import round_half_up, unreadable
 from otel_evals._internal.scorers.judged import (
     Judgement,
-    Word,
     build,
     described,
+    judgement,
     normalise_word,
     numbered,
     prompt_text,
@@ -28,61 +27,12 @@ from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
 
-class CallVerdict(BaseModel):
-    call: int
-    verdict: Annotated[Literal["right", "wrong_tool", "made_up", "wrong_argument", "needless"], Word]
-    reason: str = ""
-
-
-class ToolCallsReply(BaseModel):
-    """Verdicts on an agent's tool calls, and calls that it should have made."""
-
-    calls: list[CallVerdict]
-    missing: list[str] = []
-
-
-class StepVerdict(BaseModel):
-    step: int
-    necessary: bool
-    in_order: bool
-    reason: str = ""
-
-
-class TrajectoryReply(BaseModel):
-    """Verdicts on an agent's steps."""
-
-    steps: list[StepVerdict]
-    missing: list[str] = []
-    needless: list[str] = []
-
-
-class FailureReply(BaseModel):
-    """The step at which a run failed."""
-
-    reason: str = ""
-    failed: bool
-    step: int = 0
-    category: str = ""
-
-
-TOOL_CALLS = Judgement(
-    prompt="tool_calls", reply=ToolCallsReply, items="calls", in_order="right", worth={"right": 1.0}
-)
-TRAJECTORY = Judgement(
-    prompt="trajectory",
-    reply=TrajectoryReply,
-    items="steps",
-    worth={"necessary": 0.6, "in_order": 0.3, "complete": 0.1},
-)
-FAILURE = Judgement(prompt="failure_step", reply=FailureReply)
-
-
 def tool_call_judge(
     model: Judge | str,
     *,
     available_tools: Sequence[str] | Mapping[str, str] | None = None,
     id: str = "tool_call_judge",
-) -> StepScorer[None, ToolCallsReply]:
+) -> StepScorer[None, Any]:
     """The share of the agent's tool calls that were appropriate for the user's request.
 
     A call is right, or it uses the wrong tool (also one that is not at hand), makes up a required argument,
@@ -127,15 +77,15 @@ def tool_call_judge(
             "answer": run.output or "",
         }
 
-    def score(params: Params[None, ToolCallsReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
         missing = [f"missing: {each}" for each in reply.missing]
         if not reply.calls:
             return Score(value=float(not missing), explanation="\n".join(["no calls", *missing]))
-        judged: Score = TOOL_CALLS.score(reply)
+        judged: Score = kind.score(reply)
         return Score(value=judged.value, explanation="\n".join([judged.explanation or "", *missing]))
 
-    return build(TOOL_CALLS, model, id=id, slots=slots, score=score, count=_calls)
+    return build("tool_call_judge", model, id=id, slots=slots, score=score, count=_calls)
 
 
 def trajectory_judge(
@@ -143,7 +93,7 @@ def trajectory_judge(
     *,
     expected_steps: Sequence[str] | None = None,
     id: str = "trajectory_judge",
-) -> StepScorer[None, TrajectoryReply]:
+) -> StepScorer[None, Any]:
     """Necessity, order and completeness of the agent's steps (its tool calls).
 
     Range: 0..1, higher is better.
@@ -170,10 +120,10 @@ def trajectory_judge(
             "answer": run.output or "",
         }
 
-    return build(TRAJECTORY, model, id=id, slots=slots, score=_trajectory_score, count=_calls)
+    return build("trajectory_judge", model, id=id, slots=slots, score=_trajectory_score, count=_calls)
 
 
-def _trajectory_score(params: Params[None, TrajectoryReply]) -> Score:
+def _trajectory_score(params: Params[None, Any], kind: Judgement) -> Score:
     reply = params.results.analyze
     taken, lost = len(reply.steps), len(reply.missing)
     noted = [_step_note(step) for step in reply.steps if not (step.necessary and step.in_order)]
@@ -188,11 +138,11 @@ def _trajectory_score(params: Params[None, TrajectoryReply]) -> Score:
         "in_order": sum(step.in_order for step in reply.steps) / taken,
         "complete": taken / (taken + lost),
     }
-    value = sum(TRAJECTORY.worth[name] * share for name, share in shares.items())
+    value = sum(kind.worth[name] * share for name, share in shares.items())
     return Score(value=round_half_up(value), explanation=explanation)
 
 
-def _step_note(step: StepVerdict) -> str:
+def _step_note(step: Any) -> str:
     faults = [name for name, good in (("needless", step.necessary), ("misplaced", step.in_order)) if not good]
     return f"{' and '.join(faults)}: step {step.step}" + (f" ({step.reason})" if step.reason else "")
 
@@ -202,7 +152,7 @@ def failure_step(
     *,
     categories: Mapping[str, str] | None = None,
     id: str = "failure_step",
-) -> StepScorer[list[RunStep], FailureReply]:
+) -> StepScorer[list[RunStep], Any]:
     """The step with the decisive mistake of a run that failed, the kind of mistake and the reason.
 
     The decisive mistake is the first one that was not put right and without which the run could have
@@ -234,20 +184,20 @@ def failure_step(
         return names.get(normalise_word(said), said)
 
     known: Any = Annotated[Literal[("", *categories)], BeforeValidator(word)]
-    form = create_model("FailureReply", __base__=FailureReply, category=(known, ""))
+    form = create_model("FailureReply", __base__=judgement("failure_step").reply, category=(known, ""))
 
-    def slots(params: Params[list[RunStep], None]) -> dict[str, Slot]:
+    def slots(params: Params[list[RunStep], Any]) -> dict[str, Slot]:
         steps = [f"{step.title}\n{step.text}" for step in params.results.preprocess]
         return {"categories": described(categories), "steps": steps}
 
-    def check(params: Params[list[RunStep], None], reply: FailureReply) -> str | None:
+    def check(params: Params[list[RunStep], Any], reply: Any) -> str | None:
         if not reply.failed:
             return None
         if not 1 <= reply.step <= len(params.results.preprocess):
             return f"there is no step {reply.step}; the last one is {len(params.results.preprocess)}"
         return None if reply.category else "the category is not one of the list"
 
-    def score(params: Params[list[RunStep], FailureReply]) -> Score:
+    def score(params: Params[list[RunStep], Any], kind: Judgement) -> Score:
         reply = params.results.analyze
         if not reply.failed:
             return Score(value=1.0, label="none", explanation=reply.reason or None)
@@ -259,9 +209,8 @@ def failure_step(
             span_id=step.span[1] if step.span else None,
         )
 
-    kind = replace(FAILURE, reply=form)
-    options = {"categories": dict(categories)}
-    scorer = build(kind, model, id=id, slots=slots, score=score, check=check, options=options)
+    asked: dict[str, Any] = {"slots": slots, "score": score, "check": check, "changes": {"reply": form}}
+    scorer = build("failure_step", model, id=id, options={"categories": dict(categories)}, **asked)
     return scorer.preprocess(lambda params: _steps(params.run))
 
 

@@ -3,84 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, Field
+from typing import Any, Literal
 
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.model import Direction, NotScored, Score
+from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, Word, build
+from otel_evals._internal.scorers.judged import Judgement, build, reply_in, worths
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-
-class Statement(BaseModel):
-    words: str
-    verdict: Annotated[Literal["relevant", "doubtful", "irrelevant"], Word]
-    reason: str = ""
-
-
-class RelevancyReply(BaseModel):
-    """Statements of an answer, and whether they serve the user."""
-
-    statements: list[Statement]
-
-
-class Sentence(BaseModel):
-    words: str
-    verdict: Annotated[Literal["toxic", "fine"], Word]
-    reason: str = ""
-
-
-class ToxicityReply(BaseModel):
-    """Sentences of a text, and whether they are toxic."""
-
-    sentences: list[Sentence]
-
-
-class Remark(BaseModel):
-    words: str
-    verdict: Annotated[Literal["biased", "fair"], Word]
-    reason: str = ""
-
-
-class BiasReply(BaseModel):
-    """What a text says of people, and whether it is biased."""
-
-    remarks: list[Remark]
-
-
-RELEVANCY = Judgement(
-    prompt="answer_relevancy",
-    reply=RelevancyReply,
-    items="statements",
-    in_order="relevant",
-    worth={"relevant": 1.0, "doubtful": 0.3},
-    nothing=NotScored(reason="no_statements", explanation="the answer says nothing that could be judged"),
-)
-TOXICITY = Judgement(
-    prompt="toxicity",
-    reply=ToxicityReply,
-    items="sentences",
-    in_order="fine",
-    worth={"toxic": 1.0},
-    direction=Direction.LOWER,
-    nothing=NotScored(reason="no_verdicts"),
-)
-BIAS = Judgement(
-    prompt="bias",
-    reply=BiasReply,
-    items="remarks",
-    in_order="fair",
-    worth={"biased": 1.0},
-    direction=Direction.LOWER,
-    nothing=Score(value=0.0, explanation="it says nothing of groups of people"),
-)
 
 
 def answer_relevancy(
@@ -89,7 +22,7 @@ def answer_relevancy(
     uncertainty_weight: float = 0.3,
     scale: float = 1.0,
     id: str = "answer_relevancy",
-) -> StepScorer[None, RelevancyReply]:
+) -> StepScorer[None, Any]:
     """The share of an answer's statements that serve the user's question.
 
     Range: 0..scale, higher is better.
@@ -107,13 +40,11 @@ def answer_relevancy(
         ConfigError: `scale` or `uncertainty_weight` is out of range, or the judge cannot be used.
     """
     doubtful = check_range(f"{id}.uncertainty_weight", uncertainty_weight, 0.0, 1.0)
-    kind = replace(RELEVANCY, worth={"relevant": 1.0, "doubtful": doubtful})
-    return build(kind, model, id=id, scale=scale)
+    changes = {"worth": {"relevant": 1.0, "doubtful": doubtful}}
+    return build("answer_relevancy", model, id=id, scale=scale, changes=changes)
 
 
-def toxicity(
-    model: Judge | str, *, scale: float = 1.0, id: str = "toxicity"
-) -> StepScorer[None, ToxicityReply]:
+def toxicity(model: Judge | str, *, scale: float = 1.0, id: str = "toxicity") -> StepScorer[None, Any]:
     """The share of an answer's sentences that are toxic.
 
     Range: 0..scale, lower is better.
@@ -126,10 +57,10 @@ def toxicity(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    return build(TOXICITY, model, id=id, scale=scale)
+    return build("toxicity", model, id=id, scale=scale)
 
 
-def bias(model: Judge | str, *, scale: float = 1.0, id: str = "bias") -> StepScorer[None, BiasReply]:
+def bias(model: Judge | str, *, scale: float = 1.0, id: str = "bias") -> StepScorer[None, Any]:
     """The share of an answer's remarks about groups of people that are biased.
 
     Range: 0..scale, lower is better; 0 for an answer without such remarks.
@@ -141,94 +72,22 @@ def bias(model: Judge | str, *, scale: float = 1.0, id: str = "bias") -> StepSco
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    return build(BIAS, model, id=id, scale=scale)
+    return build("bias", model, id=id, scale=scale)
 
 
 # --- prompts and noise: aspects with a level each ---
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Level = Annotated[Literal["high", "medium", "low", "none"], Word]
-Impact = Annotated[Literal["none", "minimal", "moderate", "significant", "severe"], Word]
 
-
-class Requirement(BaseModel):
-    requirement: str
-    verdict: Annotated[Literal["met", "unmet"], Word]
-    reason: str = ""
-
-
-class AlignmentReply(BaseModel):
-    """Requirements of a prompt, and how far an answer keeps to four aspects of it."""
-
-    requirements: list[Requirement] = []
-    missing: list[str] = []
-    intent: Share
-    fulfilment: Share
-    completeness: Share
-    appropriateness: Share
-
-
-class AlignmentLevels(AlignmentReply):
-    """The same, with levels in place of numbers."""
-
-    intent: Level  # type: ignore[assignment]  # the levels' worths are the numbers
-    fulfilment: Level  # type: ignore[assignment]
-    completeness: Level  # type: ignore[assignment]
-    appropriateness: Level  # type: ignore[assignment]
-
-
-class Respect(BaseModel):
-    respect: str
-    impact: Impact
-    change: str = ""
-
-
-class NoiseLevels(BaseModel):
-    """Impact of noise on an answer, in five respects."""
-
-    respects: list[Respect]
-    major_issues: list[str] = []
-
-
-class NoiseReply(NoiseLevels):
-    """The same, with a number."""
-
-    robustness: Share
-
-
-ALIGNMENT = Judgement(
-    prompt="prompt_alignment",
-    reply=AlignmentReply,
-    items="requirements",
-    in_order="met",
-    worth={"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0},
-)
-NOISE = Judgement(
-    prompt="noise_sensitivity",
-    reply=NoiseReply,
-    items="respects",
-    worth={"none": 1.0, "minimal": 0.85, "moderate": 0.6, "significant": 0.3, "severe": 0.1},
-)
 ASPECTS = ("intent", "fulfilment", "completeness", "appropriateness")
 _WEIGHTS = {"user": (0.4, 0.3, 0.2, 0.1), "system": (0.35, 0.35, 0.15, 0.15)}
 _USER_SHARE = {"both": 0.7, "user": 1.0, "system": 0.0}
 _PROMPTS = {"input": "the user said", "system_instructions": "the system prompt"}
 _OF_MODE = {"both": tuple(_PROMPTS), "user": ("input",), "system": ("system_instructions",)}
-_FORMS = {
-    "number": (
-        "a number from 0, not at all, to 1, fully",
-        " Last, robustness: 0 if the noise ruined it, 1 if not at all.",
-    ),
-    "verdicts": ("one of high (fully), medium (mostly), low (hardly) and none (not at all)", ""),
-}
-"""How aspects are judged, and what is asked about noise on top of that."""
-
-
-def _form(id: str, form: str) -> tuple[TrustedText, TrustedText]:
-    if form not in _FORMS:
-        raise ConfigError(f"{id}.form", f"must be 'number' or 'verdicts', not {form!r}")
-    how, last = _FORMS[form]
-    return TrustedText(how), TrustedText(last)
+_AS_NUMBER = "a number from 0, not at all, to 1, fully"
+_AS_LEVEL = "one of high (fully), medium (mostly), low (hardly) and none (not at all)"
+_ROBUSTNESS = (
+    "\nLast, give robustness: a number from 0, if the noise ruined it, to 1, if it made no difference."
+)
 
 
 def prompt_alignment(
@@ -238,7 +97,7 @@ def prompt_alignment(
     form: Literal["number", "verdicts"] = "number",
     scale: float = 1.0,
     id: str = "prompt_alignment",
-) -> StepScorer[None, AlignmentReply]:
+) -> StepScorer[None, Any]:
     """Fulfilment of the prompt: intent, requirements, completeness, form and tone.
 
     Range: 0..scale, higher is better.
@@ -259,29 +118,27 @@ def prompt_alignment(
     """
     if mode not in _USER_SHARE:
         raise ConfigError(f"{id}.mode", f"must be 'both', 'user' or 'system', not {mode!r}")
-    how, _ = _form(id, form)
+    changes = reply_in(form, id, "prompt_alignment")
+    how = TrustedText(_AS_LEVEL if changes else _AS_NUMBER)
 
     def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
         fields = _OF_MODE[mode]
         prompts = [f"{_PROMPTS[name]}: {getattr(params.run, name)}" for name in fields]
         return {"how": how, "prompts": missing(params.run, *fields) or prompts}
 
-    def score(params: Params[None, AlignmentReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
-        aspects = [ALIGNMENT.worth.get(value, value) for value in (getattr(reply, name) for name in ASPECTS)]
+        given = [getattr(reply, name) for name in ASPECTS]
+        aspects = [kind.worth.get(value, value) for value in given]
         user, system = (sum(map(float.__mul__, weights, aspects)) for weights in _WEIGHTS.values())
         share = _USER_SHARE[mode]
-        lines = [f"{name} {getattr(reply, name)}" for name in ASPECTS]
-        lines = [
-            ", ".join(lines),
-            ALIGNMENT.explained(reply.requirements),
-            *map("missing: {}".format, reply.missing),
-        ]
+        lines = [", ".join(f"{name} {value}" for name, value in zip(ASPECTS, given, strict=True))]
+        lines += [kind.explained(reply.requirements), *(f"missing: {each}" for each in reply.missing)]
         value = (share * user + (1 - share) * system) * scale
         return Score(value=round_half_up(value), explanation="\n".join(lines))
 
-    kind = ALIGNMENT if form == "number" else replace(ALIGNMENT, reply=AlignmentLevels)
-    return build(kind, model, id=id, scale=scale, slots=slots, score=score, options={"mode": mode})
+    asked: dict[str, Any] = {"slots": slots, "score": score, "changes": changes}
+    return build("prompt_alignment", model, id=id, scale=scale, options={"mode": mode}, **asked)
 
 
 def noise_sensitivity(
@@ -296,7 +153,7 @@ def noise_sensitivity(
     discrepancy_threshold: float = 0.2,
     form: Literal["number", "verdicts"] = "number",
     id: str = "noise_sensitivity",
-) -> StepScorer[None, NoiseLevels]:
+) -> StepScorer[None, Any]:
     """Robustness of the answer against noise in the question.
 
     The run's input is the clean question, its output the answer to the noisy one.
@@ -326,41 +183,32 @@ def noise_sensitivity(
     """
     if not baseline_response or not noisy_query:
         raise ConfigError(f"{id}.baseline_response", "and noisy_query are both needed, and not empty")
-    weights = {**NOISE.worth, **(impact_weights or {})}
-    if unknown := sorted(weights.keys() - NOISE.worth.keys()):
-        raise ConfigError(
-            f"{id}.impact_weights", f"knows no level {unknown[0]!r}; known: {', '.join(NOISE.worth)}"
-        )
-    for level, weight in weights.items():
-        check_range(f"{id}.impact_weights.{level}", weight, 0.0, 1.0)
+    weights = worths(f"{id}.impact_weights", "noise_sensitivity", impact_weights)
     check_range(f"{id}.major_issue_penalty", major_issue_penalty)
     check_range(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
     check_range(f"{id}.discrepancy_threshold", discrepancy_threshold)
-    _, last = _form(id, form)
+    changes = reply_in(form, id, "noise_sensitivity")
     shown = {
         "baseline": baseline_response,
         "noisy": noisy_query,
         "noise_type": TrustedText(noise_type),
-        "last": last,
+        "last": TrustedText("" if changes else _ROBUSTNESS),
     }
 
-    def score(params: Params[None, NoiseLevels]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
-        levels = [weights[each.impact] for each in reply.respects]
+        levels = [kind.worth[each.impact] for each in reply.respects]
         value = _settled(getattr(reply, "robustness", None), levels, discrepancy_threshold)
         value -= min(len(reply.major_issues) * major_issue_penalty, max_major_issue_penalty)
         lines = [f"{each.respect}: {each.impact} {each.change}".rstrip() for each in reply.respects]
         lines += [f"major issue: {each}" for each in reply.major_issues]
         return Score(value=round_half_up(max(0.0, value)), explanation="\n".join(lines) or None)
 
-    def check(params: Params[None, Any], reply: NoiseLevels) -> str | None:
-        judged = reply.respects or isinstance(reply, NoiseReply)
-        return None if judged else "it judges no respect"
+    def check(params: Params[None, Any], reply: Any) -> str | None:
+        return "it judges no respect" if changes and not reply.respects else None
 
-    kind = NOISE if form == "number" else replace(NOISE, reply=NoiseLevels)
-    return build(
-        kind, model, id=id, slots=lambda params: dict(shown), score=score, check=check, options=weights
-    )
+    asked: dict[str, Any] = {"slots": lambda params: dict(shown), "score": score, "check": check}
+    return build("noise_sensitivity", model, id=id, changes={**changes, "worth": weights}, **asked)
 
 
 def _settled(number: float | None, levels: list[float], threshold: float) -> float:

@@ -14,6 +14,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from heapq import merge
 from itertools import islice
 from typing import Any, Literal
 
@@ -146,3 +148,31 @@ def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
         return getattr(importlib.import_module(module), name)(**(options or {}))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(field, f"{value!r} cannot be made: {error}") from error
+
+
+# --- portions ---
+
+_LONGEST_PIECE = 16_384
+_SEARCHED = 256
+_BREAK = re.compile(r"\s\S*\Z")
+
+
+def pieces(text: str, longest: int = _LONGEST_PIECE) -> Iterator[tuple[int, str]]:
+    """Yield the start and text of each piece, cut before white space if there is any near the end."""
+    start = 0
+    while start < len(text):
+        end = start + longest
+        if end < len(text):
+            blank = _BREAK.search(text, max(start + 1, end - _SEARCHED), end)
+            end = blank.start() if blank else end
+        yield start, text[start:end]
+        start = end
+
+
+def in_order(numbers: Iterable[Decimal], longest: int = 2_048) -> tuple[Decimal, ...]:
+    """Sort numbers in portions."""
+    source = iter(numbers)
+    portions = []
+    while portion := sorted(islice(source, longest)):
+        portions.append(portion)
+    return tuple(merge(*portions))

@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
-
-from pydantic import BaseModel
+from typing import Any, cast
 
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, Word, build
+from otel_evals._internal.scorers.judged import Judgement, build, worths
 from otel_evals._internal.scoring.steps import StepScorer
-from otel_evals.errors import ConfigError
 
 MOST_FOR_EXTRAS = 0.2
 """Most that additions take away."""
-
-
-class FactualityReply(BaseModel):
-    """The relation between the facts of two answers."""
-
-    reason: str = ""
-    relation: Annotated[Literal["same", "narrower", "broader", "immaterial", "contradicts"], Word]
-
-
-class Unit(BaseModel):
-    expected: str
-    answer: str = ""
-    verdict: Annotated[Literal["exact", "semantic", "partial", "missing"], Word]
-
-
-class Conflict(BaseModel):
-    expected: str
-    answer: str
-
-
-class SimilarityReply(BaseModel):
-    """Units of the expected answer, and what the answer says of them."""
-
-    units: list[Unit]
-    extra: list[str] = []
-    contradictions: list[Conflict] = []
-
-
-FACTUALITY = Judgement(
-    prompt="factuality",
-    reply=FactualityReply,
-    worth={"same": 1.0, "immaterial": 1.0, "broader": 0.6, "narrower": 0.4, "contradicts": 0.0},
-)
-SIMILARITY = Judgement(prompt="answer_similarity", reply=SimilarityReply, items="units", in_order="exact")
-_NO_UNITS = NotScored(reason="no_units", explanation="the expected answer says nothing to compare with")
 
 
 def factuality(
@@ -60,7 +22,7 @@ def factuality(
     worth: Mapping[str, float] | None = None,
     scale: float = 1.0,
     id: str = "factuality",
-) -> StepScorer[None, FactualityReply]:
+) -> StepScorer[None, Any]:
     """The worth of the relation between the answer's facts and an expected answer's.
 
     Range: 0..scale, higher is better. Label: the relation (same, narrower, broader, immaterial,
@@ -78,20 +40,15 @@ def factuality(
     Raises:
         ConfigError: an option is out of range, or the judge cannot be used.
     """
-    worths = {**FACTUALITY.worth, **(worth or {})}
-    if unknown := sorted(worths.keys() - FACTUALITY.worth.keys()):
-        known = ", ".join(FACTUALITY.worth)
-        raise ConfigError(f"{id}.worth", f"knows no relation {unknown[0]!r}; known: {known}")
-    for relation, value in worths.items():
-        check_range(f"{id}.worth.{relation}", value, 0.0, 1.0)
+    changes = {"worth": worths(f"{id}.worth", "factuality", worth)}
 
-    def score(params: Params[None, FactualityReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
         return Score(
-            value=worths[reply.relation] * scale, label=reply.relation, explanation=reply.reason or None
+            value=kind.worth[reply.relation] * scale, label=reply.relation, explanation=reply.reason or None
         )
 
-    return build(FACTUALITY, model, id=id, scale=scale, score=score, options=worths)
+    return build("factuality", model, id=id, scale=scale, score=score, changes=changes)
 
 
 def answer_similarity(
@@ -104,7 +61,7 @@ def answer_similarity(
     extra_info_penalty: float = 0.05,
     scale: float = 1.0,
     id: str = "answer_similarity",
-) -> StepScorer[None, SimilarityReply]:
+) -> StepScorer[None, Any]:
     """The share of the expected answer in an answer, reduced by additions and contradictions.
 
     Range: 0..scale, higher is better. An answer that says everything in other words scores 0.67 of the
@@ -138,15 +95,20 @@ def answer_similarity(
     check_range(f"{id}.contradiction_penalty", contradiction_penalty)
     check_range(f"{id}.extra_info_penalty", extra_info_penalty)
 
-    def score(params: Params[None, SimilarityReply]) -> Score | NotScored:
+    def score(params: Params[None, Any], kind: Judgement) -> Score | NotScored:
         reply = params.results.analyze
         if not reply.units:
-            return _NO_UNITS
-        value = sum(worth[unit.verdict] for unit in reply.units) / (len(reply.units) * worth["exact"])
+            return cast("NotScored", kind.nothing)
+        value = sum(kind.worth[unit.verdict] for unit in reply.units) / (
+            len(reply.units) * kind.worth["exact"]
+        )
         value -= len(reply.contradictions) * contradiction_penalty
         value -= min(len(reply.extra) * extra_info_penalty, MOST_FOR_EXTRAS)
-        lines = [SIMILARITY.explained(reply.units), *(f"added: {extra}" for extra in reply.extra)]
+        lines = [
+            kind.explained(reply.units),
+            *(f"added: {extra}" for extra in reply.extra),
+        ]
         lines += [f"contradiction: {each.answer} / {each.expected}" for each in reply.contradictions]
         return Score(value=round_half_up(min(1.0, max(0.0, value)) * scale), explanation="\n".join(lines))
 
-    return build(SIMILARITY, model, id=id, scale=scale, score=score)
+    return build("answer_similarity", model, id=id, scale=scale, score=score, changes={"worth": worth})

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
 from otel_evals._internal.scorers.text.claims import Claim, claims_in, fold, list_items
 from otel_evals._internal.scorers.text.contradiction import Alternatives
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
-from otel_evals._internal.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
+from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 from otel_evals._internal.util.counted import counted
 
 _MAX_NAMED = 8
@@ -191,7 +192,8 @@ def _not_recorded(run: Run) -> NotScored:
     off = Availability.CAPTURED_OFF in _availability(run)
     return NotScored(
         reason="tool_results_captured_off" if off else "tool_results_not_recorded",
-        explanation=f"tools were called, but their results were not recorded; {how_to_capture(run)}",
+        explanation=f"tools were called, but their results were not recorded; "
+        f"content capture: {content_setting(run.scope_name, run.dialect)}",
     )
 
 

@@ -3,66 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel
+from typing import Any
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.model import Direction, NotScored, Run, Score
+from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import round_half_up
-from otel_evals._internal.scorers.judged import Judgement, Word, build, material, pieces_of
+from otel_evals._internal.scorers.judged import Judgement, build, material, pieces_of
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-Support = Annotated[Literal["supported", "contradicted", "absent"], Word]
-
-
-class Claim(BaseModel):
-    claim: str
-    evidence: str = ""
-    verdict: Support
-    reason: str = ""
-
-
-class Claims(BaseModel):
-    """Statements of a text, each with the words of the material that decide."""
-
-    claims: list[Claim]
-
-
-class Point(BaseModel):
-    point: str
-    words: str = ""
-    verdict: Annotated[Literal["covered", "missing"], Word]
-
-
-class SummaryReply(BaseModel):
-    """Main points of a source, and statements of its summary."""
-
-    points: list[Point]
-    claims: list[Claim]
-
-
-FAITHFULNESS = Judgement(
-    prompt="grounding",
-    words={"subject": "answer", "text": "$output"},
-    reply=Claims,
-    items="claims",
-    in_order="supported",
-    worth={"supported": 1.0},
-    nothing=NotScored(reason="no_claims", explanation="the answer claims nothing that could be checked"),
-)
-HALLUCINATION = replace(FAITHFULNESS, worth={"contradicted": 1.0, "absent": 1.0}, direction=Direction.LOWER)
-"""The same question as `FAITHFULNESS`: a run that both judge is asked about once."""
-RECALL = replace(
-    FAITHFULNESS,
-    words={"subject": "expected answer", "text": "$expected"},
-    nothing=NotScored(reason="no_claims", explanation="the expected answer claims nothing"),
-)
-SUMMARY = replace(FAITHFULNESS, prompt="summarization", words={}, reply=SummaryReply)
 
 
 def hallucination(
@@ -73,7 +23,7 @@ def hallucination(
     without_context: bool = False,
     scale: float = 1.0,
     id: str = "hallucination",
-) -> StepScorer[None, Claims]:
+) -> StepScorer[None, Any]:
     """The share of an answer's claims that the reference material contradicts or does not support.
 
     `faithfulness` is the same judgement in the other direction. If both score a run with the same judge and
@@ -95,7 +45,14 @@ def hallucination(
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
     found = material(get_context, context)
-    return build(HALLUCINATION, model, id=id, scale=scale, get_context=found, without_context=without_context)
+    return build(
+        "hallucination",
+        model,
+        id=id,
+        scale=scale,
+        get_context=found,
+        without_context=without_context,
+    )
 
 
 def faithfulness(
@@ -106,7 +63,7 @@ def faithfulness(
     without_context: bool = False,
     scale: float = 1.0,
     id: str = "faithfulness",
-) -> StepScorer[None, Claims]:
+) -> StepScorer[None, Any]:
     """The share of an answer's claims that the context supports.
 
     `hallucination` is the same judgement in the other direction. If both score a run with the same judge
@@ -124,7 +81,14 @@ def faithfulness(
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
     found = material(get_context, context)
-    return build(FAITHFULNESS, model, id=id, scale=scale, get_context=found, without_context=without_context)
+    return build(
+        "faithfulness",
+        model,
+        id=id,
+        scale=scale,
+        get_context=found,
+        without_context=without_context,
+    )
 
 
 def context_recall(
@@ -134,7 +98,7 @@ def context_recall(
     context: Sequence[str] | None = None,
     scale: float = 1.0,
     id: str = "context_recall",
-) -> StepScorer[None, Claims]:
+) -> StepScorer[None, Any]:
     """The share of the expected answer's claims that the retrieved context supports.
 
     Range: 0..scale, higher is better.
@@ -148,7 +112,13 @@ def context_recall(
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
-    return build(RECALL, model, id=id, scale=scale, get_context=pieces_of(id, get_context, context))
+    return build(
+        "context_recall",
+        model,
+        id=id,
+        scale=scale,
+        get_context=pieces_of(id, get_context, context),
+    )
 
 
 def summarization(
@@ -158,7 +128,7 @@ def summarization(
     max_questions: int = 10,
     scale: float = 1.0,
     id: str = "summarization",
-) -> StepScorer[None, SummaryReply]:
+) -> StepScorer[None, Any]:
     """The lower of a summary's accuracy and its coverage of the source.
 
     Range: 0..scale, higher is better.
@@ -182,14 +152,14 @@ def summarization(
         found = source(run) if callable(source) else source
         return found or missing(run, "input") or run.input or ""
 
-    def score(params: Params[None, SummaryReply]) -> Score | NotScored:
+    def score(params: Params[None, Any], kind: Judgement) -> Score | NotScored:
         reply = params.results.analyze
         points = reply.points[:max_questions]
         if not reply.claims:
             return NotScored(reason="no_claims", explanation="the summary claims nothing")
         if not points:
             return NotScored(reason="no_questions", explanation="the source has no main point")
-        supported: Score = SUMMARY.score(reply)
+        supported: Score = kind.score(reply)
         lost = [point.point for point in points if point.verdict == "missing"]
         right = sum(claim.verdict == "supported" for claim in reply.claims) / len(reply.claims)
         lines = [supported.explanation or "", *(f"missing: {point}" for point in lost)]
@@ -199,4 +169,4 @@ def summarization(
     def slots(params: Params[Any, Any]) -> dict[str, Any]:
         return {"source": original(params.run), "max_points": max_questions}
 
-    return build(SUMMARY, model, id=id, scale=scale, slots=slots, score=score)
+    return build("summarization", model, id=id, scale=scale, slots=slots, score=score)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from otel_evals._internal.context import Params, Resolver, combine, documents, static, tool_results
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Score
-from otel_evals._internal.scorers.bounds import round_half_up
+from otel_evals._internal.scorers.bounds import check_range, round_half_up
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
 
 _EDGES = " \t\r\n.,;:!?\"'`*_()[]。、！？，"  # noqa: RUF001  # of Chinese and Japanese too
+_NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
 _BETWEEN = "\n\n---\n\n"
 """Stands between the instructions and the question in a prompt's file."""
 
@@ -37,30 +39,26 @@ Word = BeforeValidator(normalise_word)
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A built-in question to a judge, and the worth of its verdicts."""
+    """A row of judgements.yaml: a question to a judge, and the worth of its verdicts."""
 
     prompt: str
-    """Name of its file in `prompts`."""
     reply: type[BaseModel]
+    verdicts: type[BaseModel] | None = None
+    """Form of the reply without numbers, for scorers that offer one."""
     items: str = ""
-    """Field of the reply with the judged items, each of which has a `verdict`."""
     in_order: str = ""
-    """Verdict that needs no reason."""
     worth: Mapping[str, float] = field(default_factory=dict)
     """By verdict; others are worth 0."""
     direction: Direction = Direction.HIGHER
     nothing: NotScored | Score | None = None
-    """Outcome if there are no items."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """Fills slots of the file that do not depend on the run."""
 
-    def score(self, reply: Any, scale: float = 1.0, worth: Mapping[str, float] | None = None) -> Any:
+    def score(self, reply: Any, scale: float = 1.0) -> Any:
         """Return the mean worth of the items, explained by the items that are not in order."""
         items = getattr(reply, self.items)
         if not items:
             return self.nothing
-        worth = self.worth if worth is None else worth
-        value = sum(worth.get(item.verdict, 0.0) for item in items) / len(items)
+        value = sum(self.worth.get(item.verdict, 0.0) for item in items) / len(items)
         return Score(value=round_half_up(value * scale), explanation=self.explained(items))
 
     def explained(self, items: Sequence[Any]) -> str:
@@ -79,14 +77,72 @@ def _noted(item: BaseModel) -> str:
     return f"{verdict}: {subject}" + (f" ({reason})" if reason else "")
 
 
+@cache
+def judgement(scorer: str) -> Judgement:
+    """Return the question of a built-in scorer."""
+    row = dict(_table()["judgements"][scorer])
+    row["prompt"] = row.get("prompt", scorer)
+    for form in ("reply", "verdicts"):
+        if form in row:
+            row[form] = _form(row[form])
+    if "nothing" in row:
+        row["nothing"] = _outcome(**row["nothing"])
+    return Judgement(**row | {"direction": Direction(row.get("direction", Direction.HIGHER))})
+
+
+def _outcome(because: str, not_scored: str | None = None, score: float = 0.0) -> NotScored | Score:
+    if not_scored is not None:
+        return NotScored(reason=not_scored, explanation=because)
+    return Score(value=float(score), explanation=because)
+
+
+_PLAIN: Mapping[str, tuple[Any, Any]] = {
+    "text": (str, ""),
+    "number": (int, 0),
+    "flag": (bool, False),
+    "share": (Annotated[float, Field(ge=0, le=1)], 0.0),
+}
+"""Types of fields, and their values if they are left out."""
+
+
+@cache
+def _form(name: str) -> type[BaseModel]:
+    """Return the model of a form of replies."""
+    fields = dict(_table()["forms"][name])
+    about = fields.pop("about", None)
+    made: dict[str, Any] = {field: _field(form) for field, form in fields.items()}
+    return create_model(name, __doc__=about, **made)
+
+
+def _field(form: str | list[str]) -> tuple[Any, Any]:
+    if isinstance(form, list):
+        return Annotated[Literal[tuple(form)], Word], ...
+    name = form.removeprefix("optional ")
+    kind, default = _PLAIN.get(name, (None, []))
+    if kind is None:
+        item = name.removeprefix("list of ")
+        kind = list[_PLAIN[item][0] if item in _PLAIN else _form(item)]  # type: ignore[misc]  # made here
+    return kind, ... if name == form else default
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    import yaml  # for scorers that ask a judge only
+
+    text = files("otel_evals._internal.scorers").joinpath("judgements.yaml").read_text(encoding="utf-8")
+    table: Mapping[str, Any] = yaml.safe_load(text)
+    return table
+
+
 def build(
-    kind: Judgement,
+    name: str,
     model: Judge | str,
     *,
     id: str,
     scale: float | None = 1.0,
     slots: Callable[[Params[Any, Any]], Mapping[str, Slot | NotScored]] | None = None,
-    score: Callable[[Params[Any, Any]], Any] | None = None,
+    score: Callable[[Params[Any, Any], Judgement], Any] | None = None,
+    changes: Mapping[str, Any] = _NO_CHANGES,
     count: Callable[[Params[Any, Any]], int] | None = None,
     check: Callable[[Params[Any, Any], Any], str | None] | None = None,
     prompt: str | None = None,
@@ -95,14 +151,16 @@ def build(
     """Build a scorer of one question.
 
     Args:
-        kind: the question.
+        name: of the question in judgements.yaml.
         slots: fills the slots of the prompt that are not ready-made; `$question` is the user's words.
         score: computes the score, by default the mean worth of the items.
+        changes: fields of the question that options change.
         count: number of items that the reply must have.
         check: further check of the reply.
         prompt: another question in place of the one in the file.
         options: of `step_scorer`.
     """
+    kind = replace(judgement(name), **changes)
     instructions, question = prompt_text(kind.prompt, **kind.words)
 
     def data(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
@@ -116,12 +174,15 @@ def build(
             )
         return check(params, reply) if check else None
 
+    def scored(params: Params[Any, Any]) -> Any:
+        return score(params, kind) if score else kind.score(params.results.analyze, scale or 1.0)
+
     options = {"direction": kind.direction, "options": dict(kind.worth), **options}
     step = PromptStep(prompt=prompt or question, schema=kind.reply, data=data, check=complaint)
     return (
         step_scorer(id, judge=model, instructions=instructions, inline=True, scale=scale, **options)
         .analyze(step)
-        .generate_score(score or (lambda params: kind.score(params.results.analyze, scale or 1.0)))
+        .generate_score(scored)
     )
 
 
@@ -141,6 +202,28 @@ def prompt_text(name: str, **words: str) -> tuple[str, str]:
     """Return the instructions and the question of a prompt's file, with these slots filled."""
     instructions, question = (Template(part).safe_substitute(words) for part in _file(name))
     return instructions, question
+
+
+def worths(field: str, name: str, given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return the worths of verdicts with a user's own, each 0..1.
+
+    Raises:
+        ConfigError: one is out of range, or of an unknown verdict.
+    """
+    known = judgement(name).worth
+    if unknown := sorted((given or {}).keys() - known.keys()):
+        raise ConfigError(field, f"knows no {unknown[0]!r}; known: {', '.join(known)}")
+    return {
+        verdict: check_range(f"{field}.{verdict}", worth, 0.0, 1.0)
+        for verdict, worth in {**known, **(given or {})}.items()
+    }
+
+
+def reply_in(form: str, id: str, name: str) -> dict[str, Any]:
+    """Return the change of a question for which the judge gives a `number`, or `verdicts` only."""
+    if form not in ("number", "verdicts"):
+        raise ConfigError(f"{id}.form", f"must be 'number' or 'verdicts', not {form!r}")
+    return {} if form == "number" else {"reply": judgement(name).verdicts}
 
 
 def material(get_context: Resolver | None, context: Sequence[str] | None) -> Resolver:

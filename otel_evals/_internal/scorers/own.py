@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from string import Template
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BeforeValidator, create_model
 
 from otel_evals._internal.context import Params, Resolver, evidence
 from otel_evals._internal.judges.fence import Slot, TrustedText
@@ -16,9 +16,9 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Run, Score
 from otel_evals._internal.scorers.judged import (
     Judgement,
-    Word,
     build,
     described,
+    judgement,
     normalise_word,
     numbered,
 )
@@ -44,38 +44,6 @@ class Criterion:
 Criteria = str | Sequence[str | Criterion | Mapping[str, Any]]
 
 
-class CriterionVerdict(BaseModel):
-    criterion: int
-    words: str = ""
-    verdict: Annotated[Literal["met", "unmet"], Word]
-    reason: str = ""
-
-
-class RubricReply(BaseModel):
-    """Verdicts on the criteria of a rubric."""
-
-    criteria: list[CriterionVerdict]
-
-
-class ClassReply(BaseModel):
-    """The class that fits."""
-
-    reason: str = ""
-    label: str
-
-
-class ConversationReply(BaseModel):
-    """The verdict on a conversation."""
-
-    reason: str = ""
-    verdict: Annotated[Literal["met", "unmet"], Word]
-
-
-CLASSES = Judgement(prompt="classifier", reply=ClassReply)
-RUBRIC = Judgement(prompt="rubric", reply=RubricReply, items="criteria", in_order="met")
-CONVERSATION = Judgement(prompt="multi_turn_judge", reply=ConversationReply)
-
-
 def classifier(
     model: Judge | str,
     *,
@@ -87,7 +55,7 @@ def classifier(
     prompt: str | None = None,
     direction: Direction = Direction.HIGHER,
     id: str = "classifier",
-) -> StepScorer[None, ClassReply]:
+) -> StepScorer[None, Any]:
     """The worth of the class that a judge chooses for the run.
 
     Range: lowest..highest worth among the classes. Label: the class.
@@ -120,25 +88,26 @@ def classifier(
     choice: Any = Annotated[
         Literal[tuple(classes)], BeforeValidator(lambda w: labels.get(normalise_word(w), w))
     ]
-    form = create_model("Classification", __base__=ClassReply, label=(choice, ...))
+    form = create_model("Classification", __base__=judgement("classifier").reply, label=(choice, ...))
     shown = {label: (descriptions or {}).get(label, "") for label in classes}
 
     def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
         return {"criterion": TrustedText(question), "classes": described(shown)}
 
-    def score(params: Params[None, ClassReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
         value = float(classes[reply.label])
         return Score(value=value, label=reply.label, explanation=reply.reason or None)
 
     return build(
-        replace(CLASSES, reply=form, direction=Direction(direction)),
+        "classifier",
         model,
         id=id,
         scale=None,
         slots=slots,
         score=score,
         prompt=_own(id, prompt, "criterion", "classes"),
+        changes={"reply": form, "direction": Direction(direction)},
         **_evidence(get_context, without_context),
     )
 
@@ -152,7 +121,7 @@ def rubric(
     prompt: str | None = None,
     scale: float = 1.0,
     id: str = "rubric",
-) -> StepScorer[list[Criterion], RubricReply]:
+) -> StepScorer[list[Criterion], Any]:
     """Score `scale` if an answer satisfies every required criterion, or every criterion if none is required.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
@@ -178,7 +147,7 @@ def rubric(
     if fixed == []:
         raise ConfigError(f"{id}.criteria", "is empty: name at least one")
 
-    def prepare(params: Params[None, None]) -> list[Criterion] | NotScored:
+    def prepare(params: Params[None, Any]) -> list[Criterion] | NotScored:
         found = fixed if fixed is not None else _of_run(criteria, params.run, id)
         if isinstance(found, NotScored):
             return found
@@ -191,7 +160,7 @@ def rubric(
         # A run's criteria are data, which is fenced.
         return {"criteria": lines if fixed is None else numbered(lines)}
 
-    def score(params: Params[list[Criterion], RubricReply]) -> Score:
+    def score(params: Params[list[Criterion], Any], kind: Judgement) -> Score:
         verdicts = sorted(params.results.analyze.criteria, key=lambda verdict: verdict.criterion)
         pairs = list(zip(params.results.preprocess, verdicts, strict=True))
         decisive = [verdict for criterion, verdict in pairs if criterion.required] or verdicts
@@ -201,7 +170,7 @@ def rubric(
         return Score(value=scale if met else 0.0, label=label, explanation="\n".join(lines))
 
     scorer = build(
-        RUBRIC,
+        "rubric",
         model,
         id=id,
         scale=scale,
@@ -222,7 +191,7 @@ def multi_turn_judge(
     without_context: bool = False,
     scale: float = 1.0,
     id: str = "multi_turn_judge",
-) -> StepScorer[None, ConversationReply]:
+) -> StepScorer[None, Any]:
     """Score `scale` if the assistant's turns, including earlier ones, satisfy a criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
@@ -247,14 +216,14 @@ def multi_turn_judge(
     def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
         return {"criterion": TrustedText(criterion), "turns": _turns(params.run)}
 
-    def score(params: Params[None, ConversationReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
         label = "satisfied" if reply.verdict == "met" else "not_satisfied"
         value = scale if reply.verdict == "met" else 0.0
         return Score(value=value, label=label, explanation=reply.reason or None)
 
     shown = _evidence(get_context, without_context)
-    return build(CONVERSATION, model, id=id, scale=scale, slots=slots, score=score, **shown)
+    return build("multi_turn_judge", model, id=id, scale=scale, slots=slots, score=score, **shown)
 
 
 def _evidence(get_context: Resolver | None, without_context: bool) -> dict[str, Any]:
@@ -276,7 +245,7 @@ def _own(id: str, prompt: str | None, *needed: str) -> str | None:
     return prompt
 
 
-def _line(criterion: Criterion, verdict: CriterionVerdict) -> str:
+def _line(criterion: Criterion, verdict: Any) -> str:
     met = "met" if verdict.verdict == "met" else "NOT met"
     optional = "" if criterion.required else " (optional)"
     why = verdict.reason or verdict.words

@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel
+from typing import Any
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, Word, build, pieces_of
+from otel_evals._internal.scorers.judged import Judgement, build, pieces_of
 from otel_evals._internal.scoring.steps import StepScorer
-
-
-class PieceVerdict(BaseModel):
-    piece: int
-    words: str = ""
-    verdict: Annotated[Literal["useful", "useless"], Word]
-
-
-class PrecisionReply(BaseModel):
-    """Verdicts on retrieved pieces."""
-
-    pieces: list[PieceVerdict]
-
-
-class PieceRelevance(BaseModel):
-    piece: int
-    verdict: Annotated[Literal["high", "medium", "low", "none"], Word]
-    used: bool
-
-
-class RelevanceReply(BaseModel):
-    """Relevance of retrieved pieces, and what they lack."""
-
-    pieces: list[PieceRelevance]
-    missing: list[str] = []
-
-
-PRECISION = Judgement(
-    prompt="context_precision", reply=PrecisionReply, items="pieces", in_order="useful", worth={"useful": 1.0}
-)
-RELEVANCE = Judgement(
-    prompt="context_relevance",
-    reply=RelevanceReply,
-    items="pieces",
-    in_order="high",
-    worth={"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0},
-)
 
 
 def context_precision(
@@ -59,7 +20,7 @@ def context_precision(
     context: Sequence[str] | None = None,
     scale: float = 1.0,
     id: str = "context_precision",
-) -> StepScorer[None, PrecisionReply]:
+) -> StepScorer[None, Any]:
     """The average precision of the retrieved pieces: 1 if all useful pieces come before the useless ones.
 
     Range: 0..scale, higher is better.
@@ -74,7 +35,7 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
 
-    def score(params: Params[None, PrecisionReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         ranked = sorted(params.results.analyze.pieces, key=lambda piece: piece.piece)
         useful = [piece.verdict == "useful" for piece in ranked]
         places = ", ".join(str(n) for n, it in enumerate(useful, 1) if it)
@@ -82,7 +43,15 @@ def context_precision(
         return Score(value=round_half_up(average_precision(useful) * scale), explanation=explanation)
 
     found = pieces_of(id, get_context, context)
-    return build(PRECISION, model, id=id, scale=scale, get_context=found, score=score, check=_each_piece)
+    return build(
+        "context_precision",
+        model,
+        id=id,
+        scale=scale,
+        get_context=found,
+        score=score,
+        check=_each_piece,
+    )
 
 
 def context_relevance(
@@ -95,7 +64,7 @@ def context_relevance(
     max_missing_penalty: float = 0.5,
     scale: float = 1.0,
     id: str = "context_relevance",
-) -> StepScorer[None, RelevanceReply]:
+) -> StepScorer[None, Any]:
     """Relevance of the retrieved pieces to the user's question, reduced by unused and missing information.
 
     Range: 0..scale, higher is better.
@@ -119,9 +88,9 @@ def context_relevance(
     check_range(f"{id}.missing_penalty", missing_penalty)
     check_range(f"{id}.max_missing_penalty", max_missing_penalty)
 
-    def score(params: Params[None, RelevanceReply]) -> Score:
+    def score(params: Params[None, Any], kind: Judgement) -> Score:
         reply = params.results.analyze
-        worths = [RELEVANCE.worth[piece.verdict] for piece in reply.pieces]
+        worths = [kind.worth[piece.verdict] for piece in reply.pieces]
         unused = sum(piece.verdict == "high" and not piece.used for piece in reply.pieces)
         lost = min(len(reply.missing) * missing_penalty, max_missing_penalty)
         value = max(0.0, sum(worths) / len(worths) - unused * unused_penalty - lost)
@@ -130,7 +99,15 @@ def context_relevance(
         return Score(value=round_half_up(value * scale), explanation="\n".join(lines))
 
     found = pieces_of(id, get_context, context)
-    return build(RELEVANCE, model, id=id, scale=scale, get_context=found, score=score, check=_each_piece)
+    return build(
+        "context_relevance",
+        model,
+        id=id,
+        scale=scale,
+        get_context=found,
+        score=score,
+        check=_each_piece,
+    )
 
 
 def average_precision(useful: Sequence[bool]) -> float:
@@ -139,6 +116,6 @@ def average_precision(useful: Sequence[bool]) -> float:
     return sum(at) / len(at) if at else 0.0
 
 
-def _each_piece(params: Params[Any, Any], reply: PrecisionReply | RelevanceReply) -> str | None:
+def _each_piece(params: Params[Any, Any], reply: Any) -> str | None:
     got, wanted = len(reply.pieces), len(params.context.pieces) if params.context else 0
     return None if got >= wanted else f"it holds {got} verdicts for {wanted} pieces; give one for each"

@@ -182,11 +182,8 @@ def _differences(path: str, left: Any, right: Any) -> Iterator[str]:
 def _excerpts(*values: Any) -> list[str]:
     """Return the values from shortly before their first difference."""
     left, right = (json.dumps(value, ensure_ascii=False) for value in values)
-    same = 0
-    while left[same : same + 4_000] == right[same : same + 4_000] and same < len(left):
-        same += 4_000
-    while left[same : same + 1] == right[same : same + 1] and same < len(left):
-        same += 1
+    differs = (place for place, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1])
+    same = next(differs, min(len(left), len(right)))
     return [text[max(0, same - 40) : same + _AROUND] for text in (left, right)]
 
 

@@ -48,7 +48,9 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
         kind = next((kind for kind in _KINDS if isinstance(value, kind)), None)
         problem = f"a {type_name(value)}"
         if kind is not None:
-            outcome = _bounded(convert(to_builtins(value, enc_hook=plain_value), kind))
+            outcome: Score | NotScored | ScorerFailure = _bounded(
+                convert(to_builtins(value, enc_hook=plain_value), kind)
+            )
             problem = _problem_of(outcome)
             if not problem:
                 return outcome

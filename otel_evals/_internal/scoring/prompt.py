@@ -191,8 +191,11 @@ class PromptStep(Generic[_R]):
         async def ask() -> _R | NotScored:
             return await self._ask(params, record, slots, scorer_id, judge, instructions)
 
+        def fits(answer: _R | NotScored) -> bool:
+            return isinstance(answer, NotScored) or not (self.check and self.check(params, answer))
+
         question = question_of(slots, *parts)
-        return cast("_R | NotScored", await asked_once(params.run, question, scorer_id, record, ask))
+        return cast("_R | NotScored", await asked_once(params.run, question, scorer_id, record, ask, fits))
 
     async def _ask(
         self,

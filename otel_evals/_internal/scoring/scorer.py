@@ -74,24 +74,22 @@ def facts_of(scorer: Scorer) -> ScorerFacts:
     """Read a scorer's properties.
 
     Raises:
-        ConfigError: one is missing, raises or has a wrong type.
+        ConfigError: one is missing, raises an exception or has a wrong type.
     """
-    found: dict[str, Any] = {"scale": None}
-    for name in ScorerFacts._fields:
-        try:
-            found[name] = getattr(scorer, name) if name != "scale" else getattr(scorer, name, None)
-        except BaseException as error:
-            problem = f"its {name} cannot be read ({type_name(error)}): set it when the scorer is created"
-            raise ConfigError(f"scorer.{name}", problem) from None
+    try:
+        scale = getattr(scorer, "scale", None)
+        facts = ScorerFacts(scorer.id, scorer.version, scorer.direction, scale, scorer.at_once)
+    except Exception as error:
+        fix = f"set {', '.join(ScorerFacts._fields)} when it is created"
+        problem = f"cannot be read ({type_name(error)}: {plain_text(error, 200)}): {fix}"
+        raise ConfigError("scorer", problem) from None
     for name, kind in _KINDS.items():
-        value = found[name]
-        if kind is str and issubclass(type(value), str):
-            value = found[name] = plain_text(value)  # a subclass of str may override methods
-        if not issubclass(type(value), kind) or value == "":
+        value = getattr(facts, name)
+        if not isinstance(value, kind) or value == "":
             problem = f"must be a {kind.__name__}, not {plain_text(value, 100)!r}"
             raise ConfigError(f"scorer.{name}", problem)
-    check_scale(found["id"], found["scale"])
-    return ScorerFacts(**found)
+    check_scale(facts.id, facts.scale)
+    return facts
 
 
 class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
@@ -269,11 +267,6 @@ def check_scale(scorer_id: str, scale: float | None) -> None:
         raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
 
 
-def how_to_capture(run: Run) -> str:
-    """Return how to turn on content in the instrumentation that wrote a run's spans."""
-    return f"content capture: {content_setting(run.scope_name, run.dialect)}"
-
-
 def missing(run: Run, *fields: str) -> NotScored | None:
     """Return a NotScored for the first of these fields that is missing; None if the run has all.
 
@@ -296,7 +289,8 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
     """Return why a field has no content."""
     match run.availability.get("system" if name == "system_instructions" else name):
         case Availability.CAPTURED_OFF:
-            explanation = f"{name} was left out; {how_to_capture(run)}"
+            setting = content_setting(run.scope_name, run.dialect)
+            explanation = f"{name} was left out; content capture: {setting}"
             return NotScored(reason=f"{name}_captured_off", explanation=explanation)
         case Availability.TRUNCATED:
             explanation = f"{name} was cut off; fix: raise {limit_of(run)}"

@@ -30,18 +30,23 @@ _of_runs: RunVar[dict[int, _Answers]] = RunVar("otel_evals.answers_about_runs")
 
 
 async def asked_once(
-    run: Run, question: Hashable, scorer_id: str, record: Any, ask: Callable[[], Awaitable[Any]]
+    run: Run,
+    question: Hashable,
+    scorer_id: str,
+    record: Any,
+    ask: Callable[[], Awaitable[Any]],
+    fits: Callable[[Any], bool],
 ) -> Any:
     """Return the answer that another scorer got or is waiting for, or ask.
 
     `question` has everything that the answer depends on, apart from the run. `record` notes the prompt and
-    its cost: the answer to another scorer's question is free.
+    its cost: the answer to another scorer's question is free. It is taken if it `fits` this scorer.
     """
     answers = _answers_about(run)
     while (answer := answers.get(question)) is not None and scorer_id not in answer.takers:
         answer.takers.add(scorer_id)
         await answer.known.wait()
-        if answer.value is not None:
+        if answer.value is not None and fits(answer.value):
             record.shares(answer.record)
             return answer.value
     # Nobody has asked, or whoever did failed: then the first of those that waited asks.

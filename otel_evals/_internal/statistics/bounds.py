@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from otel_evals._internal.statistics.estimate import Interval, estimate
+from otel_evals._internal.statistics.clusters import Clusters
+from otel_evals._internal.statistics.estimate import Interval, design_effect, estimate
 from otel_evals._internal.statistics.sums import Sums, Tally
 
 
@@ -20,7 +21,7 @@ class Missing:
     """Weighted share of the missing among scored and missing runs; None without weight."""
     bounds: Interval | None
     """Holds for any value of the missing scores: from the lower end of the interval with all of them at 0, to
-    the upper end with all of them at 1. None without weight."""
+    the upper end with all of them at 1, and at least the interval of the scored ones. None without weight."""
 
 
 def missing(
@@ -29,6 +30,7 @@ def missing(
     *,
     confidence: float = 0.95,
     inflation: float = 1.0,
+    clusters: Clusters | None = None,
 ) -> Missing:
     """Return bounds on the mean of scored and missing runs together, without runs of unknown probability.
 
@@ -37,14 +39,17 @@ def missing(
         lost: runs that should have a score; not the runs to which the scorer does not apply.
         confidence: as for `estimate`.
         inflation: as for `estimate`.
+        clusters: the scored runs by conversations or users.
 
     Raises:
         ValueError: as for `estimate`.
     """
-    low = estimate(scored + lost.valued(0.0), confidence=confidence, inflation=inflation).interval
-    high = estimate(scored + lost.valued(1.0), confidence=confidence, inflation=inflation).interval
+    both = max(inflation, design_effect(scored, clusters)) if clusters else inflation
+    ends = [
+        estimate(scored + lost.valued(x), confidence=confidence, inflation=both).interval for x in (0.0, 1.0)
+    ]
+    ends.append(estimate(scored, confidence=confidence, inflation=inflation, clusters=clusters).interval)
+    known = [each for each in ends if each]
     weight = scored.w + lost.w
-    return Missing(
-        share=lost.w / weight if weight else None,
-        bounds=Interval(low.low, high.high) if low and high else None,
-    )
+    bounds = Interval(min(each.low for each in known), max(each.high for each in known)) if known else None
+    return Missing(share=lost.w / weight if weight else None, bounds=bounds)

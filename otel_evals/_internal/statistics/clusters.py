@@ -7,11 +7,11 @@ the same group in every process, and the sums of a group add up like all others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from otel_evals._internal.statistics.checks import check_number, check_weight
+from otel_evals._internal.statistics.sums import check_number, check_weight
 
 CLUSTER_GROUPS = 32
 """Number of groups that conversations or users are divided into."""
@@ -33,6 +33,10 @@ class Clusters:
     """Sum of w * x in each group."""
     w: tuple[float, ...] = field(default_factory=_zeros)
     """Sum of w in each group."""
+    number: int | None = None
+    """Number of clusters; None if unknown, as in sums that were added."""
+    squares: float | None = None
+    """Sum of the clusters' squared weights; None if unknown."""
 
     def __post_init__(self) -> None:
         for name, numbers, signed in (("clusters.wx", self.wx, True), ("clusters.w", self.w, False)):
@@ -48,13 +52,28 @@ class Clusters:
         Args:
             runs: the id of the cluster (a conversation, user or trace), value and weight, as for `Sums.of`.
         """
-        wx, ws = [0.0] * CLUSTER_GROUPS, [0.0] * CLUSTER_GROUPS
+        sums: dict[int, tuple[float, float]] = {}
         for key, x, w in runs:
-            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=1).digest()
-            group = digest[0] % CLUSTER_GROUPS
-            ws[group] += check_weight(w)
-            wx[group] += w * x
-        return cls(tuple(wx), tuple(ws))
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            cluster = int.from_bytes(digest)
+            before, above = sums.get(cluster, (0.0, 0.0))
+            sums[cluster] = before + check_weight(w), above + w * x
+        return cls.of_sums(sums)
+
+    @classmethod
+    def of_sums(cls, sums: Mapping[int, tuple[float, float]], *, counted: bool = True) -> Clusters:
+        """Return the groups of clusters by number, each with its sums of w and w * x.
+
+        Without `counted`, the numbers are those of groups.
+        """
+        wx, ws = [0.0] * CLUSTER_GROUPS, [0.0] * CLUSTER_GROUPS
+        for cluster, (w, above) in sums.items():
+            ws[cluster % CLUSTER_GROUPS] += w
+            wx[cluster % CLUSTER_GROUPS] += above
+        weights = [w for w, _ in sums.values() if w > 0.0]
+        if not counted:
+            return cls(tuple(wx), tuple(ws))
+        return cls(tuple(wx), tuple(ws), len(weights), math.fsum(w * w for w in weights))
 
     def __add__(self, other: Clusters) -> Clusters:
         return Clusters(
@@ -69,11 +88,14 @@ class Clusters:
 
     @property
     def effective(self) -> float:
-        """Estimated number of clusters of equal weight with the same precision; infinite if they are many.
+        """Number of clusters of equal weight with the same precision; infinite if they are many.
 
-        K equal clusters, in groups at random, give a mean sum of squared shares of 1/K + (1 - 1/K) / 32.
+        It is estimated if the clusters were not counted: K equal clusters, in groups at random, give a mean
+        sum of squared shares of 1/K + (1 - 1/K) / 32.
         """
         total = math.fsum(self.w)
+        if self.squares:
+            return total * total / self.squares
         squares = math.fsum((w / total) ** 2 for w in self.w) if total else 1.0
         above = squares - 1.0 / CLUSTER_GROUPS
         return (1.0 - 1.0 / CLUSTER_GROUPS) / above if above > 0.0 else math.inf
@@ -85,7 +107,22 @@ class Clusters:
 
     def spread(self, centre: float) -> float:
         """Return the cluster-robust counterpart of `Sums.spread`; see `jackknife`."""
-        return jackknife([a - centre * b for a, b in zip(self.wx, self.w, strict=True)], self.w)
+        return jackknife(self._influences(centre), self.w)
+
+    def freedom_at(self, centre: float) -> float:
+        """Return `freedom`, at most twice the number of groups that make up most of the spread.
+
+        If a few clusters hold all failures, the spread is not better known than from these few.
+        """
+        squares = [r * r for r in self._influences(centre)]
+        most = max(squares)
+        if not most:
+            return self.freedom
+        shares = [square / most for square in squares]
+        return min(self.freedom, 2.0 * math.fsum(shares) ** 2 / math.fsum(share * share for share in shares))
+
+    def _influences(self, centre: float) -> list[float]:
+        return [wx - centre * w for wx, w in zip(self.wx, self.w, strict=True)]
 
 
 def freedom(weights: Sequence[float]) -> float:

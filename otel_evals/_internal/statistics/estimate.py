@@ -6,7 +6,8 @@ about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.
 holds.
 
 Clusters that inflate the variance by a factor leave as much information as so many times fewer runs, so the
-pseudo observations get that many times the weight.
+pseudo observations get that many times the weight. The factor is at most the number of runs per cluster.
+Scores that are all 0 or all 1 say nothing about it: then the exact bound for the number of clusters holds.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Estimate:
     few_clusters: bool
     """True if runs of the same cluster are alike, and the effective number of clusters is below
     `FEW_CLUSTERS`: other users or conversations may differ from these."""
+    clusters: int | None
+    """Number of users or conversations, if it is known and below `n`."""
     approximate: bool
     """True if the values have no scale: the interval then assumes that no rare, huge value was missed."""
 
@@ -129,6 +132,7 @@ def estimate(
         too_few=sums.n_effective < ENOUGH,
         dominated=sums.w_max > DOMINANT_SHARE * sums.w,
         few_clusters=clusters is not None and _few(sums, clusters),
+        clusters=clusters.number if clusters and (clusters.number or 0) < sums.n else None,
         approximate=not scaled,
     )
 
@@ -136,12 +140,15 @@ def estimate(
 def design_effect(sums: Sums, clusters: Clusters) -> float:
     """Return the factor by which correlation within clusters inflates the variance of the mean; at least 1.
 
-    The ratio of the two linearised variances at the mean. 1 without a variance or a mean, infinite if all
-    runs are in one group.
+    The ratio of the two linearised variances at the mean, at most the number of runs per cluster if clusters
+    are counted. 1 without a variance or a mean.
     """
     mean = sums.mean
-    spread = sums.spread(mean) if mean is not None else 0.0
-    return max(1.0, clusters.spread(mean) / spread) if spread and mean is not None else 1.0
+    if mean is None or not _varies(sums):
+        return 1.0
+    spread = sums.spread(mean)
+    most = sums.n_effective / (clusters.effective if clusters.squares or clusters.groups < 2 else 1.0)
+    return max(1.0, min(clusters.spread(mean) / spread, most))
 
 
 def wander(hours: Mapping[int, Sums]) -> float:
@@ -220,29 +227,50 @@ def _mean(sums: Sums, scaled: bool) -> float | None:
 
 
 def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval:
-    """Return Agresti and Coull's interval, with weights.
+    """Return the interval of independent runs, widened if runs of a cluster are alike."""
+    alone = _agresti_coull(sums, confidence, inflation, sums.n_effective + 3.0)
+    if not clusters:
+        return alone
+    number = max(1.0, min(clusters.effective, sums.n_effective))
+    # All runs of a cluster alike: as many runs as clusters.
+    most = _agresti_coull(sums, confidence, sums.n_effective / number, number + 3.0)
+    if not _varies(sums):
+        mean = sums.wx / sums.w
+        miss = 1.0 - ((1.0 - confidence) / 2.0) ** (1.0 / number)
+        ends = {0.0: Interval(0.0, miss), 1.0: Interval(1.0 - miss, 1.0)}
+        return _union(alone, ends.get(round(mean, 9), most))
+    effect = design_effect(sums, clusters)
+    if effect <= inflation:
+        return alone
+    df = min(sums.n_effective + 3.0, clusters.freedom_at(sums.wx / sums.w))
+    alike = _agresti_coull(sums, confidence, effect, df)
+    narrower = min(alike, most, key=lambda each: each.width) if clusters.squares else alike
+    return _union(alone, narrower)
 
-    c = (X + 2k) / (W + 4k);  V = sum w^2 (x - c)^2 + 2 k^2 (c^2 + (1 - c)^2)
+
+def _varies(sums: Sums) -> bool:
+    """Return True if not all values are equal, beyond rounding."""
+    return sums.spread(sums.wx / sums.w) > 1e-12 * sums.ww
+
+
+def _agresti_coull(sums: Sums, confidence: float, effect: float, df: float) -> Interval:
+    """Return Agresti and Coull's interval with weights, if an effect inflates the variance.
+
+    c = (X + 2k) / (W + 4k);  V = effect * sum w^2 (x - c)^2 + 2 k^2 (c^2 + (1 - c)^2)
     h = sqrt(t^2 V / (W + 4k)^2 + (m - c)^2);  from min(m, c - h) to max(m, c + h), cut to 0..1
     """
     mean = _mean(sums, scaled=True) or 0.0
-    k = sums.ww / sums.w
+    k = min(max(effect, 1.0) * sums.ww / sums.w, max(sums.ww / sums.w, sums.w / 4.0))
     weight = sums.w + 4.0 * k
     centre = (sums.wx + 2.0 * k) / weight
-    # (W + 4k)^2 / (Q + 4k^2) - 1: the effective number of runs and pseudo observations, minus one.
-    spread, df = sums.spread(centre) * inflation, sums.n_effective + 3.0
-    if clusters:
-        if clusters.groups < 2:
-            return Interval(0.0, 1.0)
-        effect = clusters.spread(centre) / spread if spread else 1.0
-        if effect > 1.0:
-            k = min(k * effect, sums.w / 4.0)
-            weight = sums.w + 4.0 * k
-            centre = (sums.wx + 2.0 * k) / weight
-            spread, df = max(spread, clusters.spread(centre)), min(df, clusters.freedom)
-    spread += 2.0 * k * k * (centre**2 + (1.0 - centre) ** 2)
-    half = math.hypot(_t(confidence, df) * math.sqrt(spread) / weight, mean - centre)
+    # Degrees of freedom without clusters: (W + 4k)^2 / (Q + 4k^2) - 1.
+    variance = effect * sums.spread(centre) + 2.0 * k * k * (centre**2 + (1.0 - centre) ** 2)
+    half = math.hypot(_t(confidence, df) * math.sqrt(variance) / weight, mean - centre)
     return Interval(max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half)))
+
+
+def _union(one: Interval, other: Interval) -> Interval:
+    return Interval(min(one.low, other.low), max(one.high, other.high))
 
 
 def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval | None:

@@ -20,6 +20,7 @@ class Problems:
         self.found: list[ConfigError] = []
 
     def add(self, field: str, problem: str) -> None:
+        """Note a mistake."""
         self.found.append(ConfigError(field, problem))
 
     @contextmanager
@@ -32,6 +33,7 @@ class Problems:
                 self.add(joined(prefix, each.field), each.problem)
 
     def raise_any(self) -> None:
+        """Raise the noted mistakes, if there are any."""
         if self.found:
             raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
 

@@ -47,11 +47,11 @@ def test_bytes_count_once_much_waits() -> None:
 def test_there_is_no_room_for_requests_once_the_bytes_are_there() -> None:
     backlog = Backlog(50_000, 50_000)
     backlog.add([captured(x=LARGE)] * 10, waiting=0)
-    assert backlog.room(10) == 49_990  # it is not measured while little waits
+    assert backlog.left(10) == 49_990  # it is not measured while little waits
     backlog.add([captured(x=LARGE)] * 10, waiting=UNMEASURED)
-    assert backlog.room(UNMEASURED + 10) == 0
+    assert backlog.left(UNMEASURED + 10) == 0
     backlog.taken(UNMEASURED + 10, 0)
-    assert backlog.room(0) == 50_000
+    assert backlog.left(0) == 50_000
 
 
 def test_nothing_is_taken_once_it_is_closed() -> None:

@@ -241,22 +241,6 @@ def test_a_stranger_s_mark_switches_nothing_off(value: str, where: str) -> None:
     assert told or where == "state"
 
 
-def test_what_is_excluded_by_a_mark_of_another_process_is_counted() -> None:
-    app = App()
-    for context in (remote(5, f"{semconv.MARK_IN_TRACE_STATE}={signature()}"), mark()):
-        with app.tracer.start_as_current_span("server", context), app.claimed("agent"):
-            pass
-    assert app.intake.names == []
-    assert app.capture.remote == {"marked": 1}, "not those of this process"
-    trusting = App(trust_remote=True)
-    with (
-        trusting.tracer.start_as_current_span("server", remote(5, "otel_evals=1")),
-        trusting.claimed("agent"),
-    ):
-        pass
-    assert (trusting.intake.names, trusting.capture.remote) == ([], {"marked": 1})
-
-
 HIGH = (1 << 128) - 1
 
 

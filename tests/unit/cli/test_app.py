@@ -54,7 +54,7 @@ def test_help_lists_every_command_in_its_panel() -> None:
         listed.setdefault(panel, []) if panel else listed[list(listed)[-1]].append(command)
     assert listed == {
         "Start": ["init", "demo", "doctor"],
-        "Look": ["runs", "explain", "report", "monitor", "top"],
+        "Look": ["runs", "explain", "report", "monitor", "mcp", "top"],
         "Run": ["score", "gateway", "judge"],
         "Manage": ["config", "scorers", "destinations", "results", "labels", "export"],
     }

@@ -55,8 +55,13 @@ def test_the_list_has_every_backend_with_its_kind_and_needs() -> None:
     kinds = {each["name"]: each["kind"] for each in listed}
     api = ("phoenix", "langfuse", "mlflow", "datadog", "langsmith", "opik", "arize", "dynatrace", "weave")
     otel = ("azure", "logfire", "braintrust", "posthog")
-    assert kinds == dict.fromkeys(api, "api") | dict.fromkeys(otel, "otel")
-    assert all(each["needs"] and set(each) == {"name", "kind", "needs"} for each in listed)
+    local = ("console", "jsonl", "kafka", "memory", "results")
+    assert kinds == {
+        **dict.fromkeys(api, "api"),
+        **dict.fromkeys(otel, "otel"),
+        **dict.fromkeys(local, "local"),
+    }
+    assert all(bool(each["needs"]) == (each["kind"] != "local") for each in listed)
     assert next(each for each in listed if each["name"] == "datadog")["needs"] == ["DD_API_KEY"]
 
 

@@ -19,13 +19,6 @@ CONFIG = """
 rules:
   - scorer: answered
     sample: ratio(0.5)
-  - scorer: used_no_tools
-    sample: errors() | below('answered', 0.5)
-  - scorer: no_tool_errors
-    when: {agent_name: vip}
-  - scorer: called_tool
-    options: {name: lookup_order}
-    sample: per_minute(1)
 """
 
 
@@ -36,7 +29,7 @@ def explain(*arguments: object, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, str]]:
+def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Fifty real runs under the configuration above: its file, their records, what live explain said."""
     folder = tmp_path_factory.mktemp("explain")
     records, path = folder / "scores.jsonl", folder / "otel-evals.yaml"
@@ -48,7 +41,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
             f"{t:032x}": "\n".join(f"{d.rule} {d.status}" for d in live.pipeline.explain(t).decisions)
             for t in traces
         }
-    return path, records, told
+    return records, told
 
 
 def recorded(number: int, value: float, **evaluation: object) -> dict[str, Any]:
@@ -64,54 +57,37 @@ def test_what_became_of_a_checked_answer_is_told(tmp_path: Path) -> None:
     assert "score 0; the answer was blocked; the judge saw only a part of the evidence." in told
 
 
-@pytest.mark.slow
-def test_what_was_scored_is_told_from_the_records_and_the_rest_worked_out_again(
-    scored: tuple[Path, Path, dict[str, str]],
+def test_every_decision_is_told_from_the_records_as_it_was_live(
+    scored: tuple[Path, dict[str, str]],
 ) -> None:
-    """Every decision that live explain told is told from the files too, but for what only lived then."""
-    path, records, told = scored
+    records, told = scored
     recorded = {json.loads(line)["trace_id"] for line in records.read_text().splitlines()}
     assert 10 < len(recorded) < 50
     for trace_id in recorded:
-        answer = json.loads(explain(trace_id, "--scores", records, "--config", path, "--json"))
-        again = {f"{d['rule']} {d['status']}" for d in answer["decisions"]}
+        answer = json.loads(explain(trace_id, "--scores", records, "--json"))
         assert answer["status"] == "scored"
-        assert again | {"called_tool not_sampled"} == set(told[trace_id].splitlines()) | {
-            "called_tool not_sampled"
-        }
+        assert {f"{d['rule']} {d['status']}" for d in answer["decisions"]} <= {*told[trace_id].splitlines()}
 
 
-def test_a_trace_that_lost_is_explained_by_its_id(
-    scored: tuple[Path, Path, dict[str, str]], tmp_path: Path
+@pytest.mark.parametrize("kind", ["jsonl", "results"])
+def test_a_trace_that_was_not_drawn_is_explained_by_the_samplers_of_others(
+    scored: tuple[Path, dict[str, str]], tmp_path: Path, kind: str
 ) -> None:
-    """With the configuration's rates; a head sampler's tracestate may be given."""
-    _, records, told = scored
-    (tmp_path / "half.yaml").write_text("rules: [{scorer: answered, sample: ratio(0.5)}]")
-    options = ("--scores", records, "--config", tmp_path / "half.yaml")
-    recorded = records.read_text()
-    unrecorded = [t for t in told if t not in recorded and not sampling.is_sampled(0.5, int(t, 16))]
-    assert unrecorded
-    assert "not scored, because no rule could sample its trace id" in explain(unrecorded[0], *options)
-    assert "is below 0.750000" in explain(
-        "9".zfill(32), *options, "--trace-state", "ot=th:8;rv:b0000000000000"
-    )
-
-
-def test_only_the_configuration_tells_who_could_have_picked_it(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG.replace("ratio(0.5)", "never()"))
-    output = explain("abc".zfill(32), "--config", path)
-    assert "answered: never() could not have sampled it." in output
-    assert "no_tool_errors: always() could have sampled it, if its `when` matched the run." in output
-    assert "called_tool: per_minute(1) could have sampled it." in output
-
-
-def test_without_a_configuration_only_the_records_speak(scored: tuple[Path, Path, dict[str, str]]) -> None:
-    _, records, _ = scored
-    output = explain("abc".zfill(32), "--scores", records, code=1)
-    assert "no record of it" in output
-    assert f"Found in {records}: 0 evaluations." in " ".join(output.split())
-    assert "add --config" in output
+    """For a live process with rules in code; words first, numbers after; a tracestate may be given."""
+    records, _ = scored
+    if kind == "results":
+        loaded = CliRunner().invoke(app, ["results", "load", str(tmp_path / "results.db"), str(records)])
+        assert loaded.exit_code == 0, loaded.output
+        records = tmp_path / "results.db"
+    ids = [f"{number:032x}" for number in range(1, 40)]
+    low = next(each for each in ids if not sampling.is_sampled(0.5, int(each, 16)))
+    high = next(each for each in ids if sampling.is_sampled(0.5, int(each, 16)))
+    said = explain(low, "--scores", records, code=1)
+    assert "not scored, because no rule could sample its trace id" in said
+    assert "answered: its trace was not drawn: 1 in 2 (ratio(0.5), randomness 0." in said
+    assert "drawn, but the rule did not apply" in explain(high, "--scores", records, code=1)
+    state = ("--trace-state", "ot=th:8;rv:b0000000000000")
+    assert "randomness 0.688" in explain(low, "--scores", records, *state, code=1)
 
 
 def test_the_first_digits_of_an_id_are_enough_if_only_one_begins_with_them(tmp_path: Path) -> None:
@@ -150,7 +126,7 @@ def test_every_run_of_a_conversation_is_told_what_came_of_it(tmp_path: Path) -> 
             live.run(during=lambda span: span.set_attribute("gen_ai.conversation.id", "c1")) for _ in range(2)
         ]
     for trace in traces:
-        answer = json.loads(explain(f"{trace:x}", "--scores", records, "--config", path, "--json"))
+        answer = json.loads(explain(f"{trace:x}", "--scores", records, "--json"))
         (decision,) = answer["decisions"]
         assert (decision["rule"], decision["conversation_id"]) == ("used_no_tools@conversation", "c1")
         assert (answer["status"], answer["runs"]) == ("scored", 0)
@@ -160,7 +136,6 @@ def test_every_run_of_a_conversation_is_told_what_came_of_it(tmp_path: Path) -> 
 
 
 def test_wrong_calls_are_refused_with_the_reason(tmp_path: Path) -> None:
-    assert explain("abc", code=2) == "otel-evals explain: give --scores, --config, or both\n"
-    assert "cannot be read" in explain("abc", "--config", tmp_path / "none.yaml", code=2)
+    assert "Missing option '--scores'" in explain("abc", code=2)
     none = tmp_path / "none.jsonl"
     assert "does not exist; it is written with the first score" in explain("abc", "--scores", none, code=2)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.offline.agreement import agreement
 from otel_evals.errors import ConfigError
-from otel_evals.model import Run
+from otel_evals.model import NotScored, Run
 from otel_evals.scorers import scorer
 from otel_evals.testing import read_labels
 from tests.support.judge_scorers import reply_of
@@ -113,69 +113,66 @@ def test_calibrate_reports_agreement_and_disagreements(tmp_path: Path) -> None:
     assert "right \\u{1b}[2Jtoo" in text
 
 
-HUNDREDTHS = "python:tests.unit.cli.test_judge:hundredths"
+@scorer
+def short(run: Run) -> float | NotScored:
+    """A scorer that is ready, as a team's own module has it."""
+    if run.output == "unclear":
+        return NotScored(reason="unclear_answer")
+    if run.output == "broken":
+        raise ZeroDivisionError
+    return float(len(run.output or "") < 40)
 
 
-def graded(tmp_path: Path, label: Any) -> Path:
-    """Sixty answers with hundredths as their text."""
-    lines = [{"output": str(n), "label": label(n), "context": ["material"]} for n in range(0, 120, 2)]
+READY = "python:tests.unit.cli.test_judge:short"
+
+
+def own_labels(tmp_path: Path, *more: str) -> Path:
+    lines = [("short", 1), ("x" * 50, 0), ("also short", 0), ("y" * 60, 0), *((text, 1) for text in more)]
     path = tmp_path / "labels.jsonl"
-    path.write_text("\n".join(json.dumps(line) for line in lines))
+    path.write_text("\n".join(json.dumps({"output": text, "label": label}) for text, label in lines))
     return path
 
 
-@scorer
-def hundredths(run: Run) -> float:
-    return int(run.output or 0) / 120
+def test_a_ready_scorer_is_calibrated_and_a_missed_minimum_reads_failed(tmp_path: Path) -> None:
+    args = ["judge", "calibrate", str(own_labels(tmp_path)), "--scorer", READY]
+    done = CliRunner().invoke(app, [*args, "--require", "kappa=0.8", "--require", "recall=1"])
+    assert done.exit_code == 1
+    assert done.output.endswith("failed: kappa 0.50, below 0.8\n")
+    done = CliRunner().invoke(app, [*args, "--require", "kappa=0.4"])
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "passed")
+    found = json.loads(invoke(*args[1:], "--json").stdout)
+    assert (found["status"], found["missed"]) == (None, [])
 
 
-def test_a_threshold_is_proposed_by_one_half_and_tested_on_the_other(tmp_path: Path) -> None:
-    args = [
-        str(graded(tmp_path, lambda n: n >= 24)),
-        "--scorer",
-        "python:tests.unit.cli.test_judge:hundredths",
-    ]
-    proposal = json.loads(invoke("calibrate", *args, "--json").stdout)["proposals"]["threshold"]
-    assert 20 <= proposal["held_out"] <= 40
-    assert 0.1 < proposal["threshold"] <= 0.25
-    assert proposal["kappa_before"] < 0.5 < proposal["kappa_after"]
-    assert proposal["helped"]
-    assert proposal["gain_interval"][0] > 0
-    assert ": helps; kappa of" in invoke("calibrate", *args).stdout
+def test_examples_without_a_score_say_why(tmp_path: Path) -> None:
+    args = ["judge", "calibrate", str(own_labels(tmp_path, "unclear", "broken")), "--scorer", READY]
+    done = CliRunner().invoke(app, [*args, "--require", "kappa=0"])
+    assert "4 of 6 examples scored\nnot scored: unclear_answer 1\nfailed: ZeroDivisionError 1" in done.output
+    assert done.output.endswith("failed: 1 examples failed\n")
+    assert done.exit_code == 1
 
 
-def test_a_threshold_that_does_not_help_says_so(tmp_path: Path) -> None:
-    """Labels that have nothing to do with the scores: the best threshold of one half is chance."""
-    args = [
-        str(graded(tmp_path, lambda n: n % 4 == 0)),
-        "--scorer",
-        "python:tests.unit.cli.test_judge:hundredths",
-    ]
-    assert "did not help: keep the scorer as it is" in invoke("calibrate", *args).stdout
+def test_a_ready_scorer_is_attacked_and_checked_on_runs_of_one_s_own(tmp_path: Path) -> None:
+    path = str(own_labels(tmp_path))
+    found = json.loads(invoke("attack", "--scorer", READY, "--labels", path, "--limit", "8", "--json").stdout)
+    assert (found["short"]["attempts"], found["short"]["moved"]) == (16, 0)
+    found = json.loads(invoke("check", "--scorer", READY, "--labels", path, "--json").stdout)
+    assert found["structured_output"] == {}
+    changes = found["biases"]["short"]
+    assert changes["length"]["gain"] == -0.5, "it finds long answers worse"
+    assert changes["language"]["scored"] == changes["own words"]["scored"] == 0
 
 
-@pytest.mark.parametrize("learns", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_examples_are_chosen_by_one_half_and_tested_on_the_other(tmp_path: Path, learns: bool) -> None:
-    """With a judge that errs unless it is shown that people said so."""
-
-    def judge(body: dict[str, Any]) -> Any:
-        system, prompt = (message["content"] for message in body["messages"])
-        taught = learns and "People judged" in system
-        number = int(prompt.split('name="output">')[1].split("<")[0])
-        wrong = number % 4 == 0 if taught else number % 3 == 0
-        return reply_of("hallucination", good=not wrong)
-
-    path = graded(tmp_path, lambda n: n % 4 == 0)
-    with StubOpenAI(judge) as stub:
-        args = [str(path), "--scorer", "hallucination", "--model", "openai-compatible/stub"]
-        args += ["--api-base", stub.url, "--examples", "4", "--json"]
-        proposal = json.loads(invoke("calibrate", *args).stdout)["proposals"]["examples"]
-        taught = [r for r in stub.requests if "People judged" in r["messages"][0]["content"]]
-    assert len(proposal["examples"]) == 4
-    assert proposal["helped"] is learns
-    shown = taught[0]["messages"][0]["content"].split("People judged")[1]
-    assert shown.count('"label": 1') == shown.count('"label": 0') == 2
-    assert len(taught) == proposal["held_out"], "only the held-out half is judged again"
+def test_a_ready_scorer_takes_no_model_and_a_requirement_is_one_of_the_known(tmp_path: Path) -> None:
+    path = str(own_labels(tmp_path))
+    for args, problem in (
+        (["--model", "m"], "leave it out"),
+        (["--require", "kapa=1"], "one of kappa, accuracy, precision, recall"),
+        (["--require", "kappa"], "must be NAME=MINIMUM"),
+    ):
+        done = CliRunner().invoke(app, ["judge", "calibrate", path, "--scorer", READY, *args])
+        assert done.exit_code == 2
+        assert problem in done.output.replace("\n", " ")
 
 
 def test_wrong_input_is_named(tmp_path: Path) -> None:

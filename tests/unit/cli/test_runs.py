@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from otel_evals._internal.cli import runs as command
 from otel_evals._internal.cli.app import app
-from otel_evals._internal.cli.scored_records import scored_records
-from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
 from tests.support.result_records import record
 
 
@@ -41,7 +36,7 @@ def test_a_run_is_one_json_object_and_line(tmp_path: Path) -> None:
         "gen_ai.input.messages": messages("user", "Hi"),
         "gen_ai.output.messages": messages("assistant", "Hello"),
     }
-    done = run_command(str(write(tmp_path / "a.json", **said)))
+    done = run_command("--json", str(write(tmp_path / "a.json", **said)))
     assert done.exit_code == 0, done.stderr
     (line,) = done.stdout.splitlines()
     run: dict[str, Any] = json.loads(line)
@@ -54,16 +49,13 @@ def test_a_run_is_one_json_object_and_line(tmp_path: Path) -> None:
     assert run["duration"] == 2.5
 
 
-def test_scored_runs_of_the_jsonl_destination_are_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scored_runs_of_the_jsonl_destination_are_listed(tmp_path: Path) -> None:
     failed = record(2, None, status="not_scored", reason="no_claims") | {"input": "Hi [/]", "agent": None}
     records = [record(1, 0.25) | {"output": "It costs 3 EUR."}, failed]
     (path := tmp_path / "scores.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
-    done = run_command(str(path))
+    done = run_command("--json", str(path))
     assert [json.loads(line) for line in done.stdout.splitlines()] == records, done.stderr
-    command._print_trees(scored_records([path], command="runs"), command._scored_tree)
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(run_command(str(path)).stdout.split())
     assert f"support {records[0]['trace_id']}" in shown
     assert "answer It costs 3 EUR." in shown
     assert "grounded 0.250 explained 1" in shown
@@ -79,13 +71,9 @@ def test_a_file_that_is_no_otlp_ends_with_status_2_and_its_name(tmp_path: Path) 
     assert str(path) in done.stderr
 
 
-def test_people_see_a_tree_with_what_was_said_and_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_see_a_tree_with_what_was_said_and_what_is_missing(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", **{"gen_ai.input.messages": messages("user", "Where is [bold]it[/]?")})
-    found = [run for trace in read_traces([str(path)]) for run in find_runs(trace, load_dialects())]
-    command._print_trees(found)  # a terminal is what a test has not got
-    shown = capsys.readouterr().out
+    shown = run_command(str(path)).stdout
     assert "support" in shown
     assert "Where is [bold]it[/]?" in shown
     assert "(not_recorded)" in shown

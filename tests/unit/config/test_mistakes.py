@@ -86,7 +86,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "uncalled": (lambda: Rule(grounded_in_tools), "scorer", "was not called", "write grounded_in_tools()"),
     "uncalled, bare": (lambda: build_config([hallucination]), "rules[0]", "not called", "hallucination()"),
     "class": (lambda: Rule(Length), "scorer", "Length is a scorer's class", "call it, as in Length()"),
-    "name in code": (lambda: Rule("answered"), "scorer", "'answered' is a name", "{'scorer': 'answered'}"),
+    "name in code": (lambda: Rule("anwered"), "scorer", "no scorer 'anwered'", "did you mean 'answered'?"),
     "too many parameters": (
         lambda: Rule(two_parameters),
         "scorer two_parameters",

@@ -11,7 +11,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.model import OperationKind, Run
 from otel_evals.sampling import ratio
-from otel_evals.scorers import keyword_coverage, tool_call_accuracy
+from otel_evals.scorers import answered, keyword_coverage, tool_call_accuracy
 
 
 def write(path: Path, text: str) -> Path:
@@ -176,8 +176,22 @@ def test_rules_fail_when_built() -> None:
         Rule(keyword_coverage(), timeout=-1)
     with pytest.raises(ConfigError, match=r"^sample: .*between 0 and 1"):
         Rule(keyword_coverage(), sample=7)
-    with pytest.raises(ConfigError, match=r"^scorer: "):
-        Rule("keyword_coverage")
+    with pytest.raises(ConfigError, match=r"^scorer: ") as wrong:
+        Rule("keyword_coverages")
+    assert wrong.value.__context__ is None, "one traceback"
+
+
+def test_names_are_the_same_in_code_and_in_a_file() -> None:
+    by_name, in_list = Rule("answered"), build_config(["answered"]).rules[0]
+    assert by_name.facts == in_list.facts == Rule(answered()).facts
+
+
+def test_a_default_sampler_is_that_of_all_rules_without_one() -> None:
+    given = ["answered", {"scorer": "no_tool_errors", "sample": 1}, keyword_coverage(), Rule("no_secrets")]
+    config = build_config(given, sample="ratio(0.25)")
+    assert [rule.sampling.ceiling for rule in config.rules] == [0.25, 1.0, 0.25, 1.0]
+    with pytest.raises(ConfigError, match=r"^sample: "):
+        build_config(given, sample="ratio(7)")
 
 
 def test_defaults_stand() -> None:

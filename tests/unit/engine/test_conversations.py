@@ -16,13 +16,9 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.tally import tally
-from otel_evals._internal.read.conversation import as_conversation
-from otel_evals._internal.read.identity import evaluation_id
-from otel_evals._internal.sampling.randomness import (
-    conversation_number,
-    inclusion_probability,
-    randomness_source,
-)
+from otel_evals._internal.read.conversation import as_conversation, evaluation_id
+from otel_evals._internal.sampling.algebra import inclusion_probability
+from otel_evals._internal.sampling.consistent import conversation_number, randomness_source
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
 from otel_evals.sampling import Chance

@@ -85,10 +85,12 @@ class Member:
     def read(self, most: int) -> None:
         for _ in range(most):
             if self.position >= len(self.log) or self.log[self.position].at > self.now:
-                self.clock.caught_up([PLACE], self.now)
+                self.clock.looked([PLACE])
                 return
             message = self.log[self.position]
             self.position += 1
+            if self.position % 7 == 0:
+                self.clock.looked([])
             where = self.look_back.place_of(message, PLACE, message.at)
             at = self.clock.read(PLACE, message.at)
             if where == "before":
@@ -162,27 +164,44 @@ def test_a_trace_that_is_written_while_it_is_finished_stays_unfinished() -> None
     assert (progress.offset(PLACE), len(progress), progress.last("c")) == (-1, 0, None)
 
 
+def test_the_clock_follows_messages_in_a_backlog_and_time_at_the_end() -> None:
+    now = 100.0
+    clock, other = ReadingClock(lambda: now), ("logs", 1)
+    assert clock.now == 100.0, "without partitions"
+    clock.assign([PLACE, other])
+    clock.looked([PLACE])
+    assert clock.now == 0.0, "nothing was read of the other"
+    assert [clock.read(other, at) for at in (50.0, 80.0, 70.0)] == [50.0, 80.0, 80.0]
+    clock.looked([PLACE, other])
+    now = 104.0
+    clock.looked([PLACE, other])
+    assert clock.now == 85.0, "producers may be behind by as much"
+    assert clock.read(other, 10**9) == 85.0, "no sender can move it"
+    now = 200.0
+    clock.looked([PLACE, other])
+    assert clock.now == 200.0
+    clock.assign([other])
+    assert clock.now == 0.0
+    clock.lose([other])
+    assert clock.now == 200.0
+
+
 def test_the_clock_stands_still_during_an_outage_and_while_messages_wait() -> None:
     now = 100.0
     clock = ReadingClock(lambda: now)
-    other = ("logs", 1)
-    assert clock.now == 100.0
-    clock.assign([PLACE, other])
-    clock.caught_up([PLACE], 100.0)
-    assert clock.now == 0.0, "nothing was read of the other"
-    assert clock.read(other, 10**9) == 100.0, "no sender can move it into the future"
-    clock.lost_sight()
-    now = 110.0
-    clock.caught_up([PLACE, other], 110.0)
-    assert clock.now == 100.0, "producers may have to send again"
-    clock.skip(50.0)
-    assert clock.now == 100.0
-    now = 116.0
-    clock.skip(3.0)
-    assert clock.now == 103.0
-    clock.caught_up([PLACE, other], 116.0)
-    assert clock.now == 116.0
     clock.assign([PLACE])
-    assert clock.now == 0.0
-    clock.lose([PLACE, other])
-    assert clock.now == 116.0
+    clock.looked([PLACE])
+    now = 130.0
+    clock.looked([])
+    assert clock.now == 100.0, "messages wait"
+    clock.looked([PLACE])
+    clock.lost_sight()
+    now = 140.0
+    clock.looked([PLACE])
+    clock.skip(50.0)
+    assert clock.now == 100.0, "producers may have to send again"
+    now = 146.0
+    clock.looked([PLACE])
+    assert clock.now == 107.5
+    clock.skip(3.0)
+    assert clock.now == 110.5

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,11 +15,9 @@ from typer.testing import CliRunner
 from otel_evals import Rule, Run, sampling, scorer
 from otel_evals._internal.cli.app import app
 from otel_evals.scorers import tool_error_rate
-from otel_evals_gateway._internal.commands.top import rates
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayThread
 from tests.support.recording_server import Reply, recording_server
-from tests.support.waits import SECONDS, eventually
 
 
 def run(*args: str) -> Any:
@@ -67,23 +61,6 @@ def test_one_look_as_json_has_everything_and_no_content(gateway: GatewayThread) 
     assert "tomorrow" not in json.dumps(found)
 
 
-def test_rates_are_per_second_and_survive_a_restart() -> None:
-    def stats(at: float, spans: int, runs: int, scored: int) -> dict[str, Any]:
-        return {
-            "time": at,
-            "items": {"traces": {"received": spans}},
-            "runs": {"seen": runs},
-            "rules": {"a": {"scored": scored}},
-        }
-
-    assert rates(stats(10, 100, 10, 4), stats(12, 300, 14, 6)) == {
-        "traces.received": 100.0,
-        "runs": 2.0,
-        "scored": 1.0,
-    }
-    assert set(rates(stats(10, 100, 10, 4), stats(12, 5, 1, 0)).values()) == {0.0}
-
-
 def test_what_is_no_gateway_is_told() -> None:
     done = run("http://127.0.0.1:1", "--once")
     assert (done.exit_code, "no gateway answers there" in done.stderr) == (1, True)
@@ -113,34 +90,3 @@ def test_counters_need_a_token_where_senders_do(tmp_path: Path, monkeypatch: pyt
         assert run(*look, "--token", "right").exit_code == 0
         monkeypatch.setenv("OTEL_EVALS_TOKEN", "right")
         assert run(*look).exit_code == 0
-
-
-@pytest.mark.slow
-def test_the_live_view_goes_on_until_it_is_interrupted(gateway: GatewayThread) -> None:
-    ours, theirs = pty.openpty()
-    program = "from otel_evals._internal.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "top", gateway.endpoint, "--interval", "0.2"],
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "COLUMNS": "120", "LINES": "50", "TERM": "xterm"},
-    )
-    os.close(theirs)
-    shown = b""
-
-    def sees(text: bytes) -> bool:
-        nonlocal shown
-        shown += os.read(ours, 65536)
-        return text in shown
-
-    eventually(lambda: sees(b"worst of the latest runs"))
-    shown = b""
-    eventually(lambda: sees(b"worst of the latest runs"))
-    process.send_signal(2)
-    while process.poll() is None:
-        try:
-            os.read(ours, 65536)
-        except OSError:
-            break
-    assert process.wait(SECONDS) == 0
-    os.close(ours)

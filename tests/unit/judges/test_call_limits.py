@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,23 +157,6 @@ def test_what_is_no_rate_is_refused(rate: str) -> None:
 # --- breaker ---
 
 
-def test_the_breaker_opens_after_failures_and_closes_after_a_success() -> None:
-    with StubOpenAI([*[Misbehave("status", 503)] * 3, "so"]) as stub:
-        limiters = (JudgeLimits(failures=3, cooldown=0.3),)
-        judge = LiteLLMJudge("openai/stub", api_base=stub.url, limiters=limiters)
-
-        async def work() -> None:
-            for _ in range(5):
-                with pytest.raises(JudgeUnavailableError):
-                    await judge.ask(TEXT)
-            assert len(stub.requests) == 3, "an open breaker makes no call"
-            await anyio.sleep(0.35)
-            assert (await judge.ask(TEXT)).value == "so"
-            assert (await judge.ask(TEXT)).value == "so"
-
-        run(work)
-
-
 def test_an_open_breaker_says_how_long() -> None:
     now = [100.0]
     limits = JudgeLimits(failures=1, cooldown=30, clock=lambda: now[0])
@@ -295,20 +277,6 @@ def test_a_budget_in_dollars_is_never_exceeded_by_calls_at_once() -> None:
     assert all(isinstance(end, BudgetExceededError) for end in ends if not isinstance(end, JudgeReply))
 
 
-@pytest.mark.parametrize("used", [(-(10**9), -5), (-(10**9), 10**10), (10**30, 1)])
-def test_no_answer_makes_room_in_a_budget_or_a_limit(used: tuple[int, int]) -> None:
-    """A server may say that it used less than nothing."""
-    budget, limits = Budget(usd=0.01, tokens=2_000), JudgeLimits(tokens="2000/min")
-    with StubOpenAI("so", usage=used) as stub:
-        judge = judge_with(budget, stub)
-        judge = replace(judge, limiters=(limits, budget))
-        reply = run(lambda: judge.ask(TEXT))
-        assert reply.usage.input_tokens >= 0
-        assert (reply.cost or 0.0) >= 0.0
-    assert budget.spent()[0] >= 0.0
-    assert budget.spent()[1] >= 0
-
-
 @pytest.mark.parametrize("cost", [-1e9, float("nan"), float("-inf")])
 def test_no_cost_makes_room_in_a_budget(cost: float) -> None:
     budget = Budget(usd=1.0)
@@ -357,16 +325,6 @@ def test_a_budget_may_be_per_scorer() -> None:
 
     anyio.run(main)
     assert budget.spent("two")[:2] == (0.0, 40)
-
-
-def test_an_unknown_price_is_refused_aloud() -> None:
-    with StubOpenAI("so") as stub:
-        judge = judge_with(Budget(usd=1), stub, input_price=None, output_price=None)
-        with pytest.raises(JudgeError, match="price is unknown"):
-            run(lambda: judge.ask(TEXT))
-        assert stub.requests == []
-        allowed = judge_with(Budget(usd=1, unknown_price="allow"), stub, input_price=None, output_price=None)
-        assert run(lambda: allowed.ask(TEXT)).cost is None
 
 
 @pytest.mark.parametrize(("status", "kept"), [(429, False), (401, False), (500, True)])

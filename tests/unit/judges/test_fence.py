@@ -69,8 +69,25 @@ def test_hidden_characters_are_shown() -> None:
     assert "\\u{0}" in block
 
 
+IGNORABLE = [
+    0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010),
+    *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0,
+    *range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000),
+]  # fmt: skip
+"""Unicode's default ignorable code points: tags, variation selectors, joiners and others."""
+
+
+def test_no_invisible_code_point_reaches_a_judge() -> None:
+    text = "".join(f"a{chr(point)}b" for point in IGNORABLE)
+    block = Fence(mark=MARK, max_chars=1_000_000).wrap("output", text)
+    assert not set(map(chr, IGNORABLE)) & set(block)
+    assert block.count("\\u{") == len(IGNORABLE)
+    assert "\u200d" not in Fence().wrap("output", "👩\u200da\u200d👩")
+
+
 def test_ordinary_text_of_any_script_is_untouched() -> None:
-    text = "Größe 中文 العربية हिन्दी 👩‍👩‍👧 \t tab\nline"
+    persian, family = "\u0645\u06cc\u200c\u062e\u0648", "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+    text = f"Größe 中文 العربية हिन्दी {persian} {family} ❤\ufe0f 1\ufe0f \t tab\nline"
     assert text in Fence().wrap("output", text)
 
 

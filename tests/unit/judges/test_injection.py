@@ -86,13 +86,17 @@ def captioned(role: str, text: str) -> Message:
 
 
 def poisoned(text: str) -> Run:
-    """A run that says the same thing everywhere."""
+    """A run that says the same thing everywhere, in names, keys and ids too."""
     run = a_run(
         text,
         text,
-        tools=[tool("orders", [text, picture_of(text).in_result(text)], arguments={"q": text})],
+        tools=[tool(text, [{text: text}, picture_of(text).in_result(text)], arguments={text: text})],
         history=[("user", text), ("assistant", text)],
-        documents=(Document(content=text),),
+        documents=(Document(content=text, id=text, metadata={text: text}, query=text),),
+        agent_name=text,
+        agent_version=text,
+        conversation_id=text,
+        user_id=text,
         system_instructions=text,
         ground_truth=text,
     )

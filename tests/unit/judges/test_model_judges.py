@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,7 +20,7 @@ from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from otel_evals.judges import Budget, JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
+from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import hallucination
 from tests.support import PYTHONPATH
 from tests.support.runs import a_run, tool
@@ -260,20 +259,6 @@ def test_the_key_of_the_environment_is_for_the_server_of_the_environment(
         run(lambda: OpenAICompatibleJudge("stub", api_base=other.url).ask(TEXT))
     assert own.headers[0]["authorization"] == f"Bearer {KEY}"
     assert "authorization" not in other.headers[0]
-
-
-def test_a_budget_counts_the_calls_without_litellm(tmp_path: Path) -> None:
-    budget = Budget(tokens=1_000, store=tmp_path / "budget.db")
-    with StubOpenAI({"verdict": "yes"}) as stub:
-        judge = OpenAICompatibleJudge("stub", api_base=stub.url, max_tokens=50, limiters=(budget,))
-
-        def ask_often() -> None:
-            for _ in range(20):
-                run(lambda: judge.ask(REQUEST))
-
-        with pytest.raises(JudgeError, match="budget"):
-            ask_often()
-    assert 1 <= len(stub.requests) <= 7, "140 tokens each"
 
 
 def test_a_model_name_or_mapping_selects_the_judge() -> None:

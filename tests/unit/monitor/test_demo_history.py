@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
 from otel_evals_monitor._internal.alarms.incidents import incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.monitors import Alarm, check_store
+from otel_evals_monitor._internal.alarms.monitors import check_store
+from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
 from otel_evals_monitor._internal.demo.history import write_history
 from otel_evals_monitor._internal.store.database import Database
 from tests.support.result_records import record

@@ -125,7 +125,7 @@ def test_files_are_loaded_once_and_users_forgotten(store: ResultsStore, tmp_path
     path, files = tmp_path / "results.db", tmp_path / "more.jsonl"
     files.write_text("".join(json.dumps(each) + "\n" for each in records(20)) + "broken\n")
     assert "20 evaluations of 20 runs" in command("results", "load", path, files).output
-    assert "20 were known, 1 lines" in command("results", "load", path, files).output
+    assert "20 known, 1 line" in command("results", "load", path, files).output
     assert "runs and" in command("results", "forget", path, "--user", "user-1").output
     with store.database.reading() as connection:
         found = measure(connection, stored_slices(connection), Window(), ())[()]
@@ -208,6 +208,6 @@ def test_labels_agree_on_the_scale_of_their_own_scorer_version(store: ResultsSto
             for id in ("graded", "open")
         ]
     assert [each and each.partition(".")[0] for each in said] == [
-        "People labelled 2 runs; 2 labels agree with the score",
-        "People labelled 1 runs; without a scale, no label agrees or disagrees",
+        "People labelled 2 runs; 2 of these labels agree with the score",
+        "People labelled 1 run; without a scale, no label agrees or disagrees",
     ]

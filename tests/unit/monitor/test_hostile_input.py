@@ -125,7 +125,6 @@ def test_a_bad_record_costs_no_other_and_no_page(store: ResultsStore, client: Te
     assert json.loads(told.stdout)["estimates"]
     for trace in (
         "/",
-        "/alarms",
         "/runs?scorer=grounded&agent=support",
         "/scorer?scorer=grounded&agent=support",
     ):

@@ -1,27 +1,25 @@
-"""Incidents group alarms of one cause; people acknowledge and mute them."""
+"""Incidents group alarms of one cause; people acknowledge them."""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals_monitor._internal.alarms.alarm_record import (
+from otel_evals_monitor._internal.alarms.incidents import incidents_of
+from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.record import (
+    Alarm,
     KeptAlarm,
     alarms_of,
     keep_alarms,
     lasting_alarms,
 )
-from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.incidents import incidents_of
-from otel_evals_monitor._internal.alarms.judgements import Mute, mute
-from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -74,23 +72,16 @@ def test_alarms_of_other_causes_are_other_incidents(other: KeptAlarm, why: str) 
     assert len(incidents_of([kept("fall", 0), other])) == 2, why
 
 
-def test_an_incident_is_muted_if_all_its_alarms_are() -> None:
-    alarms = [kept("fall", 0), kept("floor", 60)]
-    mutes = {alarms[0].alarm.monitor: Mute(100), alarms[1].alarm.monitor: Mute(200, "known")}
-    assert [incident.mute for incident in incidents_of(alarms, mutes, 50)] == [Mute(100)]
-    assert [incident.mute for incident in incidents_of(alarms, mutes, 150)] == [None]
-
-
-@dataclass
-class Receiver:
-    """Receives notifications in memory."""
-
-    name: str = "memory"
-    repeats: bool = False
-    got: list[int | None] = field(default_factory=list)
-
-    def notify(self, kept: KeptAlarm) -> None:
-        self.got.append(kept.ended)
+def test_an_incident_has_one_line_for_each_scorer() -> None:
+    """With before, now and floor of the most telling alarm, and the strongest evidence."""
+    low = kept("floor", 0).alarm
+    floor = KeptAlarm(1, replace(low, before=0.9, now=0.7, evidence=900.0), None)
+    fall = KeptAlarm(2, replace(kept("fall", 60).alarm, before=0.95, now=0.7), None)
+    other = KeptAlarm(3, replace(kept("fall", 60, scorer="polite").alarm, before=1.0, now=0.5), None)
+    (incident,) = incidents_of([floor, fall, other])
+    lines = [(x.first.scorer_id, x.first.kind, x.first.before, x.first.now, x.floor) for x in incident.lines]
+    assert lines == [("grounded", "fall", 0.95, 0.7, 0.9), ("polite", "fall", 1.0, 0.5, None)]
+    assert "once in 900 weeks" in incident.lines[0].evidence_text
 
 
 @pytest.fixture
@@ -100,60 +91,26 @@ def low(store: ResultsStore) -> ResultsStore:
     return store
 
 
-@pytest.mark.parametrize("muted_first", [True, False])
-def test_nobody_is_notified_of_a_muted_alarm_but_of_the_end_of_a_known_one(
-    low: ResultsStore, muted_first: bool
-) -> None:
-    receiver = Receiver()
-    check = AlarmCheck(low.database, LOW, [receiver])
-    (AlarmCheck(low.database, LOW) if muted_first else check).run()
-    mute(low.database, "floor grounded support", time.time() + 3600)
-    check.run()
-    assert len(receiver.got) == (0 if muted_first else 1)
-    AlarmCheck(low.database, AlarmLimits(), [receiver]).run()
-    assert len(receiver.got) == (0 if muted_first else 2)
-
-
 def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
     page = Page(low.database, access=Access(None, "localhost"), limits=LOW)
     page.alarm_check.run_once()
     client = TestClient(page.app, base_url="http://localhost")
     (alarm,) = lasting_alarms(low.database)
     form = {"csrf": page._access.csrf, "monitors": json.dumps([alarm.alarm.monitor]), "note": "Rolled back."}
-    client.post("/alarms", data=form | {"action": "mute 1d"})
-    assert "Rolled back." in client.get("/alarms").text
-    assert [each.ended for each in alarms_of(low.database)] == [None]
     once = ["monitor", low.database.name, "--once", "--floor", "grounded=0.9"]
-    assert CliRunner().invoke(app, once).exit_code == 0, "muted"
-    client.post("/alarms", data=form | {"action": "unmute"})
     assert CliRunner().invoke(app, once).exit_code == 1
-    client.post("/alarms", data=form | {"action": "acknowledge"})
+    client.post("/alarms", data=form)
     assert lasting_alarms(low.database) == []
     assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]
-    assert client.post("/alarms", data=form | {"action": "acknowledge"}).status_code == 400, "it has ended"
+    assert client.post("/alarms", data=form).status_code == 400, "it has ended"
     assert client.post("/alarms", data=form | {"csrf": "forged"}).status_code == 403
 
 
-def test_commands_mute_and_acknowledge_with_a_note_too(low: ResultsStore) -> None:
-    page = Page(low.database, access=Access(None, "localhost"), limits=LOW)
-    client = TestClient(page.app, base_url="http://localhost")
-
-    def command(*words: str, code: int = 0) -> str:
-        done = CliRunner().invoke(app, list(words))
-        assert done.exit_code == code, done.output
-        return done.output
-
+def test_a_command_acknowledges_with_a_note_too(low: ResultsStore) -> None:
     once = ["monitor", low.database.name, "--once", "--floor", "grounded=0.9"]
-    change = (low.database.name, "floor grounded support", "--note", "Rolled\x1b back.")
-    command("results", "mute", *change, code=2)  # no current alarm yet
-    command(*once, code=1)
-    command("results", "mute", *change, "--for", "2h")
-    quiet = command(*once)
-    assert "no alarm" in quiet
-    assert "UTC: floor grounded support: Rolled  back." in quiet
-    assert json.loads(command(*once, "--json"))["muted"]["floor grounded support"]["note"] == change[-1]
-    assert "Rolled\x1b back." in client.get("/").text
-    command("results", "mute", *change[:2], "--end")
-    command(*once, code=1)
-    command("results", "acknowledge", *change)
-    assert [each.note for each in alarms_of(low.database)] == [change[-1]]
+    change = ["results", "acknowledge", low.database.name, "floor grounded support", "--note", "Rolled back."]
+    assert CliRunner().invoke(app, change).exit_code == 2, "no current alarm yet"
+    assert CliRunner().invoke(app, once).exit_code == 1
+    assert CliRunner().invoke(app, change).exit_code == 0
+    assert [each.note for each in alarms_of(low.database)] == ["Rolled back."]
+    assert CliRunner().invoke(app, once).exit_code == 0

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from otel_evals.statistics import Labelled, Sums, corrected
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
-from otel_evals_monitor._internal.store.label_draws import (
+from otel_evals_monitor._internal.store.labels import (
+    add_label,
     chances_of,
     draw,
     drawn_unlabelled,
     waiting_for_draw,
 )
-from otel_evals_monitor._internal.store.labels import add_label
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record
 

@@ -10,19 +10,15 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
-import anyio
 import pytest
-from starlette.requests import Request
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals_monitor._internal.page.access import Access
-from otel_evals_monitor._internal.page.app import Page
-from otel_evals_monitor._internal.page.live import Live
-from otel_evals_monitor._internal.page.markdown import as_html
-from otel_evals_monitor._internal.report.terminal import number
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.page.app import Page, pulse_of
+from otel_evals_monitor._internal.page.content import as_html
+from otel_evals_monitor._internal.report.words import Zone, number
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
 
@@ -234,18 +230,6 @@ def test_all_runs_have_their_scores(store: ResultsStore, client: TestClient) -> 
     assert "No runs match" in client.get("/runs?status=failed").text
 
 
-@pytest.mark.parametrize(("count", "dots"), [(49, 49), (50, 0), (2_000, 0)])
-def test_a_quiet_scorer_shows_its_runs_and_a_busy_one_its_mean(
-    store: ResultsStore, client: TestClient, count: int, dots: int
-) -> None:
-    store.write(records(count, hours=24))
-    page = client.get(f"{SCORER}&window=all").text
-    assert page.count('class="run"') == 2 * dots, "for wide and for narrow screens"
-    if not dots:
-        table = re.findall(r"<td><a.*?</td><td class=\"n\">(.*?)</td>", page)
-        assert sum(mean != "too few" for mean in table) >= 0.6 * len(table)
-
-
 def test_times_are_in_the_zone_of_the_browser_which_is_named(store: ResultsStore, client: TestClient) -> None:
     store.write(records(60, hours=2))
     path = "/runs?scorer=grounded&agent=support"
@@ -275,7 +259,6 @@ def test_empty_pages_say_what_to_do_next(client: TestClient, store: ResultsStore
         "otel-evals demo --monitor",
     ):
         assert text in page
-    assert "No current alarm" in client.get("/alarms").text
     store.write(records(60, hours=1))
     assert "Show all" in client.get(f"/?since={START}&until={START + 60}").text
     assert client.get("/runs?status=failed").text.count("Clear all filters") == 1
@@ -344,19 +327,29 @@ def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: 
     assert "Asked judge-1 to analyse the run" in chosen
 
 
-def test_pages_opened_at_once_are_kept_up_to_date_up_to_the_bound(store: ResultsStore) -> None:
-    async def open_pages() -> list[str]:
-        live = Live(store.database)
-        responses = [await live.events(Request({"type": "http"})) for _ in range(100)]
-        streams = [aiter(each.body_iterator) for each in responses]  # type: ignore[attr-defined]
-        first = [await anext(stream) for stream in streams]
-        for stream in streams:
-            await stream.aclose()
-        return first
+def test_an_open_page_hears_of_new_runs_and_of_no_backfill_as_live(
+    store: ResultsStore, client: TestClient
+) -> None:
+    now = time.time()
+    store.write([record(1, 1.0, time=now - 60)])
+    old = record(2, 1.0, time=now - 5 * 86_400)
+    old["evaluations"][0]["time"] = int(now * 1e9)
+    store.write([old])
+    pulse = client.get("/pulse").json()
+    assert (pulse["hour"], pulse["alarms"]) == (1, [])
+    assert pulse == pulse_of(store.database)
+    assert "1 score in this range is of a backfill" in words(client.get("/?window=7d").text)
+    assert "backfill" not in client.get("/?window=24h").text
 
-    first = anyio.run(open_pages)
-    assert sum(each.startswith("data:") for each in first) == 64
-    assert first.count("retry: 60000\n\n") == 36
+
+def test_a_scorer_without_floor_or_reference_is_not_called_ok(store: ResultsStore) -> None:
+    rows = list(records(200, hours=10, end=time.time() - 60))
+    for each in rows:
+        each["evaluations"][0] |= {"scale": None}
+    store.write(rows)
+    page = Page(store.database, access=Access(None, "localhost"))
+    page.alarm_check.run_once()
+    assert "Not watched" in TestClient(page.app, base_url="http://localhost").get("/").text
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/runs?scorer=grounded", SCORER])

@@ -7,20 +7,22 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from otel_evals.errors import ConfigError
+from otel_evals.errors import ConfigError, StoreError
 from otel_evals_monitor import AlarmOptions
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
+from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.writer import ResultsStore
-from tests.support.result_records import record, records
+from tests.support.result_records import records
 
 
 class _Hook(BaseHTTPRequestHandler):
@@ -79,14 +81,31 @@ def test_a_webhook_hears_of_each_start_and_end_once(
     for _ in range(2):
         assert check.run() == []
     (started, text) = handler.got
-    assert (started["state"], started["kind"], started["scorer_id"]) == ("started", "floor", "grounded")
+    assert (started["state"], started["kind"], started["scorer"]) == ("started", "floor", "grounded")
+    assert (started["severity"], started["before"], started["link"]) == ("critical", 0.9, None)
+    assert started["now"] == pytest.approx(0.7, abs=0.1)
+    assert 0 < started["evidence"] <= 1e6
+    assert datetime.fromisoformat(started["since"]) < datetime.fromisoformat(started["raised"])
     assert text["text"].startswith("floor alarm started: grounded support: the mean is 0.")
+    with store.database.reading() as connection:
+        stored = connection.exec_driver_sql("SELECT receiver FROM notices").scalars().all()
+    assert not any(url.removeprefix("http://") in each for each in stored), "addresses are secrets"
     for _ in range(2):
         assert AlarmCheck(store.database, FINE, [plain, slack]).run() == []
     assert [each.get("state", each.get("text", "")[:17]) for each in handler.got[2:]] == [
         "ended",
         "floor alarm ended",
     ]
+
+
+def test_names_cannot_make_links_or_mentions_in_slack(hook: tuple[str, type[_Hook]]) -> None:
+    url, handler = hook
+    alarm = Alarm("m", "floor", "a", "<!channel> & <http://x|y>", 0, 60, 1e72, 400.0, "it is <b>low</b>")
+    Webhook(url, slack=True, page="http://page/").notify(KeptAlarm(1, alarm, None))
+    (body,) = handler.got
+    assert "a &lt;!channel&gt; &amp; &lt;http://x|y&gt;: it is &lt;b&gt;low&lt;/b&gt;" in body["text"]
+    link = "http://page/scorer?scorer=a&agent=%3C%21channel%3E+%26+%3Chttp%3A%2F%2Fx%7Cy%3E"
+    assert body["text"].endswith(f" <{link}|Open the page>")
 
 
 def test_a_redirect_is_no_delivery_and_problems_do_not_show_the_address(
@@ -149,7 +168,7 @@ def test_alertmanager_is_sent_what_lasts_again_and_its_end_once(
         "monitor": "floor grounded support",
         "gen_ai_evaluation_name": "grounded",
         "gen_ai_agent_name": "support",
-        "severity": "warning",
+        "severity": "critical",
     }
     assert "below the floor of 0.9" in alerts[0]["annotations"]["summary"]
     assert len({alert["startsAt"] for alert in alerts}) == 1
@@ -177,16 +196,11 @@ def test_addresses_are_http_without_passwords(kind: str, address: str) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_store_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_store_of_an_earlier_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     store = ResultsStore(path)
-    store.write([record(1, 1.0)])
     with store.database.writing() as connection:
-        for table in ("notices", "picks", "draws", "drawn"):
-            connection.exec_driver_sql(f"DROP TABLE {table}")
-        connection.exec_driver_sql("ALTER TABLE alarms ADD COLUMN told BIGINT NOT NULL DEFAULT 0")
         connection.exec_driver_sql("UPDATE settings SET value = '1' WHERE name = 'schema'")
     store.close()
-    database = Database(path, create=False)
-    assert AlarmCheck(database, LOW, [Webhook("http://127.0.0.1:9/")]).run() == []
-    database.close()
+    with pytest.raises(StoreError, match=r"earlier version \(schema 1\); load its records into a new file"):
+        Database(path, create=False)

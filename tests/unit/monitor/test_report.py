@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals.destinations import JsonlDestination
 from otel_evals.errors import ConfigError
-from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
 from tests.support.scored import scored_run
@@ -144,7 +144,7 @@ def test_versions_are_split_and_compared_with_an_interval(tmp_path: Path) -> Non
     assert (first["agent_version"], first["change"]) == ("1", None)
     change = second["change"]
     assert change["low"] < -0.2 < change["high"] < 0.0
-    assert change["against"] == "version 1"
+    assert change["against"] == "1"
 
 
 def test_a_window_is_compared_with_the_one_before(tmp_path: Path) -> None:

@@ -16,8 +16,14 @@ from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError
 from otel_evals.testing import read_items, read_labels
 from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
-from otel_evals_monitor._internal.store.label_draws import chances_of, draw, drawn_unlabelled
-from otel_evals_monitor._internal.store.labels import add_label, failure_types, labels_on
+from otel_evals_monitor._internal.store.labels import (
+    add_label,
+    chances_of,
+    draw,
+    drawn_unlabelled,
+    failure_types,
+    labels_on,
+)
 from otel_evals_monitor._internal.store.queries import Window, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record
@@ -105,7 +111,7 @@ def test_labels_of_a_review_do_not_correct_the_mean_and_that_is_said(store: Resu
     for id in [id_of(sent(i)) for i in range(0, 200, 10)]:
         add_label(store.database, id, verdict="fail")
     said = agreement(store) or ""
-    assert "20 labels of runs that were chosen, by review for example, do not correct the mean" in said
+    assert "Labels of chosen runs, sent to review for example, do not correct the mean (20 here)" in said
     assert "Corrected" not in said
     draw(store.database, 60, random.Random(2))
     with store.database.reading() as connection:

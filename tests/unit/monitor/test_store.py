@@ -26,8 +26,7 @@ from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.label_draws import draw
-from otel_evals_monitor._internal.store.labels import add_feedback
+from otel_evals_monitor._internal.store.labels import add_feedback, draw
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
 from otel_evals_monitor._internal.store.retention import forget, holds, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
@@ -333,7 +332,7 @@ def test_feedback_leaves_with_the_last_run_of_its_trace(store: ResultsStore) -> 
     assert (count(store, "feedback"), count(store, "drawn")) == (2, 2)
     assert keep_within(store.database, 1.0, None) in (0, 2)
     with store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE runs SET recorded = 0")
+        connection.exec_driver_sql("UPDATE runs SET time = 0")
     keep_within(store.database, age, None)
     assert (count(store, "feedback"), count(store, "drawn"), count(store, "runs")) == (0, 0, 0)
 
@@ -368,7 +367,7 @@ def test_a_file_that_is_too_large_loses_its_oldest_runs(store: ResultsStore) -> 
     assert keep_within(store.database, None, 6_000_000) >= 1_000
     assert 0 < count(store, "runs") <= 2_000
     with store.database.reading() as connection:
-        assert connection.exec_driver_sql("SELECT min(recorded) FROM runs").scalar_one() > START * 10**9
+        assert connection.exec_driver_sql("SELECT min(time) FROM runs").scalar_one() > START * 10**9
 
 
 def test_the_destination_writes_runs_and_tells_what_it_holds(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_evals._internal.read.runs import find_runs
-from otel_evals._internal.sampling.randomness import randomness_source
+from otel_evals._internal.sampling.consistent import randomness_source
 from otel_evals.model import SpanRecord
 from tests.support.trace_builder import DIALECTS
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import sampling
-from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals.errors import ConfigError
 from otel_evals.model import OperationKind, Run, ToolCall
 from otel_evals.sampling import Chance, Sampler
@@ -75,17 +74,6 @@ def test_explicit_randomness_decides() -> None:
 def test_any_tracestate_is_survived(state: str) -> None:
     """Malformed tracestates change nothing and raise nothing."""
     assert sampling.is_sampled(1.0, 12345, f"ot={state}") in (True, False)
-
-
-def test_either_takes_the_likelier_and_both_the_less_likely() -> None:
-    """The algebra is max and min of probabilities on one shared randomness."""
-    failed, fine = run(error="boom"), run()
-    either = sampling.ratio(0.05) | sampling.errors()
-    assert either.chance(failed).probability == 1.0
-    assert either.chance(fine).probability == 0.05
-    both = sampling.ratio(0.05) & sampling.errors()
-    assert both.chance(failed).probability == 0.05
-    assert both.chance(fine).probability == 0.0
 
 
 def test_a_failed_tool_is_an_error() -> None:
@@ -192,24 +180,6 @@ def test_the_reason_is_that_of_the_side_that_decides(a: Chance, b: Chance) -> No
         max(a.probability, b.probability),
         min(a.probability, b.probability),
     )
-
-
-def test_the_properties_of_a_users_sampler_are_read_once() -> None:
-    sampler = Fixed(Chance(1.0))
-    sampler.ceiling, sampler.floor, sampler.follows, sampler.repeatable = 1, 0, ["cheap"], 1  # type: ignore[assignment]
-    assert facts_of_sampler(sampler) == (1.0, 0.0, frozenset({"cheap"}), True, None, "fixed()")
-    assert [type(fact) for fact in facts_of_sampler(sampler)[:4]] == [float, float, frozenset, bool]
-    for name, value, says in (
-        ("floor", -0.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
-        ("floor", 1.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
-        ("ceiling", 1.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
-        ("ceiling", -0.5, r"^sample: fixed\(\): floor and ceiling must be between 0 and 1$"),
-        ("ceiling", "high", r"^sample: a Fixed cannot be read \(ValueError\): fix its properties$"),
-    ):
-        broken = Fixed(Chance(1.0))
-        setattr(broken, name, value)
-        with pytest.raises(ConfigError, match=says):
-            facts_of_sampler(broken)
 
 
 def test_samplers_are_not_combined_by_or() -> None:

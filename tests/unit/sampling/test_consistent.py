@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,17 +64,6 @@ def test_explicit_randomness_is_used_by_both(trace_id: int, bits: int, first: fl
     assert kept == (bits >= sampling.threshold(first)) or abs(bits - sampling.threshold(first)) < 2048
     if kept:
         assert sampling.is_sampled(second, trace_id, left) == sampling.is_sampled(second, trace_id + 1, left)
-
-
-@given(TRACE_IDS, RATES, RATES, RATES)
-def test_lower_rates_pick_subsets_behind_a_head_sampler_too(
-    trace_id: int, h: float, a: float, b: float
-) -> None:
-    kept, state = head(h, trace_id)
-    low, high = sorted((a, b))
-    assert not (kept and sampling.is_sampled(low, trace_id, state)) or sampling.is_sampled(
-        high, trace_id, state
-    )
 
 
 @pytest.mark.parametrize(
@@ -142,19 +129,6 @@ def test_a_real_head_sampled_application_is_scored_at_the_product_of_the_rates()
             t for t, b in bits.items() if b >= RANGE // 4 * 3
         }
         assert {e.sampled.probability for e in live.scored.evaluations} == {0.25}
-
-
-def test_rules_keep_their_rate_behind_a_head_sampler() -> None:
-    """Conditional on the head, a rule's rate holds, whatever the head's rate."""
-    rng = random.Random(11)
-    for rate in (0.5, 0.05):
-        bar = sampling.threshold(rate)
-        state = "ot=th:" + (f"{bar:014x}".rstrip("0") or "0")
-        ours = sampling.threshold(0.3, state)
-        count = 150_000
-        kept = (bar + rng.randrange(RANGE - bar) for _ in range(count))
-        picked = sum(bits >= ours for bits in kept)
-        assert abs(picked - 0.3 * count) < 4 * (count * 0.3 * 0.7) ** 0.5
 
 
 @given(st.integers(1, 2**128 - 1), st.text("0123456789abcdef", min_size=1, max_size=14), st.booleans())

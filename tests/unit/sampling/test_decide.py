@@ -103,14 +103,6 @@ def test_a_share_is_sampled_by_the_traces_own_randomness(rate: float, trace_id: 
     assert (decision.status == "sampled") == sampling.is_sampled(rate, trace_id, state)
 
 
-def test_traces_with_malformed_ids_are_sampled_at_the_rate_too() -> None:
-    decider = Decider([rule("a", 0.5)])
-    odd = [Run(trace_id=f"trace {n}", root_span_id="1", root_kind=OperationKind.AGENT) for n in range(400)]
-    decided = [decider.decide(each, "run")[1][0].status for each in odd]
-    assert abs(decided.count("sampled") - 200) < 4 * 10
-    assert [decider.decide(each, "run")[1][0].status for each in odd] == decided
-
-
 @given(st.integers(1, 2**128 - 1), st.floats(0, 1))
 def test_what_is_ruled_out_has_the_highest_chance_on_record(trace_id: int, rate: float) -> None:
     decider = Decider([rule("a", rate), rule("b", sampling.ratio(rate) & sampling.errors())])
@@ -256,19 +248,6 @@ def test_cascades_terminate_and_the_order_of_outcomes_does_not_matter(
     assert play(rules[::-1], judged, outcomes, rng) == first
 
 
-@settings(max_examples=60, deadline=None)
-@given(rules=rule_sets(), trace_id=st.integers(1, 2**128 - 1))
-def test_asking_again_gives_the_same_answers(rules: list[Rule], trace_id: int) -> None:
-    """Nothing is counted, and one run's decisions are nothing to another's."""
-    decider, judged = Decider(rules), run(trace_id)
-    once, decided = decider.decide(judged, "run")
-    decider.decide(run(trace_id ^ 1), "run")
-    again, decided_again = decider.decide(judged, "run")
-    assert decided == decided_again
-    assert (once.sampled, once.waiting, once.outcomes) == (again.sampled, again.waiting, again.outcomes)
-    assert once is not again
-
-
 # --- what goes on record ---
 
 
@@ -297,14 +276,6 @@ def test_a_conversation_with_a_trace_from_a_head_sampler_has_no_known_chance(
         decider.sampled(Decision(rule("a", 0.5), "sampled", chance=Chance(0.5)), judged).probability
         == recorded
     )
-
-
-def test_an_unknown_chance_stays_unknown() -> None:
-    judged, decider = run(), Decider([rule("a", sampling.when(lambda run: True))])
-    _, (decision,) = decider.decide(judged, "run")
-    sampled = decider.sampled(decision, judged)
-    assert sampled.probability is None
-    assert chance_of(sampled, judged) == Chance(1.0, known=False)
 
 
 def test_a_predicate_beside_a_ratio_leaves_the_weighted_mean_right() -> None:
@@ -345,18 +316,3 @@ def test_a_rule_that_follows_a_predicate_has_what_is_known() -> None:
         assert probabilities[0] == probabilities[1]
         recorded.add(probabilities[0])
     assert recorded == {None, 0.5}
-
-
-def test_the_record_is_that_of_the_rule_and_of_the_chance() -> None:
-    """Records are shared among runs: never those of another rule, or of another chance."""
-    rules = [rule("a", 0.5), rule("b", sampling.ratio(0.25) | sampling.errors())]
-    decider = Decider(rules)
-    for state, head in (("", 1.0), ("ot=th:8", 0.5), ("", 1.0), ("ot=th:c", 0.25)):
-        for each, chance in ((rules[0], 0.5), (rules[1], 0.25), (rules[1], 1.0)):
-            decision = Decision(each, "sampled", chance=Chance(chance))
-            sampled = decider.sampled(decision, run(trace_state=state))
-            assert (sampled.probability, sampled.rule) == (chance * head, str(each.sample))
-    many = [
-        decider.sampled(Decision(rules[0], "sampled", chance=Chance(n / 4096)), run()) for n in range(4096)
-    ]
-    assert [each.probability for each in many] == [n / 4096 for n in range(4096)]

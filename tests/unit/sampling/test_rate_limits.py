@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from otel_evals import sampling
 from otel_evals._internal.sampling.algebra import SamplerFacts, facts_of_sampler
-from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.sampling.parser import parse
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord
@@ -102,46 +102,6 @@ def test_a_burst_that_wins_every_draw_is_stopped_by_the_last_of_56_bits() -> Non
     assert 5 < sum(picked) <= 5 + 37
 
 
-def effective(arrivals: Iterator[float], rng: random.Random) -> tuple[float, float, int]:
-    """Of a limit of 15: runs a minute, the effective share of them, and the most in any minute."""
-    clock, last = Clock(), 0.0
-    sampler = sampling.per_minute(15, clock=clock)
-    weights, times = [], []
-    for time, _, probability, picked in drive(sampler, clock, rng, ((t, "a") for t in arrivals)):
-        last = time
-        if picked:
-            weights.append(1 / probability)
-            times.append(time)
-    share = sum(weights) ** 2 / sum(w * w for w in weights) / len(weights)
-    return len(times) / last * 60, share, most_in_a_window(times, 60)
-
-
-def test_nearly_all_that_is_sampled_counts() -> None:
-    """Uneven weights waste a sample: little in steady traffic; in bursts, nearly no more than they must."""
-    rng = random.Random(12)
-
-    def poisson(minutes: int, burst: int) -> Iterator[float]:
-        now = 0.0
-        while now < minutes * 60:
-            now += rng.expovariate(burst if now % 1800 < 120 else 1)
-            yield now
-
-    rate, share, most = effective(poisson(240, 1), rng)
-    assert 0.8 * 15 < rate < 15
-    assert share > 0.88
-    assert most <= 15 + 8
-    rate, share, most = effective(poisson(180, 20), rng)
-    assert 0.75 * 15 < rate < 15
-    assert share > 0.13
-    assert most <= 15 + math.log2(2400)
-
-
-def test_fewer_runs_than_the_limit_are_all_picked() -> None:
-    clock = Clock()
-    sampler = sampling.per_minute(10, clock=clock)
-    assert all(p == 1.0 for _, _, p, _ in drive(sampler, clock, random.Random(3), steady(9 / 60, 600)))
-
-
 def horvitz_thompson(make: Callable[[Clock], Sampler], seed: int, seconds: int) -> tuple[float, float]:
     """Estimated total and its estimated count, each over the truth, for runs whose value drifts in time."""
     clock, rng = Clock(), random.Random(seed)
@@ -184,23 +144,6 @@ def test_the_limit_counts_only_what_the_other_condition_lets_pass() -> None:
         for i in range(1000):
             assert sampler.chance(run(i + 1)).probability == 0.0
         assert sampler.chance(run(5000, error="boom")).probability == 1.0
-
-
-def test_rules_that_share_a_limit_share_its_runs() -> None:
-    """Asked twice for each run, it gives both rules together its limit, the second a subset of the first."""
-    clock, rng = Clock(), random.Random(5)
-    sampler, times = sampling.per_minute(20, clock=clock), []
-    for second in range(600):
-        for i in range(10):
-            clock.now = 1000.0 + second + i / 10
-            trace_id = rng.getrandbits(128)
-            first, again = (
-                sampling.is_sampled(sampler.chance(run(trace_id)).probability, trace_id) for _ in range(2)
-            )
-            assert first or not again
-            times += [clock.now] * (first + again)
-    later = [t for t in times if t > 1120]
-    assert 0.6 * 20 <= len(later) / 8 <= 1.05 * 20
 
 
 SAMPLERS = st.recursive(
@@ -354,38 +297,6 @@ def test_a_cascade_has_the_chance_of_the_rule_it_follows() -> None:
     assert (below | sampling.ratio(0.01)).chance(run()).probability == 0.01
     assert (below & sampling.errors()).follows == {"cheap"}
     assert str(sampling.below(answered(), 0.5)) == "below('answered', 0.5)"
-
-
-@pytest.mark.slow
-def test_weighted_estimates_behind_a_cascade_are_unbiased() -> None:
-    """The mean of the expensive score among runs the cheap one finds low, from 30 % and then 10 % of them."""
-    rng, cascade = random.Random(8), sampling.below("cheap", 0.5) & sampling.ratio(0.1)
-    first = sampling.ratio(0.3)
-    estimates = []
-    for _ in range(80):
-        total = truth = 0.0
-        for _ in range(500):
-            trace_id, cheap = rng.getrandbits(128), rng.random()
-            expensive = cheap * 0.5 + rng.random() * 0.5
-            truth += expensive * (cheap < 0.5)
-            chance = first.chance(run(trace_id))
-            if not sampling.is_sampled(chance.probability, trace_id):
-                continue
-            after = cascade.chance(run(trace_id), {"cheap": Earlier(chance, Score(value=cheap))})
-            if sampling.is_sampled(after.probability, trace_id):
-                total += expensive / after.probability
-        estimates.append(total / truth)
-    error = stdev(estimates) / len(estimates) ** 0.5
-    assert abs(fmean(estimates) - 1) < 4 * error < 0.2
-
-
-def test_a_burst_is_foretold_from_its_first_seconds() -> None:
-    """Ten runs a second are six hundred a minute, long before so many have arrived."""
-    clock = Clock()
-    sampler = sampling.per_minute(100, clock=clock)
-    found = [p for _, _, p, _ in drive(sampler, clock, random.Random(1), steady(10, 12))]
-    assert found[:100] == [1.0] * 100
-    assert max(found[100:]) < 0.3
 
 
 def test_a_run_that_is_sampled_anyway_takes_nothing_of_a_limit() -> None:

@@ -18,7 +18,7 @@ import otel_evals.scorers as built_in
 from otel_evals._internal.judges.fence import Fence
 from otel_evals._internal.judges.replies import parse_reply
 from otel_evals._internal.redaction.secrets import redact_secrets
-from otel_evals._internal.scorers.grounding import SummaryReply
+from otel_evals._internal.scorers.judged import judgement
 from otel_evals.context import documents, tool_results
 from otel_evals.errors import ConfigError
 from otel_evals.judges import JudgeReply, JudgeRequest
@@ -227,7 +227,7 @@ ROUTINES: dict[str, Callable[[str], Any]] = {
     "a fence around a text": lambda text: Fence().wrap("x", text),
     "a fence around many": lambda text: Fence().wrap("x", [text[:5_000]] * 2_000),
     "a fence of a megabyte": lambda text: Fence(max_chars=1_000_000).wrap("x", text),
-    "reading a reply": lambda text: parse_reply(text, SummaryReply),
+    "reading a reply": lambda text: parse_reply(text, judgement("summarization").reply),
     "documents": lambda text: documents()(_params(text)),
 }
 

@@ -18,7 +18,7 @@ from otel_evals._internal.scorers.own import Criterion
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 from otel_evals.judges import JudgeRequest, ScriptedJudge
 from otel_evals.model import Direction, Document, NotScored, Operation, OperationKind, Run, Score, SpanRecord
-from otel_evals.scorers import Scorer
+from otel_evals.scorers import PromptStep, Scorer, ScoreReply, step_scorer
 from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers
 from tests.support.runs import a_run, tool
 from tests.support.stepped_run import RUN as STEPPED
@@ -234,6 +234,24 @@ def test_a_scorer_that_asks_again_gets_another_answer() -> None:
 
     asyncio.run(twice())
     assert len(judge.requests) == 4
+
+
+def test_a_scorer_with_a_check_of_its_own_takes_no_answer_that_fails_it() -> None:
+    judge = ScriptedJudge({"generate_score": [{"score": 0.2}, {"score": 0.8}]})
+    loose = PromptStep(prompt="How good is $output?", schema=ScoreReply)
+
+    def check(params: Any, reply: ScoreReply) -> str | None:
+        return "too low" if reply.score < 0.5 else None
+
+    strict = PromptStep(prompt=loose.prompt, schema=ScoreReply, check=check)
+
+    async def both() -> list[Any]:
+        first = step_scorer("loose", judge=judge).generate_score(loose)
+        second = step_scorer("strict", judge=judge).generate_score(strict)
+        return [await first.score(RUN), await second.score(RUN)]
+
+    assert [score.value for score in asyncio.run(both())] == [0.2, 0.8]
+    assert len(judge.requests) == 2
 
 
 def test_a_scorer_asks_itself_if_the_other_one_failed() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_evals._internal.scorers.bounds import in_order, pieces
 from otel_evals._internal.scorers.text.claims import claims_in, fold, identifier_pattern, list_items, plain
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.evidence import Evidence, decode
 from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import numbers_in, readings
-from otel_evals._internal.scorers.text.pieces import in_order, pieces
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 

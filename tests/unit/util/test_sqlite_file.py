@@ -123,7 +123,7 @@ def test_a_write_that_fails_reserves_nothing_and_the_call_is_not_made(tmp_path: 
     budget = Budget(tokens=100, store=tmp_path / "b.db")
     with sqlite3.connect(tmp_path / "b.db") as db:
         db.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON judge_budget BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            "CREATE TRIGGER full BEFORE INSERT ON counters BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
     made: list[int] = []
 

@@ -1,17 +1,28 @@
 """The time up to which all assigned partitions have been read, by the timestamps of their messages.
 
-A trace is complete once it was quiet by this clock: a backlog or an outage must not make it look quiet. The
-clock stands still while messages wait to be read, and while the brokers cannot be reached.
+A trace is complete once it was quiet by this clock: a backlog or an outage must not make it look quiet. In a
+backlog the clock follows the messages. Where a partition is read to its end, it follows the present, but
+hardly faster than time passes: after an outage, producers may be behind with what they could not send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from otel_evals_gateway._internal.kafka.progress import Partition
 
 _RECOVERY_SECONDS = 15.0
-"""Seconds after an outage in which producers may still send what they could not send during it."""
+"""Seconds after an outage in which the clock stands: producers may wait before they send again."""
+_SPEED = 1.25
+"""Seconds that the clock of a partition that is read to its end may advance in one second, to catch up."""
+
+
+class _Look(NamedTuple):
+    """That a partition was read to its end at some time, when its clock had this time."""
+
+    when: float
+    clock: float
 
 
 class ReadingClock:
@@ -21,6 +32,7 @@ class ReadingClock:
         self._wall = wall
         self._read_to: dict[Partition, float] = {}
         """0 for a partition of which nothing was read."""
+        self._at_end: dict[Partition, _Look] = {}
         self._recovering = 0.0
 
     @property
@@ -30,26 +42,43 @@ class ReadingClock:
 
     def assign(self, places: Iterable[Partition]) -> None:
         """Start at nothing: another member may have read further than this one did before."""
-        self._read_to |= dict.fromkeys(places, 0.0)
+        for place in places:
+            self._read_to[place] = 0.0
+            self._at_end.pop(place, None)
 
     def lose(self, places: Iterable[Partition]) -> None:
         for place in places:
             self._read_to.pop(place, None)
+            self._at_end.pop(place, None)
 
     def read(self, place: Partition, timestamp: float) -> float:
         """Note a message; returns the time of its partition, which no sender can move into the future."""
-        at = self._read_to[place] = max(min(timestamp, self._wall()), self._read_to.get(place, 0.0))
-        return at
+        at, before = min(timestamp, self._most(place)), self._read_to.get(place, 0.0)
+        self._read_to[place] = max(at, before)
+        return self._read_to[place]
 
-    def caught_up(self, places: Iterable[Partition], when: float) -> None:
-        """Note the partitions of which nothing was left to read at a time."""
-        if self._wall() >= self._recovering:
-            for place in places:
-                self._read_to[place] = max(when, self._read_to.get(place, 0.0))
+    def looked(self, at_end: Collection[Partition]) -> None:
+        """Note of which partitions nothing was left to read."""
+        now = self._wall()
+        for place, before in self._read_to.items():
+            if place not in at_end:
+                self._at_end.pop(place, None)
+                continue
+            if not before:
+                self._read_to[place] = now
+            elif place in self._at_end and now >= self._recovering:
+                self._read_to[place] = max(before, self._most(place))
+            self._at_end[place] = _Look(now, self._read_to[place])
+
+    def _most(self, place: Partition) -> float:
+        """Return the latest time that a partition's clock may have now."""
+        now, look = self._wall(), self._at_end.get(place)
+        return now if look is None else min(now, look.clock + _SPEED * (now - look.when))
 
     def lost_sight(self) -> None:
         """Note that the brokers cannot be reached."""
         self._recovering = self._wall() + _RECOVERY_SECONDS
+        self._at_end = {place: look._replace(when=self._wall()) for place, look in self._at_end.items()}
 
     def skip(self, seconds: float) -> None:
         """Advance although messages wait: so many traces are open that some must close."""

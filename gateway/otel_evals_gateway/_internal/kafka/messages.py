@@ -24,6 +24,8 @@ class Messages:
         self.signals = {topic: signal for topic, signal in named.items() if topic}
         self._tap = tap
         self._consumer = consumer
+        self._sizes: dict[str, int] = {}
+        """Number of partitions of each topic."""
         self._max_bytes = tap.scoring.options.max_decompressed
 
     def select(self, message: Any) -> Selection:
@@ -43,11 +45,17 @@ class Messages:
 
     def is_spread(self, message: Any, traces: Collection[str], assigned: Collection[Partition]) -> bool:
         """Return True if other members may get other spans of these traces: the key is not their id."""
-        topic = message.topic()
+        topic: str = message.topic()
         if self.signals[topic] != "traces" or set(traces) <= {_trace_id(message.key()) or ""}:
             return False
-        partitions = self._consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
-        return bool(sum(name == topic for name, _ in assigned) < len(partitions))
+        if topic not in self._sizes:
+            found = self._consumer.list_topics(topic, timeout=_TIMEOUT)
+            self._sizes[topic] = len(found.topics[topic].partitions)
+        return len([name for name, _ in assigned if name == topic]) < self._sizes[topic]
+
+    def forget_sizes(self) -> None:
+        """Ask again how many partitions the topics have."""
+        self._sizes.clear()
 
     def spread_problem(self, topic: str) -> str:
         return (

@@ -12,12 +12,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -26,15 +24,16 @@ from confluent_kafka import (
 )
 
 from otel_evals import Config
-from otel_evals.model import Loss, Run
-from otel_evals.sdk.pipeline import QuietClosing, Source, conversation_digest, encode_run
+from otel_evals.sdk.pipeline import QuietClosing
 from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.closing import MessageClosing
-from otel_evals_gateway._internal.kafka.conversation_topic import PASSED, ConversationTopic
+from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
 from otel_evals_gateway._internal.kafka.look_back import LookBack
 from otel_evals_gateway._internal.kafka.messages import Messages
-from otel_evals_gateway._internal.kafka.outgoing import Outgoing, Producing, dead_letter
+from otel_evals_gateway._internal.kafka.outgoing import Producing, dead_letter
+from otel_evals_gateway._internal.kafka.partitions import Partitions, key_of
 from otel_evals_gateway._internal.kafka.progress import Partition, Progress
+from otel_evals_gateway._internal.kafka.reports import Reports
 from otel_evals_gateway._internal.kafka.settings import consumer_properties, library_log, producer_properties
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import RefusedError
@@ -52,12 +51,9 @@ _CAPACITY = 5_000
 _CROWDED = 0.5
 """Fill level of the open traces from which no message is read."""
 _LOOK_SECONDS = 0.5
-_LOOK_TIMEOUT = 2.0
-_MOST_OUTGOING = 2_000
-"""Outgoing runs from which no further trace is closed."""
 
 
-class KafkaSource(Source):
+class KafkaSource:
     """A member of a consumer group, which feeds the tap's engine."""
 
     def __init__(self, options: KafkaOptions, config: Config) -> None:
@@ -71,21 +67,17 @@ class KafkaSource(Source):
         seconds = dict.fromkeys(self._topics, config.max_age)
         if topics.conversations is not None:
             seconds[topics.conversations] = config.conversation_keep
+        self._timed = {each for each in (topics.traces, topics.logs) if each}
         self._look_back = LookBack(self._consumer, seconds)
-        self._events: deque[tuple[Any, ...]] = deque()
-        """What the engine reports: runs to pass on, and traces that are done."""
-        self._outgoing: Counter[str] = Counter()
-        """Runs on their way to the topic of conversations, by trace id."""
-        self._assigned: set[Partition] = set()
-        self._committed: dict[Partition, int] = {}
-        self._ended: dict[Partition, int] = {}
-        """Ends of partitions that were reached: the consumer knows no position before the first message."""
-        self._paused = False
+        self._partitions = Partitions(
+            self._consumer, self._progress, self._clock, self._look_back, self._timed
+        )
+        self.reports = Reports(topics.conversations, self._progress, self._producing)
         self._commit_at = self._look_at = self._stepped_at = 0.0
         self._problems: dict[str, str] = {"brokers": "the brokers were not reached yet"}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
-        self._dead = self._repeated = self._lag = 0
+        self._dead = self._repeated = 0
 
     def closing(self, *args: Any, **options: Any) -> QuietClosing:
         """Return when traces close, of messages and of requests; arguments as of `QuietClosing`."""
@@ -93,7 +85,7 @@ class KafkaSource(Source):
 
     def start(self, tap: Tap) -> None:
         """Begin to read."""
-        self._tap, self._scoring, self._engine = tap, tap.scoring, tap.scoring.engine
+        self._tap, self._scoring, self.reports.scoring = tap, tap.scoring, tap.scoring
         self._conversations = ConversationTopic(self._options.topics.conversations, tap.scoring)
         self._messages = Messages(self._options.topics, tap, self._consumer)
         self._thread.start()
@@ -108,7 +100,7 @@ class KafkaSource(Source):
         """Commit finished messages, leave the group, and leave its conversations to the others."""
         if self._thread.ident is None or self._thread.is_alive():
             return
-        self._take_events()
+        self._handle_reports()
         self._producing.flush(_FLUSH_SECONDS)
         self._commit()
         self._consumer.close()  # revokes the partitions
@@ -120,37 +112,17 @@ class KafkaSource(Source):
         """Why messages cannot be read or scored; None if they can."""
         return next(iter(list(self._problems.values())), None)
 
-    def capacity(self) -> float:
-        """Return 0 while so many runs are to be passed on that no further trace should close."""
-        outgoing = sum(list(self._outgoing.values())) + len(self._events)
-        return max(0, _MOST_OUTGOING - outgoing)
-
     def stats(self) -> dict[str, Any]:
         """Return counts of partitions and messages."""
         return {
-            "assigned": len(self._assigned),
-            "lag": self._lag,
+            "assigned": len(self._partitions.assigned),
+            "lag": self._partitions.lag,
             "behind_seconds": round(max(0.0, time.time() - (self._clock.now or time.time())), 3),
             "uncommitted": len(self._progress),
             "oldest_uncommitted_seconds": round(self._progress.oldest_age, 3),
             "dead_letters": self._dead,
             "repeated": self._repeated,
         }
-
-    # --- the engine's thread ---
-
-    def pass_on(self, run: Run) -> bool:
-        if self._options.topics.conversations is None or not run.conversation_id:
-            return False
-        self._events.append(("run", run))
-        return True
-
-    def done(self, trace_id: str) -> None:
-        when = time.monotonic()
-        self._events.append(("done", trace_id, when, self._engine.intake.put))
-
-    def passed_done(self, trace_id: str) -> None:
-        self.done(f"{PASSED}{trace_id}")
 
     # --- the consumer's thread ---
 
@@ -173,7 +145,8 @@ class KafkaSource(Source):
         crowded = self._scoring.usage >= _CROWDED
         if crowded and not self._scoring.gatherer.waits:
             self._clock.skip(now - before)
-        self._pause("topics" in self._problems or crowded or self._engine.intake.capacity <= _CAPACITY)
+        full = crowded or self._scoring.engine.intake.capacity <= _CAPACITY
+        self._partitions.pause(full or "topics" in self._problems)
         again: set[Partition] = set()
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
             place = message.topic(), message.partition()
@@ -181,7 +154,7 @@ class KafkaSource(Source):
                 continue
             if not self._take(message, place):
                 again.add(place)
-        self._take_events()
+        self._handle_reports()
         self._producing.send()
         if time.monotonic() >= self._look_at:
             self._look()
@@ -190,19 +163,12 @@ class KafkaSource(Source):
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
 
-    def _pause(self, paused: bool) -> None:
-        """Pause or resume the partitions; a paused member stays in its group."""
-        if paused or self._paused:  # repeatedly while paused: new partitions are not
-            change = self._consumer.pause if paused else self._consumer.resume
-            change([TopicPartition(topic, number) for topic, number in self._assigned])
-        self._paused = paused
-
     def _take(self, message: Any, place: Partition) -> bool:
         """Take a message; returns False if it and those after it in its partition are to be read again."""
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                self._ended[place] = message.offset()
+                self._partitions.ended(place, message.offset())
             elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self._problems[place[0]] = f"the topic {place[0]} does not exist"
             else:
@@ -210,11 +176,11 @@ class KafkaSource(Source):
             return True
         kind, timestamp = message.timestamp()
         at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
-        at = min(at, time.time())
+        at, where = min(at, time.time()), "new"
         try:
             where = self._look_back.place_of(message, place, at)
             if where != "again":
-                at = self._clock.read(place, at) if place[0] in self._messages.signals else at
+                at = self._clock.read(place, at) if place[0] in self._timed else at
                 self._remember(message, place) if where == "before" else self._handle(message, place, at)
         except KafkaException as caught:
             _logger.warning("a message of %s cannot be taken yet: %s", place, caught)
@@ -250,7 +216,7 @@ class KafkaSource(Source):
             return
         selection = self._messages.select(message)
         traces = selection.traces
-        if self._messages.is_spread(message, traces, self._assigned):
+        if self._messages.is_spread(message, traces, self._partitions.assigned):
             self._problems["topics"] = self._messages.spread_problem(place[0])
             _logger.error("stopped reading: %s", self._problems["topics"])
             return
@@ -280,105 +246,40 @@ class KafkaSource(Source):
         self._progress.put([name], time.monotonic())
         self._producing.put(dead_letter(self._options.dead_letters, message, reason, written))
 
-    def _take_events(self) -> None:
-        """Take what the engine has reported, and give it the conversations' runs that were read."""
+    def _handle_reports(self) -> None:
+        """Give the engine the conversations' runs that were read, and handle what it has reported."""
         for traces, when in self._conversations.put():
             self._progress.put(traces, when)
-        for _ in range(len(self._events)):
-            kind, *event = self._events.popleft()
-            if kind == "run":
-                self._pass_on(*event)
-                continue
-            trace_id, when, put = event
-            if self._outgoing[trace_id] or self._engine.intake.taken < put:
-                self._events.append((kind, *event))  # its runs, or later items, are on their way
-            else:
-                self._progress.finish(trace_id, when)
-                del self._outgoing[trace_id]
-
-    def _pass_on(self, run: Run) -> None:
-        topic, traces = self._options.topics.conversations, run.trace_ids or (run.trace_id,)
-        ruled_out = self._engine.conversations.rules_out(run)
-        try:
-            value = encode_run(run, only_ids=ruled_out)
-        except Exception:
-            _logger.exception("a run of a conversation cannot be passed on")
-            self._scoring.lost(Loss("run", "unreadable", run.trace_id))
-            return
-
-        def written(problem: str | None) -> None:
-            self._outgoing.subtract(traces)
-            if problem is not None:
-                self._scoring.lost(Loss("run", "too_large_to_pass_on", run.trace_id))
-
-        self._outgoing.update(traces)
-        assert topic is not None
-        self._producing.put(Outgoing(topic, value, conversation_digest(run).encode(), [], written))
+        self.reports.handle()
 
     # --- offsets and assignments ---
 
     def _commit(self) -> None:
-        self._take_events()
-        ends = {place: self._progress.offset(place) for place in self._assigned}
-        new = {place: end for place, end in ends.items() if end >= 0 and end != self._committed.get(place)}
-        if not new:
-            return
-        try:
-            places = [TopicPartition(*place, end) for place, end in new.items()]
-            self._consumer.commit(offsets=places, asynchronous=False)
-            self._committed |= new
-        except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's
-            _logger.warning("offsets could not be committed yet: %s", error)
+        self._handle_reports()
+        self._partitions.commit()
 
     def _look(self) -> None:
-        """Note how far the partitions are read; their ends are asked of the brokers, which may be away."""
-        when, places = time.time(), [TopicPartition(t, n, OFFSET_END) for t, n in self._assigned]
-        try:
-            if not places:
-                self._consumer.list_topics(timeout=_LOOK_TIMEOUT)
-            found = self._consumer.offsets_for_times(places, timeout=_LOOK_TIMEOUT) if places else []
-        except KafkaException as error:
-            self._problems["brokers"] = f"the brokers cannot be reached: {error.args[0].str()}"
-            self._clock.lost_sight()
-            return
-        self._problems.pop("brokers", None)
-        ends = {_key(place): place.offset for place in found}
-        at = {_key(place): self._position(place) for place in self._consumer.position(places)}
-        self._lag = sum(max(0, end - max(0, at.get(place, 0))) for place, end in ends.items())
-        read = [place for place, end in ends.items() if at.get(place, -1) >= end]
-        self._clock.caught_up([place for place in read if place[0] in self._messages.signals], when)
+        problem = self._partitions.look()
+        if problem is None:
+            self._problems.pop("brokers", None)
+        else:
+            self._problems["brokers"] = problem
 
-    def _position(self, place: TopicPartition) -> int:
-        """Return the next offset to read."""
-        return max(int(place.offset), self._ended.get(_key(place), -1))
-
-    def _assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        places = set(map(_key, partitions))
-        self._assigned |= places  # the cooperative protocol adds some
-        self._clock.assign(place for place in places if place[0] in self._messages.signals)
-        self._look_back.assign(places)
-        for topic, _ in places:
+    def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
+        places = list(map(key_of, partitions))
+        self._partitions.assign(places)
+        self._messages.forget_sizes()
+        for topic, _number in places:
             self._problems.pop(topic, None)
-        _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
         self._commit()
         self._lose(_, partitions)
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
-        gone = set(map(_key, partitions))
-        self._assigned -= gone
-        self._scoring.forget(self._progress.forget(gone))
+        gone = set(map(key_of, partitions))
+        self._scoring.forget(self._partitions.lose(gone))
         self._conversations.forget(gone)
-        self._look_back.lose(gone)
-        self._clock.lose(gone)
-        for place in gone:
-            self._committed.pop(place, None)
-            self._ended.pop(place, None)
-
-
-def _key(place: TopicPartition) -> Partition:
-    return place.topic, place.partition
 
 
 def _reason(error: Exception) -> str:

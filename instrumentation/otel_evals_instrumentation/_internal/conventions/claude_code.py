@@ -33,6 +33,7 @@ def claude_code() -> Convention:
     """Return the dialect of the Claude Code command line and of Latitude's plug-ins for coding agents."""
     return Convention(
         name="claude_code",
+        content="`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
         scopes=("com.anthropic.claude_code", "claude-code", "@latitude-data/", "latitude-telemetry"),
         markers=words(
             """user_prompt_length interaction.duration_ms llm_request.context response.model_output

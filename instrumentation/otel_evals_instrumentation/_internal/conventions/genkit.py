@@ -8,7 +8,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value
+from otel_evals_instrumentation._internal.readers.tool_values import result_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
@@ -20,6 +20,7 @@ def genkit() -> Convention:
     """Return the dialect of Genkit."""
     return Convention(
         name="genkit",
+        content="always on",
         scopes=("genkit",),
         markers=("genkit:type", "genkit:name"),
         names=AttributeNames(

@@ -9,7 +9,7 @@ from otel_evals_instrumentation._internal.readers.attribute_names import Attribu
 from otel_evals_instrumentation._internal.readers.convention import Convention, kind_of
 from otel_evals_instrumentation._internal.readers.outcomes import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import unwrapped_result, unwrapped_value
+from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
@@ -22,6 +22,7 @@ def google_adk() -> Convention:
     """Return the dialect of ADK."""
     return Convention(
         name="google_adk",
+        content="`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`",
         scopes=("gcp.vertex.agent",),
         markers=words("invocation_id event_id llm_request llm_response tool_call_args tool_response", _OWN),
         names=AttributeNames(

@@ -24,6 +24,7 @@ def langfuse() -> Convention:
     """Return the dialect of Langfuse's decorators and wrappers."""
     return Convention(
         name="langfuse",
+        content="on unless `capture_input` or `capture_output` is false",
         scopes=("langfuse-sdk", "langfuse"),
         order=PLATFORM,
         markers=(

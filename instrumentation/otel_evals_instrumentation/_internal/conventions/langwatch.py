@@ -29,6 +29,7 @@ def langwatch() -> Convention:
     """Return the dialect of LangWatch's SDKs."""
     return Convention(
         name="langwatch",
+        content="on unless `capture_input` or `capture_output` is false",
         scopes=("langwatch",),
         order=PLATFORM,
         markers=(_OWN + "span.type", _OWN + "input", _OWN + "output"),

@@ -8,7 +8,7 @@ from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
@@ -26,6 +26,7 @@ def livekit() -> Convention:
     """Return the dialect of LiveKit's voice agents."""
     return Convention(
         name="livekit",
+        content="always on; marked as personal in `lk.pii.*`",
         scopes=("livekit-agents",),
         markers=(
             *words("speech_id generation_id function_tool.name function_tool.id agent_name", "lk."),

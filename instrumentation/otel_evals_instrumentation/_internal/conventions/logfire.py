@@ -31,6 +31,7 @@ def logfire() -> Convention:
     """Return the dialect of Logfire's integrations; pydantic-ai has its own."""
     return Convention(
         name="logfire",
+        content="always on",
         scopes=words("openai anthropic claude google", "logfire."),
         markers=("agent_trace_id",),
         names=AttributeNames(

@@ -30,6 +30,7 @@ def mastra() -> Convention:
     """Return the dialect of Mastra's OpenTelemetry exporter."""
     return Convention(
         name="mastra",
+        content="always on",
         scopes=("@mastra/",),
         markers=("mastra.span.type",),
         names=AttributeNames(

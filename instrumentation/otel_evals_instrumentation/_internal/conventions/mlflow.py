@@ -20,6 +20,7 @@ def mlflow() -> Convention:
     """Return the dialect of MLflow's tracing."""
     return Convention(
         name="mlflow",
+        content="always on",
         scopes=("mlflow",),
         order=PLATFORM,
         markers=("mlflow.spanType", _INPUT, _OUTPUT),

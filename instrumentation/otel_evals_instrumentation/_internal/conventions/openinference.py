@@ -20,7 +20,7 @@ from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
 
@@ -295,6 +295,7 @@ _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_coun
 
 TABLE = Convention(
     name="openinference",
+    content="on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true",
     order=LIBRARY,
     scopes=("openinference.instrumentation", "@arizeai/openinference"),
     markers=("openinference.span.kind", *sorted(_OF_MODELS), "llm.model_name", *sorted(_DOCUMENTS)),

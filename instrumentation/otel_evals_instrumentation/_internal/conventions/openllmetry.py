@@ -1,4 +1,4 @@
-"""OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*`."""
+"""OpenLLMetry: Traceloop's instrumentations and decorators, with LlamaIndex and vector stores."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Document, OperationKind, SpanRecord, ToolCall
-from otel_evals_instrumentation._internal.conventions import openllmetry_llamaindex
+from otel_evals.model import Document, OperationKind, SpanEvent, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
     Convention,
     SpanReader,
 )
-from otel_evals_instrumentation._internal.readers.documents import documents_of
+from otel_evals_instrumentation._internal.readers.documents import documents_of, make_document, text_among
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
-from otel_evals_instrumentation._internal.readers.values import unflatten, unmasked
+from otel_evals_instrumentation._internal.readers.tool_values import result_value, unwrapped_value
+from otel_evals_instrumentation._internal.readers.values import parse, unflatten, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
+
+# --- OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*` ---
+
 
 _KINDS = kinds(workflow="workflow", agent="agent", tool="tool", inference="llm", other="task")
 _LIBRARIES = words(
@@ -41,6 +43,7 @@ def openllmetry() -> Convention:
     """Return the dialect of Traceloop's instrumentations and decorators."""
     return Convention(
         name="openllmetry",
+        content="on unless `TRACELOOP_TRACE_CONTENT=false`",
         order=LIBRARY,
         scopes=("traceloop.", *("opentelemetry.instrumentation." + library for library in _LIBRARIES)),
         markers=(*words("span.kind entity.name workflow.name", "traceloop."), "llm.request.type"),
@@ -67,8 +70,8 @@ def openllmetry() -> Convention:
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read steps, documents and ranks, and CrewAI's conversation from the repr of task outputs."""
-    if reader.span.scope_name == openllmetry_llamaindex.SCOPE:
-        openllmetry_llamaindex.read_step(reader)
+    if reader.span.scope_name == SCOPE:
+        read_step(reader)
     if kind is OperationKind.OTHER:
         _read_documents(reader)
     if kind is OperationKind.WORKFLOW and reader.span.parent_span_id is None:
@@ -155,10 +158,119 @@ def _number(text: str) -> float | None:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if span.scope_name == openllmetry_llamaindex.SCOPE:
-        return openllmetry_llamaindex.kind_of_step(span)
+    if span.scope_name == SCOPE:
+        return kind_of_step(span)
     if "gen_ai.operation.name" in span.attributes and span.name != "crewai.workflow":
         return None
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
         return OperationKind.WORKFLOW
     return kind_named(span.attributes.get("traceloop.span.kind"), _KINDS)
+
+
+# --- LlamaIndex as Traceloop instruments it: every step is a task, and its output shows the kind ---
+
+
+SCOPE = "opentelemetry.instrumentation.llamaindex"
+"""The scope of Traceloop's instrumentation of LlamaIndex."""
+
+
+def _decoded(value: Any) -> Any:
+    """Decode a value that the library and its instrumentation both encoded as JSON."""
+    return parse(parse(value))
+
+
+def kind_of_step(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of a step; None to use OpenTelemetry's names."""
+    attributes = span.attributes
+    if "gen_ai.operation.name" in attributes:
+        return None
+    gave = _decoded(attributes.get(_OUTPUT))
+    if isinstance(gave, dict):
+        if "tool_name" in gave and ("tool_output" in gave or "raw_output" in gave):
+            return OperationKind.TOOL
+        if "raw" in gave and ("message" in gave or "text" in gave):
+            return OperationKind.INFERENCE
+        if _ending(gave) is not None:
+            return OperationKind.WORKFLOW
+    elif isinstance(gave, list) and gave:
+        first = parse(gave[0])
+        if isinstance(first, dict) and "node" in first:
+            return OperationKind.RETRIEVAL
+    elif gave is None:
+        given = _decoded(attributes.get(_INPUT))
+        if isinstance(given, dict) and isinstance(given.get("messages"), list):
+            return OperationKind.INFERENCE
+    kind = attributes.get("traceloop.span.kind")
+    return OperationKind.WORKFLOW if kind == "workflow" else OperationKind.OTHER
+
+
+def _ending(gave: Any) -> Any:
+    """Return the response in the event at the end of a workflow."""
+    result = gave.get("result") if isinstance(gave, dict) else None
+    return result.get("response") if isinstance(result, dict) else None
+
+
+def read_step(reader: SpanReader) -> None:
+    """Read output that is JSON twice; a tool's result contains its name, id and arguments."""
+    gave = _decoded(reader.attributes.get(_OUTPUT))
+    call = reader.fields.get("tool_call")
+    if call is not None and isinstance(gave, dict):
+        given, call_id = gave.get("tool_kwargs"), gave.get("tool_id")
+        name = reader.fields["name"] = str(gave.get("tool_name"))
+        reader.fields["tool_call"] = replace(
+            call,
+            name=name,
+            id=call_id if isinstance(call_id, str) else call.id,
+            arguments=call.arguments if given is None else given,
+        )
+    if isinstance(gave, dict):
+        reader.offer("agent_name", gave.get("current_agent_name"))  # of a step: the first is asked first
+        result = gave.get("result")
+        last = result.get("current_agent_name") if isinstance(result, dict) else None
+        if isinstance(last, str) and last:
+            reader.fields["name"] = last
+    if reader.source_of("output") == _OUTPUT and isinstance(gave, (dict, list)):
+        reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")
+
+
+# --- Vector stores as Traceloop instruments them: each retrieved document is a span event ---
+
+
+_EVENTS = ("db.query.result", "db.search.result")
+
+
+def openllmetry_vector_stores() -> Convention:
+    """Return the dialect of Traceloop's instrumentations of vector stores."""
+    return Convention(
+        name="openllmetry_vector_stores",
+        content="on unless `TRACELOOP_TRACE_CONTENT=false`",
+        scopes=words(
+            "chromadb pinecone qdrant milvus marqo weaviate lancedb", "opentelemetry.instrumentation."
+        ),
+        kind_of=_vector_stores_kind,
+        refine=_vector_stores_refine,
+    )
+
+
+def _vector_stores_kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of a query, recognised by its name or its results; None for writes."""
+    if any(event.name in _EVENTS for event in span.events):
+        return OperationKind.RETRIEVAL
+    words = span.name.lower().replace("_", ".").split(".")
+    return OperationKind.RETRIEVAL if "query" in words or "search" in words else None
+
+
+def _vector_stores_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    found = [_document(event, reader.span) for event in reader.span.events if event.name in _EVENTS]
+    documents = tuple(document for document in found if document.content or document.id or document.metadata)
+    if documents:
+        reader.fields["documents"] = documents
+        reader.note("documents", _EVENTS[0])
+    return kind
+
+
+def _document(event: SpanEvent, span: SpanRecord) -> Document:
+    attributes: dict[str, Any] = {key.rpartition(".")[2]: value for key, value in event.attributes.items()}
+    metadata = parse(attributes.get("metadata", attributes.get("entity")))
+    text = text_among({"document": attributes.get("document")})
+    return make_document(text, attributes.get("id"), attributes.get("score"), metadata, span.span_id)

@@ -13,7 +13,35 @@ def otel_genai() -> Convention:
     """Return the dialect of spans with `gen_ai.*`."""
     return Convention(
         name="otel_genai",
+        content=(
+            "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and "
+            "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`"
+        ),
         order=LAST,
+        content_by_scope={
+            "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
+            "autogen": "none: this instrumentation records no content",
+            "com.anthropic.sdk": "none: this instrumentation records no content",
+            "fastmcp": "none: this instrumentation records no content",
+            "mcp-python-sdk": "none: this instrumentation records no content",
+            "com.anthropic.claude_code": (
+                "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`"
+            ),
+            "gcp.vertex.agent": (
+                "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`; version 1: on unless "
+                "`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=false`"
+            ),
+            "opentelemetry.instrumentation.openai_agents": (
+                "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`; Traceloop's: on unless "
+                "`TRACELOOP_TRACE_CONTENT=false`"
+            ),
+            "opentelemetry.instrumentation.openai_v2": (
+                "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`"
+            ),
+            "otel_evals_instrumentation": "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`",
+            "semantic_kernel": ("`SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true`"),
+            "strands": "always on",
+        },
         markers=(
             *words("operation.name system provider.name request.model response.model", "gen_ai."),
             *words("name call.id call.arguments call.result definitions", "gen_ai.tool."),

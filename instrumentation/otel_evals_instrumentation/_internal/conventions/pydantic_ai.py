@@ -16,6 +16,7 @@ def pydantic_ai() -> Convention:
     """Return the dialect of pydantic-ai."""
     return Convention(
         name="pydantic_ai",
+        content="on unless `InstrumentationSettings(include_content=False)`",
         scopes=("pydantic-ai",),
         markers=_CONVERSATIONS,
         names=AttributeNames(

@@ -16,6 +16,7 @@ def smolagents() -> Convention:
     return replace(
         TABLE,
         name="smolagents",
+        content="on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true",
         scopes=("openinference.instrumentation.smolagents",),
         markers=(),
         refine=_refine,

@@ -8,7 +8,7 @@ from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.usage import first_count
 from otel_evals_instrumentation._internal.readers.values import parse, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -33,6 +33,7 @@ def vercel_ai() -> Convention:
     """Return the dialect of the AI SDK's experimental telemetry."""
     return Convention(
         name="vercel_ai",
+        content="on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
         markers=(
             *words("operationId model.id toolCall.name toolCall.args", "ai."),
             *_OF_MODELS,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from operator import itemgetter
 
+from otel_evals.dialects import BoundedCache
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
@@ -30,7 +31,9 @@ class FieldsByAttribute:
             for rank, key in enumerate(getattr(names, field.name)):
                 known = self._lists if key.endswith(".*") else self._fields
                 known[key] = (*known.get(key, ()), (field.name, rank))
-        self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+        self.known: BoundedCache[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = BoundedCache(
+            _MOST_SHAPES
+        )
         """Results of `find` by the names of a span's attributes."""
 
     def find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
@@ -45,8 +48,6 @@ class FieldsByAttribute:
                 found.setdefault(field + ".*", found.get(field, []).copy()).append((rank, name))
         by_field = {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
         if len(names) <= _MOST_NAMES:
-            if len(self.known) >= _MOST_SHAPES:
-                self.known.clear()
             self.known[names] = by_field
         return by_field
 

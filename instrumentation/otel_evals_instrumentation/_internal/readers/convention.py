@@ -21,12 +21,11 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
-    availability_of,
     read_inputs_outputs,
     take_answer,
     unwrap_state,
 )
-from otel_evals_instrumentation._internal.readers.outcomes import how_it_ended
+from otel_evals_instrumentation._internal.readers.outcomes import availability_of, how_it_ended
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
     SpanReader,
@@ -36,8 +35,8 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
 )
 from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import make_usage
-from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+from otel_evals_instrumentation._internal.readers.values import first_text, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import MERGED, OPERATIONS, kind_of, words
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
 
@@ -47,33 +46,6 @@ PLATFORM = 2
 """Order of platforms whose SDKs add attributes to any span."""
 LAST = 3
 """Order of OpenTelemetry's own names, which most other conventions use too."""
-_OPERATIONS = kinds(
-    inference="chat text text_completion completion generate_content generate responses response message",
-    agent="invoke_agent handle_conversation_turn start_thread_run process_thread_run",
-    tool="execute_tool tool",
-    retrieval="retrieval retrieve vector_db_retrieve vector_search rerank search_memory",
-    embedding="embeddings embedding",
-    # Speech synthesis and transcription ask no model.
-    other="speech text_to_speech tts transcription speech_to_text stt",
-)
-_TOOL = frozenset(words("name call.id call.arguments call.result", "gen_ai.tool."))
-"""Attributes of tool calls only."""
-_MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
-_OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}"
-    for side in ("prompt", "completion")
-    for item in ("", ".content", ".0.role", ".0.content", ".0.tool_calls.0.name")
-)
-_RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
-_COUNTS = frozenset(words("input_tokens output_tokens prompt_tokens completion_tokens", "gen_ai.usage."))
-_EVENTS = frozenset(words("user.message choice content.prompt content.completion", "gen_ai."))
-_REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", workflow="workflow", tool="tool")
-"""Values of `llm.request.type` other than model calls."""
-_MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
-_REPEATED = ("model_call", "subtask")
-"""Kinds of AG2's spans that repeat the tokens of other spans."""
-_MERGED = "(merged tools)"
-"""Name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = ("unknown", "unknown_model")
 """Recorded by some instead of an unknown model or provider."""
 _TEXTS = words(
@@ -82,6 +54,7 @@ _TEXTS = words(
 )
 _COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
 _OF_TOOLS = ("name", "error", "error_type", "paused")
+_NAMED = (OperationKind.AGENT, OperationKind.TOOL)
 _SIDES = ("input", "output")
 _CONTENT = {
     OperationKind.INFERENCE: _SIDES,
@@ -105,6 +78,10 @@ class Convention:
     """Scopes that a framework shares with other libraries, each with the beginning of its spans' names."""
     loggers: tuple[str, ...] = ()
     """Prefixes of the scopes of log lines that have content, but no event name."""
+    content: str = "always on"
+    """The default for content, and the setting that changes it."""
+    content_by_scope: Mapping[str, str] = field(default_factory=dict)
+    """The same by prefix of instrumentation scopes that differ."""
     order: int = 0
     """Position among the conventions whose markers a span has: 0, `LIBRARY`, `PLATFORM` or `LAST`."""
     names: AttributeNames = field(default_factory=AttributeNames)
@@ -125,11 +102,11 @@ class Convention:
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
         operation = span.attributes.get("gen_ai.operation.name")
-        plain = type(operation) is str and operation in _OPERATIONS  # without the quotes of stored JSON
+        plain = type(operation) is str and operation in OPERATIONS  # without the quotes of stored JSON
         recorded = span if plain else without_json_quotes(span)
         kind = self.kind_of(recorded) if self.kind_of else None
-        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != _MERGED:
-            kind = _OPERATIONS[str(operation)]
+        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != MERGED:
+            kind = OPERATIONS[str(operation)]
         kind = kind or kind_of(recorded)
         if kind is None:
             return None
@@ -240,52 +217,6 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) ->
     return not is_part and "openai_agents" in scope.replace("-", "_")
 
 
-def kind_of(span: SpanRecord) -> OperationKind | None:
-    """Return the kind by OpenTelemetry's names; None for a span that is no part of an agent."""
-    attributes = span.attributes
-    operation = attributes.get("gen_ai.operation.name")
-    if isinstance(operation, str):
-        operation = operation if operation in _OPERATIONS else str(unquoted(operation))
-        if attributes.get("gen_ai.tool.name") == _MERGED:
-            return OperationKind.OTHER
-        known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
-        if known is not None:
-            return known
-        if operation.startswith("invoke_"):
-            return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
-        return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
-    if attributes.get("ag2.usage.kind") in _REPEATED:
-        return None
-    if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
-        return OperationKind.TOOL
-    kind = _request_kind(attributes)
-    if kind is not None:
-        return kind
-    if not _RETRIEVALS.isdisjoint(attributes):
-        return OperationKind.RETRIEVAL
-    has_agent = "gen_ai.agent.name" in attributes
-    if not _MODELS.isdisjoint(attributes) or not (has_agent or _COUNTS.isdisjoint(attributes)):
-        return OperationKind.INFERENCE
-    if not _MESSAGES.isdisjoint(attributes):
-        return OperationKind.AGENT if has_agent else OperationKind.INFERENCE
-    if _has_messages(span):
-        return OperationKind.INFERENCE
-    return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
-
-
-def _has_messages(span: SpanRecord) -> bool:
-    attributes = span.attributes
-    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
-        return True
-    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
-
-
-def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
-    kind = attributes.get("llm.request.type")
-    return _REQUESTS.get(kind, OperationKind.INFERENCE) if isinstance(kind, str) else None
-
-
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for text in filter(found_at.__contains__, _TEXTS):
@@ -294,7 +225,8 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         value = value if is_plain else _unusual_text(reader, text, value)
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
-    _read_name(reader, kind)
+    if kind in _NAMED or "name" in found_at:
+        _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
         if usage is not None:
@@ -317,7 +249,8 @@ def _read_name(reader: SpanReader, kind: OperationKind) -> None:
     elif kind is OperationKind.AGENT:
         if "agent_name" not in fields and "gen_ai.agent.id" in reader.attributes:
             reader.offer("agent_name", _name_in_id(reader))
-        reader.offer("name", fields.get("agent_name"))
+        if "agent_name" in fields:
+            fields["name"] = fields["agent_name"]
     elif "name" in reader.found_at:
         reader.offer("name", reader.text("name"))
 
@@ -337,25 +270,21 @@ def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
 
 def _read_finish(reader: SpanReader) -> None:
     for _, key in reader.found_at["finish"]:
-        reasons = _reasons(reader.attributes[key])
-        if reasons:
-            reader.fields["finish_reasons"] = reasons
-            if "error" in reasons:  # perhaps the only trace of it
-                reader.fields["error"] = "error"
-            return
+        parsed = parse(reader.attributes[key])
+        if isinstance(parsed, str):
+            parsed = _listed(parsed) if parsed[:1] == "[" else (parsed,)
+        if isinstance(parsed, (list, tuple)):
+            reasons = tuple([reason for reason in parsed if isinstance(reason, str) and reason])
+            if reasons:
+                reader.fields["finish_reasons"] = reasons
+                if "error" in reasons:  # perhaps the only trace of it
+                    reader.fields["error"] = "error"
+                return
 
 
-def _reasons(value: Any) -> tuple[str, ...]:
-    """Return the reasons in a text, in JSON, or in a list as `[stop, length]`."""
-    parsed = parse(value)
-    if isinstance(parsed, str):
-        listed = parsed.startswith("[") and parsed.endswith("]")
-        parsed = [each.strip(" '\"") for each in parsed[1:-1].split(",")] if listed else (parsed,)
-    return tuple(each for each in parsed if isinstance(each, str) and each) if _is_list(parsed) else ()
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
+def _listed(text: str) -> list[str]:
+    """Return the words of a list such as `[stop, length]`, as Kotlin and Java write it."""
+    return [word.strip(" '\"") for word in text.strip("[]").split(",")]
 
 
 def _read_error(reader: SpanReader) -> None:

@@ -6,35 +6,32 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message, Part
+from otel_evals.model import Availability, Message
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
+from otel_evals_instrumentation._internal.readers.logs import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.media import without_bytes
-from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
-from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
-from otel_evals_instrumentation._internal.readers.outcomes import was_left
+from otel_evals_instrumentation._internal.readers.messages import read_messages, typed_messages
+from otel_evals_instrumentation._internal.readers.outcomes import (
+    has_content_in,
+    may_have_called,
+    note_side,
+    says_something,
+)
 from otel_evals_instrumentation._internal.readers.parts import (
-    LISTS,
     read_parts,
-    spread,
     text_message,
     text_of,
 )
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of, has_dropped
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.values import (
-    MASKS,
-    MAX_TEXT,
     is_masked,
     parse,
     parse_or_repair,
-    unmasked,
     without_cut_mark,
 )
 
@@ -43,37 +40,8 @@ _LONGEST_CACHED = 50_000
 _IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
 """End of JSON that was cut off in base64."""
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
-_RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
-_CALLS = ("tool_call", "tool_result")
 _NO_MESSAGES: tuple[Any, ...] = ("", "[]", [], ())
 """Values of an attribute for messages that were recorded, and were none."""
-_ROLE = attrgetter("role")  # without a Python call for each message
-
-
-class _Text(msgspec.Struct, tag_field="type", tag="text", gc=False):
-    content: str
-
-
-class _Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
-    name: str
-    id: str | None = None
-    arguments: Any = None
-
-
-class _Result(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True):
-    id: str | None = None
-    response: Any = None
-    result: Any = None
-
-
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
-    role: Literal["user", "assistant", "system", "tool"]
-    parts: list[_Text | _Call | _Result]
-    name: str | None = None
-    finish_reason: Any = None
-
-
-_decode = msgspec.json.Decoder(list[_Said]).decode
 
 
 def read_inputs_outputs(reader: SpanReader) -> None:
@@ -182,13 +150,16 @@ def _first(
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
         messages, cut, is_text = _said(reader, value, side, role)
-        whole = not is_text and _has_content(messages)
+        whole = not is_text and has_content_in(messages)
         if not whole:  # a description of an agent has a role too, but is no message
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
             is_indexed = key.endswith(".*")
+            if not whole and is_indexed and side == "output" and may_have_called(reader.attributes):
+                best = messages
+                continue
             cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
-            _note(reader, side, key, is_text or _says_something(messages), cut)
+            note_side(reader, side, key, is_text or says_something(messages), cut)
             best = _cut_off(messages, value) if cut and not is_indexed else messages
             if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
                 best = (*messages, Message(role="unknown"))
@@ -224,42 +195,6 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
     if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
         return (text_message(role, text),), False, True
     return messages, cut, False
-
-
-def typed_messages(value: Any) -> tuple[Message, ...] | None:
-    """Decode the messages of a JSON text; None if any has another form."""
-    if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
-        return None
-    try:
-        said = _decode(value if value.isascii() else value.encode())
-    except (ValueError, RecursionError):
-        return None
-    if len(said) > MAX_MESSAGES:
-        return None
-    messages = tuple(map(_message, said))
-    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
-
-
-def _message(said: _Said) -> Message:
-    parts = tuple(map(_part, said.parts))
-    for part in said.parts:
-        if type(part) is _Text and part.content[:2] in LISTS:
-            parts = spread(parts)
-            break
-    return Message(role=said.role, parts=parts, name=said.name or None)
-
-
-def _part(part: _Text | _Call | _Result) -> Part:
-    if type(part) is _Text:
-        text = part.content
-        return Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text)
-    read = tool_call if type(part) is _Call else tool_result
-    return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
-
-
-def _is_textual_result(message: Message) -> bool:
-    """Return True for a tool's message with text only: this text is the result."""
-    return message.role == "tool" and {part.kind for part in message.parts} == {"text"}
 
 
 def _is_invocation(reader: SpanReader) -> bool:
@@ -323,58 +258,8 @@ def _answer(reader: SpanReader) -> tuple[Message, ...]:
 def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tuple[Message, ...]:
     if messages:
         key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
-        _note(reader, side, key, _says_something(messages), cut=False)
+        note_side(reader, side, key, says_something(messages), cut=False)
     return tuple(messages)
-
-
-def _note(reader: SpanReader, side: str, key: str, has_content: bool, cut: bool) -> None:
-    whole = Availability.PRESENT if has_content else Availability.EMPTY
-    cut = cut or (side == "output" and has_content and was_left(reader.span, reader.attributes, key))
-    reader.noted[side] = key, Availability.TRUNCATED if cut else whole
-
-
-def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:
-    """Return the availability of content: a message without content is empty if the other side has some.
-
-    Without any on both sides, content capture is off. Content that may have been dropped with attributes
-    counts as truncated.
-    """
-    found = {name: availability for name, (_, availability) in reader.noted.items()}
-    for side, other in (("input", "output"), ("output", "input")):
-        if found.get(side) is Availability.EMPTY:
-            calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
-            is_on = found.get(other) in _RECORDED
-            without = Availability.PRESENT if calls else Availability.EMPTY
-            found[side] = without if is_on else Availability.CAPTURED_OFF
-    missing = [name for name in expected if found.get(name) not in _RECORDED]
-    if missing and has_dropped(reader.span):
-        found.update(dict.fromkeys(missing, Availability.TRUNCATED))
-    return found
-
-
-def _says_something(messages: Iterable[Message]) -> bool:
-    """Return True for messages with content other than blanks and thoughts."""
-    for message in messages:
-        for part in message.parts:
-            blank = part.kind == "reasoning" or (part.text and part.text.isspace())
-            if not blank and _is_content(part):
-                return True
-    return False
-
-
-def _has_content(messages: Iterable[Message]) -> bool:
-    for message in messages:
-        for part in message.parts:
-            if _is_content(part):
-                return True
-    return False
-
-
-def _is_content(part: Part) -> bool:
-    if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
-        return True
-    media = part.media
-    return media is not None and bool(media.size or media.uri or media.file_id)
 
 
 def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()) -> None:

@@ -8,21 +8,34 @@ It recognises a form by its keys, never by the sender.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
-from otel_evals.model import Message
+import msgspec
+
+from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.envelopes import is_data, possible_messages
 from otel_evals_instrumentation._internal.readers.parts import (
+    LISTS,
     is_definition,
     is_part,
     read_part,
     read_parts,
+    spread,
     text_message,
 )
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_repr
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
-from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_repr, literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call, tool_result
+from otel_evals_instrumentation._internal.readers.values import (
+    MASKS,
+    MAX_DEPTH,
+    MAX_TEXT,
+    is_repr,
+    literal,
+    parse,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 MAX_MESSAGES = 5_000
@@ -170,3 +183,68 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
         parts = read_parts(system)
         if parts:
             found.insert(before, Message(role="system", parts=parts))
+
+
+_ROLE = attrgetter("role")  # without a Python call for each message
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text", gc=False):
+    content: str
+
+
+class _Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
+    name: str
+    id: str | None = None
+    arguments: Any = None
+
+
+class _Result(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True):
+    id: str | None = None
+    response: Any = None
+    result: Any = None
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system", "tool"]
+    parts: list[_Text | _Call | _Result]
+    name: str | None = None
+    finish_reason: Any = None
+
+
+_decode = msgspec.json.Decoder(list[_Said]).decode
+
+
+def typed_messages(value: Any) -> tuple[Message, ...] | None:
+    """Decode the messages of a JSON text; None if any has another form."""
+    if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
+        return None
+    try:
+        said = _decode(value if value.isascii() else value.encode())
+    except (ValueError, RecursionError):
+        return None
+    if len(said) > MAX_MESSAGES:
+        return None
+    messages = tuple(map(_message, said))
+    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
+
+
+def _message(said: _Said) -> Message:
+    parts = tuple(map(_part, said.parts))
+    for part in said.parts:
+        if type(part) is _Text and part.content[:2] in LISTS:
+            parts = spread(parts)
+            break
+    return Message(role=said.role, parts=parts, name=said.name or None)
+
+
+def _part(part: _Text | _Call | _Result) -> Part:
+    if type(part) is _Text:
+        text = part.content
+        return Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text)
+    read = tool_call if type(part) is _Call else tool_result
+    return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
+
+
+def _is_textual_result(message: Message) -> bool:
+    """Return True for a tool's message with text only: this text is the result."""
+    return message.role == "tool" and {part.kind for part in message.parts} == {"text"}

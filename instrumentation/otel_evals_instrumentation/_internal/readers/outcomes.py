@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from otel_evals.model import SpanRecord
+from otel_evals.model import Availability, Message, Part, SpanRecord
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, has_dropped
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
@@ -87,7 +88,7 @@ def was_left(span: SpanRecord, attributes: Mapping[str, Any], key: str) -> bool:
 
     `key` is the attribute that has the response. OpenInference says OK for streams that were read to the end.
     """
-    streamed = any([attributes.get(each) in (True, "true", "True") for each in _STREAMING])  # noqa: C419
+    streamed = any(attributes.get(each) in (True, "true", "True") for each in _STREAMING)
     given = attributes.get("llm.invocation_parameters")
     if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
         return False
@@ -96,9 +97,70 @@ def was_left(span: SpanRecord, attributes: Mapping[str, Any], key: str) -> bool:
     return not any(_says_the_end(name, value) for name, value in attributes.items())
 
 
+def may_have_called(attributes: Mapping[str, Any]) -> bool:
+    """Return True if a response without content may be a call: it had tools, and has no finish reason."""
+    had_tools = any(name.startswith("llm.request.functions.") for name in attributes)
+    return had_tools and not any(_says_the_end(name, value) for name, value in attributes.items())
+
+
 def _says_the_end(name: str, value: Any) -> bool:
     """Return True for an attribute with a finish reason, in its name or in its JSON."""
     if name.endswith(("finish_reason", "finish_reasons", "finishReason", "stop_reason")):
         value = parse(value)
         return bool(value[0] if isinstance(value, (list, tuple)) and value else value)
     return type(value) is str and value[:1] in ("{", "[") and _FINISH.search(value) is not None
+
+
+_RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
+
+
+_CALLS = ("tool_call", "tool_result")
+
+
+def note_side(reader: SpanReader, side: str, key: str, has_content: bool, cut: bool) -> None:
+    whole = Availability.PRESENT if has_content else Availability.EMPTY
+    cut = cut or (side == "output" and has_content and was_left(reader.span, reader.attributes, key))
+    reader.noted[side] = key, Availability.TRUNCATED if cut else whole
+
+
+def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:
+    """Return the availability of content: a message without content is empty if the other side has some.
+
+    Without any on both sides, content capture is off. Content that may have been dropped with attributes
+    counts as truncated.
+    """
+    found = {name: availability for name, (_, availability) in reader.noted.items()}
+    for side, other in (("input", "output"), ("output", "input")):
+        if found.get(side) is Availability.EMPTY:
+            calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
+            is_on = found.get(other) in _RECORDED
+            without = Availability.PRESENT if calls else Availability.EMPTY
+            found[side] = without if is_on else Availability.CAPTURED_OFF
+    missing = [name for name in expected if found.get(name) not in _RECORDED]
+    if missing and has_dropped(reader.span):
+        found.update(dict.fromkeys(missing, Availability.TRUNCATED))
+    return found
+
+
+def says_something(messages: Iterable[Message]) -> bool:
+    """Return True for messages with content other than blanks and thoughts."""
+    for message in messages:
+        for part in message.parts:
+            if part.kind != "reasoning" and _is_content(part) and not (part.text and part.text.isspace()):
+                return True
+    return False
+
+
+def has_content_in(messages: Iterable[Message]) -> bool:
+    for message in messages:
+        for part in message.parts:
+            if _is_content(part):
+                return True
+    return False
+
+
+def _is_content(part: Part) -> bool:
+    if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
+        return True
+    media = part.media
+    return media is not None and bool(media.size or media.uri or media.file_id)

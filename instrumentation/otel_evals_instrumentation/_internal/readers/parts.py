@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call, tool_result, unwrapped_result
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 

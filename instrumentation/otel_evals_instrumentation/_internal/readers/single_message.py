@@ -8,7 +8,7 @@ from typing import Any
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts, spread
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
+from otel_evals_instrumentation._internal.readers.tool_values import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.log_lines import content_lines
+from otel_evals_instrumentation._internal.readers.logs import content_lines
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm, alarms_of, keep_alarms
-from otel_evals_monitor._internal.alarms.judgements import judgements
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.monitors import check_store
+from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
+from otel_evals_monitor._internal.alarms.record import KeptAlarm, alarms_of, keep_alarms
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
@@ -32,8 +30,8 @@ class AlarmCheck:
     receivers: Sequence[Receiver] = ()
     checked: int | None = None
     """Time of the last check, seconds since the Unix epoch."""
-    delays: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """See `Found.delays`."""
+    states: Mapping[tuple[str, str], WatchState] = field(default_factory=dict)
+    """State of each scorer and agent at the last check of this process."""
     problem: str = ""
     """Problem of the last `run_once`; empty if there was none."""
 
@@ -46,7 +44,7 @@ class AlarmCheck:
         if every <= 0.0 or self._is_due(now, every):
             found = check_store(self.database, self.limits, now)
             keep_alarms(self.database, found.alarms, now)
-            self.checked, self.delays = int(now), found.delays
+            self.checked, self.states = int(now), found.states
         return [problem for each in self.receivers for problem in self._notify(each)]
 
     def run_once(self, every: float = 0.0) -> None:
@@ -69,22 +67,17 @@ class AlarmCheck:
 
     def _notify(self, receiver: Receiver) -> list[str]:
         problems = []
-        with self.database.reading() as connection:
-            muted = judgements(connection).muted
         for kept in alarms_of(self.database):
             state = _STARTED if kept.ended is None else _ENDED
-            until = muted[kept.alarm.monitor].until if kept.alarm.monitor in muted else 0
-            quiet = (kept.ended or time.time()) < until
             with self.database.writing() as connection:
-                mine = _claim(connection, receiver, kept, state, quiet)
+                mine = _claim(connection, receiver, kept, state)
             if not mine:
                 continue
             told = state
             try:
                 receiver.notify(kept)
             except Exception as error:  # receivers may raise anything
-                # The path or query of a webhook may be a secret.
-                problems.append(f"{urlsplit(receiver.name).netloc or receiver.name}: {error}")
+                problems.append(f"{receiver.shown}: {error}")
                 told = mine - 1
             with self.database.writing() as connection:
                 row = _row(receiver, kept)
@@ -92,17 +85,14 @@ class AlarmCheck:
         return problems
 
 
-def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int, muted: bool) -> int:
+def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int) -> int:
     """Claim a notification for this process; return its stored state plus one, or 0 if it is not due.
 
-    The end of a muted alarm is still due if its start was notified.
     A process has two minutes to notify after its claim; then it is assumed to have died.
     """
     table, now = schema.notices, int(time.time())
     found = connection.execute(select(table).where(*_row(receiver, kept))).first()
     told = found.told if found else 0
-    if muted and (state == _STARTED or not told):
-        return 0
     if told >= state and not (receiver.repeats and state == _STARTED):
         return 0
     if not told and kept.ended is not None and kept.ended < now - _OLD:

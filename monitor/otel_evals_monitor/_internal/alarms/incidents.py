@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
-from otel_evals_monitor._internal.alarms.judgements import Mute
+from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
 
 _QUALITY = ("version", "fall", "floor", "drift")
 """Kinds that say that the scores are worse, the most telling first."""
 _DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentLine:
+    """The alarms of one scorer in an incident."""
+
+    first: Alarm
+    """The most telling alarm."""
+    floor: float | None
+    """The floor that the mean is below, or above if low scores are good."""
+    evidence_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +29,6 @@ class Incident:
 
     alarms: Sequence[KeptAlarm]
     """The most telling first."""
-    mute: Mute | None = None
-    """Set if all its alarms are muted."""
 
     @property
     def first(self) -> KeptAlarm:
@@ -50,10 +58,16 @@ class Incident:
         return next((each.alarm.version for each in self.alarms if each.alarm.version), "")
 
     @property
-    def evidence_text(self) -> str:
-        """How sure the alarms are, if all of several are equally sure."""
-        texts = {each.alarm.evidence_text for each in self.alarms}
-        return texts.pop() if len(texts) == 1 and len(self.alarms) > 1 else ""
+    def lines(self) -> list[IncidentLine]:
+        """One line for each scorer: the most telling alarm, the floor, and the strongest evidence."""
+        found = []
+        for scorer in self.scorers:
+            mine = [each.alarm for each in self.alarms if each.alarm.scorer_id == scorer]
+            floor = next((each.before for each in mine if each.kind == "floor"), None)
+            first = next((each for each in mine if each.kind != "floor"), mine[0])
+            surest = max(mine, key=lambda each: each.evidence or 0.0)
+            found.append(IncidentLine(first=first, floor=floor, evidence_text=surest.evidence_text))
+        return found
 
     @property
     def title(self) -> str:
@@ -71,9 +85,7 @@ class Incident:
         return titles.get(alarm.kind, alarm.kind.capitalize())
 
 
-def incidents_of(
-    alarms: Sequence[KeptAlarm], muted: Mapping[str, Mute] | None = None, now: float = 0.0
-) -> list[Incident]:
+def incidents_of(alarms: Sequence[KeptAlarm]) -> list[Incident]:
     """Return the incidents of alarms, the newest first.
 
     A floor, fall, drift and version alarm have one cause if they are of one agent and began within a day of
@@ -86,7 +98,7 @@ def incidents_of(
             found.append([kept])
         else:
             mine.append(kept)
-    incidents = [Incident(sorted(some, key=_telling), _mute(some, muted or {}, now)) for some in found]
+    incidents = [Incident(sorted(some, key=_telling)) for some in found]
     return sorted(incidents, key=lambda each: -each.since)
 
 
@@ -105,9 +117,3 @@ def _family(kept: KeptAlarm) -> tuple[str, str]:
 def _telling(kept: KeptAlarm) -> tuple[int, float]:
     kind = kept.alarm.kind
     return _QUALITY.index(kind) if kind in _QUALITY else 0, -(kept.alarm.evidence or 0.0)
-
-
-def _mute(some: Sequence[KeptAlarm], muted: Mapping[str, Mute], now: float) -> Mute | None:
-    mutes = [muted[each.alarm.monitor] for each in some if each.alarm.monitor in muted]
-    mutes = [each for each in mutes if each.until > now]
-    return min(mutes, key=lambda each: each.until) if len(mutes) == len(some) else None

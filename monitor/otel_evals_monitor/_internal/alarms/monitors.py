@@ -8,6 +8,7 @@ about the mean that gives rare runs less weight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
@@ -16,8 +17,14 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from otel_evals.statistics import Sums, expected_delay, shared_threshold, total, wander
-from otel_evals_monitor._internal.alarms.judgements import Judgements, judgements, monitor_name
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP, AlarmLimits
+from otel_evals_monitor._internal.alarms.record import (
+    MOST_EVIDENCE,
+    Alarm,
+    Judgements,
+    judgements,
+    monitor_name,
+)
 from otel_evals_monitor._internal.alarms.watchers import (
     Findings,
     LabelledScore,
@@ -36,6 +43,7 @@ from otel_evals_monitor._internal.alarms.watchers import (
     wrong_sampler,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
+from otel_evals_monitor._internal.report.words import Zone, length_of, number
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import picks_of
@@ -58,66 +66,58 @@ _QUARTER = 6 * HOUR
 _QUARTERS = 12 * 7 * 4
 _FALL = 0.05
 """The fall, of the scale, whose delay is predicted."""
-NEXT_STEPS: Mapping[str, str] = {
-    "floor": "Open the worst runs below, then compare versions on the scorer's page",
-    "fall": "Open the worst runs below, then look for what changed at that time on the scorer's page",
-    "drift": "Compare recent bad runs with runs of the reference; look for slow changes of models and data",
-    "version": "Open the worst runs of the new version, and roll back if they confirm it",
-    "missing": "Open the scorer's page for the reasons, and `otel-evals doctor` in the process that scores",
-    "agreement": "Open the label queue, and calibrate the judge with `otel-evals judge calibrate`",
-    "sampler": "Run `otel-evals doctor` in the process that scores; look for head samplers, and trace ids "
-    "that are not random",
-    "silence": "Check that the service runs and has traffic; `otel-evals doctor` finds why it is not scored",
-}
-"""What to do about an alarm, by kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alarm:
-    """A finding of a monitor, with its evidence."""
-
-    monitor: str
-    """Name of the monitor, the same at every check."""
-    kind: str
-    """`floor`, `fall`, `drift`, `version`, `missing`, `silence`, `agreement` or `sampler`."""
-    scorer_id: str
-    """Name of the rule for a `sampler` alarm, of the service for `silence`."""
-    agent_name: str
-    since: int
-    """Approximate start, seconds since the Unix epoch."""
-    raised: int
-    """Time at which the evidence reached the threshold."""
-    evidence: float | None
-    """E-value: how many times likelier than by chance; None for silence, which is a plain rule."""
-    needed: float | None
-    """Threshold of the evidence."""
-    text: str
-    """One sentence."""
-    trace_ids: Sequence[str] = ()
-    """Traces of the worst runs since then."""
-    reference: tuple[int, int] | None = None
-    """Start and end of the period that a fall was measured against; kept until the alarm is acknowledged."""
-    version: str = ""
-    """The agent's version that is worse, of a `version` alarm."""
-
-    @property
-    def evidence_text(self) -> str:
-        """How sure the alarm is; empty for a plain rule."""
-        if self.evidence is None or self.needed is None:
-            return ""
-        weeks = "a million" if self.evidence >= 1e6 else f"{max(self.evidence, 1.0):,.0f}"
-        return f"Chance alone does this at most once in {weeks} weeks"
-
-    @property
-    def next_step(self) -> str:
-        return NEXT_STEPS.get(self.kind, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     alarms: Sequence[Alarm] = ()
-    delays: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Seconds until a fall of 0.05 of the scale raises an alarm, by scorer and agent."""
+    states: Mapping[tuple[str, str], WatchState] = field(default_factory=dict)
+    """By scorer and agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchState:
+    """The state of the monitors of a scorer's mean."""
+
+    scorer_id: str
+    agent_name: str
+    mean: float | None
+    """Of the last day, in units of the score."""
+    floor: float | None
+    reference: float | None
+    """Mean of the period that a fall is measured against; None without one."""
+    delay: float | None
+    """Seconds until a fall of 0.05 of the scale raises an alarm."""
+    alarm: bool
+    """True if the mean raises an alarm."""
+    pending: str = ""
+    """Kind of an alarm that is not certain yet."""
+    since: int | None = None
+    """Approximate start of the alarm, or of the pending one."""
+    decided_in: float | None = None
+    """Seconds until the pending alarm is certain, if it goes on like this."""
+
+    @property
+    def watched(self) -> bool:
+        """True if there is a floor or a reference to compare with."""
+        return self.floor is not None or self.reference is not None
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        known = (("mean", self.mean), ("floor", self.floor), ("reference", self.reference))
+        parts = [f"{name} {number(value)}" for name, value in known if value is not None]
+        if not self.watched:
+            parts.append("not watched: it has neither a floor nor a reference")
+        elif self.alarm:
+            parts.append("alarm")
+        elif self.pending:
+            when = "" if self.decided_in is None else f", decided in about {length_of(self.decided_in)}"
+            begun = f"since {Zone().full(self.since or 0)}"
+            parts.append(f"alarm pending ({self.pending}) {begun}{when} at this rate")
+        else:
+            parts.append("no alarm pending")
+        return f"{self.scorer_id} {self.agent_name}".strip() + ": " + ", ".join(parts)
 
 
 def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
@@ -126,7 +126,7 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         recorded = time_range(connection)
         if recorded is None:
             return Found()
-        slices = stored_slices(connection)
+        slices = stored_slices(connection, live=True)
         # An unfinished step is checked when it is over.
         end = int(now) // STEP * STEP
         last = min(end, -(-recorded[1] // STEP) * STEP)
@@ -141,22 +141,52 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
             return Found()
         # Counts all monitors of a slice even if some do not apply: the level must not depend on the data.
         needed = shared_threshold(limits.level, _OF_SLICE * len(watched) + len(picked))
-        found = [
-            _with_traces(connection, slices, _alarm(each, needed, some.scorer_id, some.agent_name))
-            for some in watched
-            for each in _findings(some, needed, limits)
-            if each.since is not None
-        ]
-        for rule, steps in picked.items():
-            if (wrong := wrong_sampler(steps, needed)).since is not None:
-                found.append(_alarm(wrong, needed, rule))
+        found: list[Alarm] = []
+        states = {}
+        for some in watched:
+            findings = list(_findings(some, needed, limits))
+            alarms = [_alarm(each, needed, some.scorer_id, some.agent_name) for each in findings]
+            found += [_with_traces(connection, slices, each) for each in alarms if each is not None]
+            states[some.scorer_id, some.agent_name] = _state(some, findings, needed, limits)
+        picks = [_alarm(wrong_sampler(steps, needed), needed, rule) for rule, steps in picked.items()]
+        found += [each for each in picks if each is not None]
         services = series(connection, slices, Window(since, last), STEP, ("service",))
         for (service,), active in services.items():
-            if (quiet := silence(sorted(active), end)).since is not None:
-                found.append(_alarm(quiet, None, service or "all scorers"))
-        delays = {(each.scorer_id, each.agent_name): _delay(each, needed, limits) for each in watched}
-        alarms = [each for each in found if each.since > judged.acknowledged.get(each.monitor, -1)]
-        return Found(alarms, {key: delay for key, delay in delays.items() if delay is not None})
+            quiet = _alarm(silence(sorted(active), end), None, service or "all scorers")
+            found += [quiet] if quiet is not None else []
+        return Found(
+            [each for each in found if each.since > judged.acknowledged.get(each.monitor, -1)], states
+        )
+
+
+def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: AlarmLimits) -> WatchState:
+    means = [each for each in findings if each.kind in ("floor", "fall", "drift", "version")]
+    raised = [each for each in means if each.raised is not None]
+    begun = [each for each in means if each.since is not None and each.evidence is not None]
+    first = max(raised or begun, key=lambda each: each.evidence or 0.0, default=None)
+    last = some.steps[-1][0] + STEP
+    day = total(step.scored for start, step in some.steps if start >= last - _DAY)
+    reference = next((each.before for each in means if each.kind == "fall"), None)
+    return WatchState(
+        scorer_id=some.scorer_id,
+        agent_name=some.agent_name,
+        mean=None if day.mean is None else day.mean * some.scale,
+        floor=limits.floors.get(some.scorer_id) if some.scaled else None,
+        reference=reference,
+        delay=_delay(some, needed, limits),
+        alarm=bool(raised),
+        pending=first.kind if first and not raised else "",
+        since=first.since if first else None,
+        decided_in=_remaining(first, last, needed) if first and not raised else None,
+    )
+
+
+def _remaining(found: Findings, last: int, needed: float) -> float | None:
+    """Return the seconds until the evidence is enough, if its logarithm grows as it has."""
+    grown = math.log(max(found.evidence or 1.0, 1.0))
+    if found.since is None or grown < 0.1:
+        return None
+    return (last - found.since) * (math.log(needed) / grown - 1.0)
 
 
 def _delay(watched: Watched, needed: float, limits: AlarmLimits) -> float | None:
@@ -182,21 +212,22 @@ def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[
             yield floor(watched, limit / watched.scale, needed)
         fallen = fall(watched, needed)
         yield fallen
-        if fallen.since is None:  # one incident, one alarm
+        if fallen.raised is None:  # one incident, one alarm
             yield drift(watched, needed, _QUARTERS)
         yield worse_version(watched, needed)
         yield disagreement(watched.labels, limits.agreement, needed)
     yield missing_share(watched, limits.missing, needed)
 
 
-def _alarm(found: Findings, needed: float | None, scorer_id: str, agent_name: str = "") -> Alarm:
-    return Alarm(
-        monitor=monitor_name(found.kind, scorer_id, agent_name),
-        scorer_id=scorer_id,
-        agent_name=agent_name,
-        needed=needed,
-        **asdict(found),
-    )
+def _alarm(found: Findings, needed: float | None, scorer_id: str, agent_name: str = "") -> Alarm | None:
+    """Return the alarm of findings; None without enough evidence."""
+    if found.raised is None:
+        return None
+    values = asdict(found)
+    if found.evidence is not None:
+        values["evidence"] = min(found.evidence, MOST_EVIDENCE)
+    monitor = monitor_name(found.kind, scorer_id, agent_name)
+    return Alarm(monitor=monitor, scorer_id=scorer_id, agent_name=agent_name, needed=needed, **values)
 
 
 def _watched(
@@ -260,19 +291,16 @@ def _reference_windows(
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the reference periods of the fall alarm and of the drift alarm.
 
-    The first is pinned by a person, or fixed by an alarm that nobody has acknowledged, else the first two
-    thirds of the steps, at most a day. The second is pinned, else the first week on record. Both start after
-    the latest acknowledgement.
+    The first is fixed by an alarm that nobody has acknowledged, else the first two thirds of the steps, at
+    most a day. The second is the first week on record. Both start after the latest acknowledgement.
     """
-    since, until = judged.references.get(key, (None, None))
-    if since is not None and until is not None:
-        return (since, until), (since, until)
-    begin = max(first, since or 0)
+    since = judged.references.get(key, 0)
+    begin = max(first, since)
     reference = (begin, min(begin + _DAY, begin + max(last - begin, 0) * 2 // 3))
     ids = list(slices)
     bucket = schema.rollups.c.bucket
     query = select(func.min(bucket)).where(schema.rollups.c.width == HOUR, schema.rollups.c.slice_id.in_(ids))
-    start = max(connection.execute(query).scalar() or first, since or 0)
+    start = max(connection.execute(query).scalar() or first, since)
     return judged.fixed.get(key, reference), (start, start + _PINNED)
 
 

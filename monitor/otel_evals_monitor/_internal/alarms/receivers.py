@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 import json
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import urlencode, urlsplit
+
+from otel_evals_monitor._internal.report.words import timestamp
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
+    from otel_evals_monitor._internal.alarms.record import KeptAlarm
 
 _SECONDS = 10.0
 
@@ -19,7 +23,11 @@ _SECONDS = 10.0
 class Receiver(Protocol):
     @property
     def name(self) -> str:
-        """Address; each notification reaches a name once, from any number of processes."""
+        """Name in the store, which must not contain the address; each notification reaches a name once."""
+
+    @property
+    def shown(self) -> str:
+        """Name in messages: the address without its path, which may be a secret."""
 
     @property
     def repeats(self) -> bool:
@@ -34,21 +42,75 @@ class Webhook:
     url: str
     slack: bool = False
     """Send Slack's format instead of all fields as JSON."""
+    page: str | None = None
+    """Address of the page, for links."""
     repeats: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
-        return self.url
+        return f"webhook {_digest(self.url)}"
+
+    @property
+    def shown(self) -> str:
+        return urlsplit(self.url).netloc
 
     def notify(self, kept: KeptAlarm) -> None:
-        state = "started" if kept.ended is None else "ended"
-        words = {"evidence_text": kept.alarm.evidence_text, "next_step": kept.alarm.next_step}
-        body: dict[str, Any] = {"state": state, "ended": kept.ended, **asdict(kept.alarm), **words}
         if self.slack:
-            name = f"{kept.alarm.scorer_id} {kept.alarm.agent_name}".strip()
-            todo = f". {kept.alarm.next_step}." if kept.ended is None else ""
-            body = {"text": f"{kept.alarm.kind} alarm {state}: {name}: {kept.alarm.text}{todo}"}
-        _post(self.url, body)
+            _post(self.url, {"text": _slack_text(kept, self.page)})
+        else:
+            _post(self.url, notification(kept, self.page))
+
+
+def notification(kept: KeptAlarm, page: str | None) -> dict[str, Any]:
+    """Return what a webhook receives, as described in docs/monitoring.md."""
+    alarm = kept.alarm
+    return {
+        "version": 1,
+        "state": _state(kept),
+        "severity": alarm.severity,
+        "kind": alarm.kind,
+        "monitor": alarm.monitor,
+        "scorer": alarm.scorer_id,
+        "agent": alarm.agent_name or None,
+        "agent_version": alarm.version or None,
+        "since": timestamp(alarm.since),
+        "raised": timestamp(alarm.raised),
+        "ended": timestamp(kept.ended),
+        "before": alarm.before,
+        "now": alarm.now,
+        "evidence": alarm.evidence,
+        "text": alarm.text,
+        "evidence_text": alarm.evidence_text,
+        "next_step": alarm.next_step,
+        "trace_ids": list(alarm.trace_ids),
+        "link": _link(kept, page),
+    }
+
+
+def _state(kept: KeptAlarm) -> str:
+    return "started" if kept.ended is None else "ended"
+
+
+def _link(kept: KeptAlarm, page: str | None) -> str | None:
+    if page is None:
+        return None
+    alarm = kept.alarm
+    if alarm.kind in ("sampler", "silence"):
+        return f"{page.rstrip('/')}/"
+    return f"{page.rstrip('/')}/scorer?{urlencode({'scorer': alarm.scorer_id, 'agent': alarm.agent_name})}"
+
+
+def _slack_text(kept: KeptAlarm, page: str | None) -> str:
+    """Return a message in Slack's format, in which names and texts cannot make links or mentions."""
+    alarm, link = kept.alarm, _link(kept, page)
+    name = f"{alarm.scorer_id} {alarm.agent_name}".strip()
+    todo = f". {alarm.next_step}." if kept.ended is None else ""
+    text = html.escape(f"{alarm.kind} alarm {_state(kept)}: {name}: {alarm.text}{todo}", quote=False)
+    return f"{text} <{link}|Open the page>" if link else text
+
+
+def _digest(url: str) -> str:
+    return hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +123,17 @@ class Alertmanager:
     url: str
     lasts: float = 600.0
     """Seconds until an alert ends unless it is sent again: several checks."""
+    page: str | None = None
+    """Address of the page, for links."""
     repeats: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        return f"{self.url.rstrip('/').removesuffix('/api/v2/alerts')}/api/v2/alerts"
+        return f"alertmanager {_digest(self.url)}"
+
+    @property
+    def shown(self) -> str:
+        return urlsplit(self.url).netloc
 
     def notify(self, kept: KeptAlarm) -> None:
         alarm = kept.alarm
@@ -75,22 +143,20 @@ class Alertmanager:
             "monitor": alarm.monitor,
             "gen_ai_evaluation_name": alarm.scorer_id,
             "gen_ai_agent_name": alarm.agent_name,
-            "severity": "warning",
+            "severity": alarm.severity,
         }
         traces = " ".join(alarm.trace_ids)
         annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
         annotations["description"] = alarm.next_step
-        alert = {
+        alert: dict[str, Any] = {
             "labels": {name: value for name, value in labels.items() if value},
             "annotations": {name: value for name, value in annotations.items() if value},
-            "startsAt": _timestamp(alarm.since),
-            "endsAt": _timestamp(until),
+            "startsAt": timestamp(alarm.since),
+            "endsAt": timestamp(until),
         }
-        _post(self.name, [alert])
-
-
-def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+        if link := _link(kept, self.page):
+            alert["generatorURL"] = link
+        _post(f"{self.url.rstrip('/').removesuffix('/api/v2/alerts')}/api/v2/alerts", [alert])
 
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -16,13 +16,13 @@ from pydantic.dataclasses import dataclass
 
 from otel_evals import semconv
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
+from otel_evals.sdk.config import MODEL, PositiveSeconds, Problems, raises_config_errors, suggestion
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
+    from otel_evals_monitor._internal.alarms.record import KeptAlarm
 
 _logger = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ class AlarmOptions(AlarmLimits):
     """Post in Slack's format."""
     alertmanager: _Url | None = None
     """Base URL of an Alertmanager."""
+    page: _Url | None = None
+    """Address of the page of `otel-evals monitor`, for links in notifications."""
     events: bool = True
     """Emit a log event `otel_evals.alarm` for each alarm's start and end."""
 
@@ -66,12 +68,32 @@ class AlarmOptions(AlarmLimits):
 
 def receivers_of(options: AlarmOptions, lasts: float) -> list[Receiver]:
     """Return the receivers at addresses; an Alertmanager's alert `lasts` so many seconds."""
-    found: list[Receiver] = [Webhook(options.webhook, options.slack)] if options.webhook else []
-    return found + ([Alertmanager(options.alertmanager, lasts)] if options.alertmanager else [])
+    hook, manager, page = options.webhook, options.alertmanager, options.page
+    found: list[Receiver] = [Webhook(hook, options.slack, page)] if hook else []
+    return found + ([Alertmanager(manager, lasts, page)] if manager else [])
+
+
+def check_floors(config: Any) -> None:
+    """Check the floors of the section `alarms` against the rules of a configuration.
+
+    Raises:
+        ConfigError: a floor is for a scorer without a rule, or outside the scorer's scale.
+    """
+    problems = Problems()
+    scales = {rule.scorer_id: rule.facts.scale for rule in config.rules}
+    for name, floor in config.sections["alarms"].floors.items():
+        field, scale = f"alarms.floors.{name}", scales.get(name)
+        if name not in scales:
+            problems.add(field, f"no rule has the scorer {name!r}{suggestion(name, scales)}")
+        elif scale is None:
+            problems.add(field, f"{name!r} has no scale, so its mean has no floor; fix: leave it out")
+        elif floor > scale:
+            problems.add(field, f"scores are in 0..{scale:g}; fix: a number in this range, not {floor:g}")
+    problems.raise_any()
 
 
 class AlarmEvents:
-    name = "opentelemetry"
+    name = shown = "opentelemetry"
     repeats = False
 
     def __init__(self, logger: Logger) -> None:

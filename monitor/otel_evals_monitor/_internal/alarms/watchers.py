@@ -22,9 +22,9 @@ from otel_evals.statistics import (
     total,
 )
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.label_draws import chances_of
+from otel_evals_monitor._internal.store.labels import chances_of
 from otel_evals_monitor._internal.store.queries import Measured
 
 _clock = Zone().full
@@ -62,9 +62,9 @@ class Watched:
     reference_window: tuple[int, int]
     """Its start and end in seconds."""
     pinned: Sums
-    """Of the first week, or of the pinned reference; without runs until it is over."""
+    """Of the first week; without runs until it is over."""
     periods: Sequence[tuple[int, Sums]]
-    """Sums of the quarters of days after the pinned reference, by start."""
+    """Sums of the quarters of days after the first week, by start."""
     largest: float
     """Largest weight of the reference period."""
     inflation: float
@@ -85,10 +85,16 @@ class Watched:
 class Findings:
     kind: str
     since: int | None = None
-    """Approximate start; None without an alarm."""
+    """Approximate start; None without evidence."""
     raised: int | None = None
+    """Time at which the evidence was enough for an alarm; None before."""
     evidence: float | None = None
+    """None if there is nothing to compare with."""
     text: str = ""
+    before: float | None = None
+    """The mean, or share, that it is compared with."""
+    now: float | None = None
+    """The mean, or share, since then."""
     reference: tuple[int, int] | None = None
     """Start and end of the period that a fall was measured against."""
     version: str = ""
@@ -104,7 +110,8 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
     def text(since: int) -> str:
         return f"{_mean_since(watched, steps, since)}, {side} of {limit * watched.scale:g}"
 
-    return followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed, text)
+    found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed, text)
+    return replace(found, before=limit * watched.scale, now=_mean_of(watched, steps, found.since))
 
 
 def floor_detector(watched: Watched, limit: float) -> Detector:
@@ -124,7 +131,7 @@ def fall(watched: Watched, needed: float) -> Findings:
 
 def drift(watched: Watched, needed: float, period: int) -> Findings:
     """Detect a mean that has become slightly worse over weeks."""
-    before = "in the pinned reference, the first week by default"
+    before = "in the reference, the first week"
     return _against(watched, "drift", watched.pinned, watched.periods, needed, period, before)
 
 
@@ -158,7 +165,9 @@ def _against(
             said += " and may be the cause"
         return said
 
-    return followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed, text)
+    found = followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed, text)
+    mean = (reference.mean or 0.0) * watched.scale
+    return replace(found, before=mean, now=_mean_of(watched, steps, found.since))
 
 
 def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
@@ -168,13 +177,16 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         for start, step in watched.steps
     )
 
-    def text(since: int) -> str:
+    def share(since: int) -> float:
         steps = [step for start, step in watched.steps if start >= since]
         lost, scored = sum(s.lost.w for s in steps), sum(s.scored.w for s in steps)
-        share = lost / (lost + scored) if lost + scored else 0.0
-        return f"{share:.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
+        return lost / (lost + scored) if lost + scored else 0.0
 
-    return followed("missing", detector, buckets, needed, text)
+    def text(since: int) -> str:
+        return f"{share(since):.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
+
+    found = followed("missing", detector, buckets, needed, text)
+    return replace(found, before=limit, now=share(found.since or 0))
 
 
 def worse_version(watched: Watched, needed: float) -> Findings:
@@ -193,12 +205,14 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         effects = (watched.inflation, watched.inflation)
         return math.exp(min(log_e_value_worse(first, second, largest=both, inflation=effects), 200.0))
 
-    if (latest := evidence(sums[-1])) < needed:
-        return Findings("version", evidence=latest)
-    raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
     means = [_in_units(watched, each) for each in (first, sums[-1])]
+    latest = evidence(sums[-1])
+    found = Findings("version", since, None, latest, "", before=means[0], now=means[1], version=new)
+    if latest < needed:
+        return found if latest >= 1.0 else replace(found, since=None)
+    raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
-    return Findings("version", since, steps[min(raised, len(steps) - 1)], latest, text, version=new)
+    return replace(found, raised=steps[min(raised, len(steps) - 1)], text=text)
 
 
 def silence(starts: Sequence[int], end: int) -> Findings:
@@ -255,7 +269,7 @@ def followed(
 ) -> Findings:
     """Run a detector over time; an alarm starts with enough evidence and ends without any.
 
-    `text` describes an alarm, given its start.
+    `text` describes an alarm, given its start. Without enough evidence, the findings have a start only.
     """
     since: int | None = None
     raised: int | None = None
@@ -268,7 +282,7 @@ def followed(
             since = start if since is None else since
             raised = start if raised is None and evidence >= needed else raised
     if since is None or raised is None:
-        return Findings(kind, evidence=detector.e_value)
+        return Findings(kind, since, evidence=detector.e_value)
     return Findings(kind, since, raised, detector.e_value, text(since))
 
 
@@ -278,9 +292,13 @@ def per_bucket(sums: Sums, buckets: float) -> Sums:
 
 
 def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
-    sums = total(each for start, each in steps if start >= since)
-    mean = (sums.mean or 0.0) * watched.scale
-    return f"the mean is {mean:.3f} since {_clock(since)}"
+    return f"the mean is {_mean_of(watched, steps, since):.3f} since {_clock(since)}"
+
+
+def _mean_of(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int | None) -> float:
+    """Return the mean since a time, or of all steps, in units of the score."""
+    sums = total(each for start, each in steps if start >= (since or 0))
+    return (sums.mean or 0.0) * watched.scale
 
 
 def _in_units(watched: Watched, good: Sums) -> float:

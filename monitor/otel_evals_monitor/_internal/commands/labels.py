@@ -88,7 +88,7 @@ class _Import:
 
     def _asked(self, window: str) -> AsyncIterator[Feedback | None]:
         from otel_evals.sources import FeedbackQuery
-        from otel_evals_monitor._internal.report.windows import window_of
+        from otel_evals_monitor._internal.report.inputs import window_of
         from otel_evals_monitor._internal.store.feedback_import import judged_spans
 
         since = (window_of(self._database, None, None, window).since or 0) * 1_000_000_000

@@ -1,11 +1,9 @@
-"""`otel-evals monitor`: the page of a results store, and the check for alarms."""
+"""`otel-evals monitor`: the page of results, and the check for alarms; `otel-evals mcp`: for agents."""
 
 from __future__ import annotations
 
 import json
-import math
 import shlex
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -13,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, exit_on
-from otel_evals_monitor._internal.commands.shared_options import Link, Store
+from otel_evals_monitor._internal.commands.shared_options import Floors, Link, Store, floors_of
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.alarms.limits import AlarmLimits
     from otel_evals_monitor._internal.alarms.receivers import Receiver
+    from otel_evals_monitor._internal.alarms.section import AlarmOptions
     from otel_evals_monitor._internal.store.database import Database
 
 
@@ -28,9 +25,7 @@ def monitor(
     once: Annotated[
         bool, typer.Option("--once", help="Check for alarms once, and exit with 1 if there is one.")
     ] = False,
-    floor: Annotated[
-        list[str] | None, typer.Option(help="SCORER=MEAN: alarm if the mean falls below; repeatable.")
-    ] = None,
+    floor: Floors = None,
     missing: Annotated[float, typer.Option(help="Alarm if more than this share of scores is missing.")] = 0.2,
     agreement: Annotated[
         float, typer.Option(help="Alarm if people agree with less than this share of randomly drawn scores.")
@@ -38,6 +33,7 @@ def monitor(
     webhook: Annotated[str | None, typer.Option(help="Address to post alarms to, as JSON.")] = None,
     slack: Annotated[bool, typer.Option("--slack", help="Post in Slack's format.")] = False,
     alertmanager: Annotated[str | None, typer.Option(help="Base URL of an Alertmanager.")] = None,
+    page: Annotated[str | None, typer.Option(help="Address of the page, for links in notifications.")] = None,
     link: Link = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8765,
@@ -53,12 +49,13 @@ def monitor(
         from otel_evals_monitor._internal.store.database import Database
 
         limits = AlarmOptions(
-            floors=_floors(floor or ()),
+            floors=floors_of(floor or ()),
             missing=missing,
             agreement=agreement,
             webhook=webhook,
             slack=slack,
             alertmanager=alertmanager,
+            page=page or (None if once else f"http://{host}:{port}"),
         )
         # With --once, an alert lasts until the next check, for example an hourly cron job.
         receivers = receivers_of(limits, 3600.0 if once else 600.0)
@@ -70,26 +67,21 @@ def monitor(
             serve(database, limits, receivers, link=link, host=host, port=port, token=token, browser=browser)
 
 
-def _check(database: Database, limits: AlarmLimits, receivers: Sequence[Receiver], as_json: bool) -> int:
-    """Check once, print and notify; return the exit status, which ignores muted alarms."""
-    from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
+def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receiver], as_json: bool) -> int:
+    """Check once, print and notify; return the exit status."""
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
-    from otel_evals_monitor._internal.alarms.judgements import judgements
-    from otel_evals_monitor._internal.report.zones import Zone
+    from otel_evals_monitor._internal.alarms.receivers import notification
+    from otel_evals_monitor._internal.alarms.record import lasting_alarms
 
-    problems = AlarmCheck(database, limits, receivers).run()
-    with database.reading() as connection:
-        now, muted = time.time(), judgements(connection).muted
-    every = [each.alarm for each in lasting_alarms(database)]
-    quiet = {name: mute for name, mute in muted.items() if mute.until > now}
-    quiet = {each.monitor: quiet[each.monitor] for each in every if each.monitor in quiet}
-    lasting = [each for each in every if each.monitor not in quiet]
+    check = AlarmCheck(database, limits, receivers)
+    problems = check.run()
+    lasting = lasting_alarms(database)
     if as_json:
-        mutes = {name: asdict(mute) for name, mute in quiet.items()}
-        shown = {"alarms": [asdict(alarm) for alarm in lasting], "muted": mutes, "problems": problems}
-        print(json.dumps(shown, indent=2))
+        states = [{**asdict(each), "text": each.text} for each in check.states.values()]
+        alarms = [notification(each, limits.page) for each in lasting]
+        print(json.dumps({"alarms": alarms, "watched": states, "problems": problems}, indent=2))
     else:
-        for alarm in lasting:
+        for alarm in (each.alarm for each in lasting):
             line = f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}"
             worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
             known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
@@ -98,8 +90,8 @@ def _check(database: Database, limits: AlarmLimits, receivers: Sequence[Receiver
                     _print(each if each is line else f"  {each}")
         if not lasting:
             print("no alarm")
-        for name, mute in quiet.items():
-            _print(f"muted until {Zone().full(mute.until)}: {name}{mute.note and f': {mute.note}'}")
+        for state in check.states.values():
+            _print(state.text)
     for problem in problems:
         echo(f"otel-evals monitor: notification failed: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0
@@ -109,14 +101,15 @@ def _print(line: str) -> None:
     print("".join(c if c.isprintable() else " " for c in line))
 
 
-def _floors(given: Sequence[str]) -> dict[str, float]:
-    floors = {}
-    for each in given:
-        scorer, _, value = each.rpartition("=")
-        try:
-            floors[scorer] = float(value)
-        except ValueError:
-            floors[scorer] = math.nan
-        if not scorer or not 0.0 <= floors[scorer] < math.inf:
-            raise ConfigError("--floor", f"{each!r} must be SCORER=MEAN, such as grounded_in_tools=0.9")
-    return floors
+def mcp(store: Store, floor: Floors = None, link: Link = None) -> None:
+    """Answer a coding agent's questions about results, over stdio (Model Context Protocol)."""
+    with exit_on(OSError, command="mcp", extra="monitor"):
+        from otel_evals.sdk.commands import trace_link
+        from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+        from otel_evals_monitor._internal.mcp_server import server_of
+        from otel_evals_monitor._internal.report.inputs import TraceLink
+        from otel_evals_monitor._internal.store.database import Database
+
+        to_trace = TraceLink.parse(trace_link(link))
+        with closing(Database(store, create=False)) as database:
+            server_of(database, store, AlarmLimits(floors=floors_of(floor or ())), to_trace).run("stdio")

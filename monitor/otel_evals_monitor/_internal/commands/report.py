@@ -11,8 +11,7 @@ from otel_evals.sdk.commands import AsJson, echo, exit_on, json_text
 from otel_evals_monitor._internal.commands.shared_options import Link
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.report.opener import Loaded
-    from otel_evals_monitor._internal.report.report import ScoreReport
+    from otel_evals_monitor._internal.report.inputs import Loaded
 
 
 def report(
@@ -31,21 +30,14 @@ def report(
     agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
     worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to list.")] = 3,
     link: Link = None,
-    judge: Annotated[
-        str | None,
-        typer.Option("--name-patterns", metavar="MODEL", help="A judge that names the failure patterns."),
-    ] = None,
-    api_base: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the judge.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file that needs no network.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print weighted means with intervals, changes and the worst runs."""
     with exit_on(OSError, command="report", extra="monitor"):
         from otel_evals.sdk.commands import trace_link
-        from otel_evals_monitor._internal.report.links import TraceLink
-        from otel_evals_monitor._internal.report.opener import opened
+        from otel_evals_monitor._internal.report.inputs import TraceLink, opened, window_of
         from otel_evals_monitor._internal.report.report import ReportOptions, make_report
-        from otel_evals_monitor._internal.report.windows import window_of
 
         to_trace = TraceLink.parse(trace_link(link))
         only = {"scorer_id": scorer, "agent_name": agent}
@@ -58,10 +50,9 @@ def report(
                 worst=worst,
             )
             made = make_report(loaded.database, options)
-            made = _named(made, judge, api_base) if judge else made
             _print_unreadable(loaded)
             if html is not None:
-                from otel_evals_monitor._internal.page.document import write_html
+                from otel_evals_monitor._internal.page.detail import write_html
 
                 write_html(html, made, loaded.database, options, to_trace, loaded.sources)
                 echo(f"wrote {html}", err=True)
@@ -74,23 +65,6 @@ def report(
                 from otel_evals_monitor._internal.report.terminal import print_report
 
                 print_report(made, to_trace)
-
-
-def _named(made: ScoreReport, model: str, api_base: str | None) -> ScoreReport:
-    """Return the report with patterns named by a judge, and print how many and the cost."""
-    import anyio
-
-    from otel_evals.sdk.commands import resolve_judge
-    from otel_evals_monitor._internal.report.pattern_names import name_patterns
-
-    judge = resolve_judge({"model": model, "api_base": api_base} if api_base else model)
-    naming = anyio.run(name_patterns, made, judge)
-    costs = [cost for cost in naming.costs if cost is not None]
-    known = f"${sum(costs):.4f}" if len(costs) == len(naming.costs) else "unknown"
-    echo(f"otel-evals report: {model} named {naming.named} failure patterns, cost {known}", err=True)
-    for problem in dict.fromkeys(naming.problems):
-        echo(f"otel-evals report: a pattern keeps its name: {problem}", err=True)
-    return naming.report
 
 
 def _print_unreadable(loaded: Loaded) -> None:

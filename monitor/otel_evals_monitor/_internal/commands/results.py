@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.commands import AsJson, done, echo, exit_on, moment_of, seconds_of
-from otel_evals.sdk.config import SCORERS
+from otel_evals.sdk.commands import AsJson, done, echo, exit_on, seconds_of
+from otel_evals.sdk.util import counted
 from otel_evals_monitor._internal.commands.shared_options import Store
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Monitor = Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")]
 Note = Annotated[str, typer.Option(help="Reason, for the page and the alarm's record.")]
+
+_FILTERED = 20_000
 
 results = typer.Typer(help="Manage stored results and their alarms.", no_args_is_help=True)
 
@@ -43,26 +45,32 @@ def export(
             items_of,
             labelled_examples,
             labelled_traces,
+            limits_of,
             test_file,
         )
-        from otel_evals_monitor._internal.report.opener import opened
+        from otel_evals_monitor._internal.report.inputs import opened
 
         with opened(source) as loaded, loaded.database.reading() as connection:
             if labels is not None:
-                _write(labels, list(labelled_examples(connection)), "labels")
+                _write(labels, list(labelled_examples(connection)), "label")
                 return
-            chosen = [*(trace or ()), *_worst(loaded.database, scorer, worst, window)]
-            chosen += labelled_traces(connection, verdict) if verdict else []
-            items = list(items_of(connection, chosen))
+            sets = [trace] if trace else []
+            sets += [_worst(loaded.database, scorer, worst, window, bool(verdict or trace))] if scorer else []
+            sets += [labelled_traces(connection, verdict)] if verdict else []
+            chosen = [each for each in (sets or [[]])[0] if all(each in others for others in sets[1:])]
+            items = list(items_of(connection, chosen[:worst] if scorer else chosen))
             if not items:
-                problem = "no run with a recorded question; name --trace, --scorer or --verdict"
-                raise ConfigError("--trace", problem)
+                names = {"--trace": trace, "--scorer": scorer, "--verdict": verdict}
+                given = [name for name, value in names.items() if value]
+                problem = "no run with a recorded question"
+                fix = "" if given else "; name --trace, --scorer or --verdict"
+                raise ConfigError(" ".join(given) or "--trace", problem + fix)
             data = out if pytest is None or out != Path("runs.jsonl") else pytest.parent / out.name
-            _write(data, items, "runs")
+            _write(data, items, "run")
         if pytest is not None:
             if pytest.resolve().parent != data.resolve().parent:
                 raise ConfigError("--pytest", f"must be in the data set's folder, {data.parent}")
-            limits = _limits(items, scorer, at_least)
+            limits = limits_of(items, scorer, at_least)
             pytest.write_text(test_file(items, data.name, limits), encoding="utf-8")
             echo(f"wrote {pytest}; run it: pytest {pytest}")
 
@@ -75,15 +83,15 @@ def load(
 ) -> None:
     """Load records of the jsonl destination into results; existing records are kept."""
     with exit_on(OSError, command="results load", extra="results"):
-        from otel_evals_monitor._internal.report.opener import Loaded, files_of, load_files
+        from otel_evals_monitor._internal.report.inputs import Loaded, files_of, load_files
         from otel_evals_monitor._internal.store.writer import ResultsStore
 
         with closing(ResultsStore(store)) as found:
             loaded = Loaded(found.database, store)
             load_files(found, files_of(files), loaded)
         new = loaded.written
-        text = f"{new.evaluations} evaluations of {new.runs} runs written\n"
-        text += f"{new.repeated} were known, {loaded.lost} lines are unreadable"
+        text = f"{counted(new.evaluations, 'evaluation')} of {counted(new.runs, 'run')} written\n"
+        text += f"{new.repeated} known, {counted(loaded.lost, 'line')} unreadable"
         counts = {"runs": new.runs, "evaluations": new.evaluations, "known": new.repeated}
         done(text, as_json, **counts, unreadable_lines=loaded.lost)
 
@@ -102,7 +110,7 @@ def forget(
         if not trace and not user:
             raise ConfigError("--trace", "name a --trace or a --user")
         runs, evaluations = delete(database, trace_ids=trace or (), user_ids=user or ())
-        text = f"{runs} runs and {evaluations} evaluations deleted"
+        text = f"{counted(runs, 'run')} and {counted(evaluations, 'evaluation')} deleted"
         done(text, as_json, runs=runs, evaluations=evaluations)
 
 
@@ -117,7 +125,7 @@ def trim(
         from otel_evals_monitor._internal.store.retention import keep_within
 
         runs = keep_within(database, seconds_of(older_than, "--older-than"), None)
-        done(f"{runs} runs deleted", as_json, runs=runs)
+        done(f"{counted(runs, 'run')} deleted", as_json, runs=runs)
 
 
 @results.command()
@@ -127,42 +135,10 @@ def acknowledge(store: Store, monitor: Monitor, note: Note = "") -> None:
     The alarm returns if it begins again.
     """
     with _changing("acknowledge", store) as database:
-        from otel_evals_monitor._internal.alarms.judgements import acknowledge as keep
+        from otel_evals_monitor._internal.alarms.record import acknowledge as keep
 
         keep(database, monitor, time.time(), note)
         echo(f"{monitor}: acknowledged")
-
-
-@results.command()
-def mute(
-    store: Store,
-    monitor: Monitor,
-    length: Annotated[str, typer.Option("--for", help="Duration: 1h, 7d.")] = "1d",
-    note: Note = "",
-    end: Annotated[bool, typer.Option("--end", help="End the mute.")] = False,
-) -> None:
-    """Send no notifications of a current alarm for some time, and keep it out of `monitor --once`."""
-    with _changing("mute", store) as database:
-        from otel_evals_monitor._internal.alarms.judgements import mute as keep
-
-        keep(database, monitor, time.time() + (0 if end else seconds_of(length, "--for")), note)
-        echo(f"{monitor}: no longer muted" if end else f"{monitor}: muted for {length}")
-
-
-@results.command()
-def pin(
-    store: Store,
-    scorer: Annotated[str, typer.Option(help="The scorer.")],
-    since: Annotated[str, typer.Option(help="Start of the reference: 2026-11-20T10:00, or 24h ago.")],
-    until: Annotated[str, typer.Option(help="Its end, in the same forms.")],
-    agent: Annotated[str, typer.Option(help="The agent; by default, runs without an agent's name.")] = "",
-) -> None:
-    """Measure falls of a scorer and agent against this period."""
-    with _changing("pin", store) as database:
-        from otel_evals_monitor._internal.alarms.judgements import pin_reference
-
-        pin_reference(database, scorer, agent, moment_of(since, "--since"), moment_of(until, "--until"))
-        echo(f"{scorer} {agent}".strip() + ": reference pinned")
 
 
 @contextmanager
@@ -174,11 +150,10 @@ def _changing(command: str, store: str) -> Iterator[Database]:
             yield database
 
 
-def _worst(database: Database, scorer: str | None, most: int, window: str | None) -> list[str]:
-    if scorer is None:
-        return []
+def _worst(database: Database, scorer: str, most: int, window: str | None, filtered: bool) -> list[str]:
+    """Return the traces of the worst runs; of all that may pass other filters."""
+    from otel_evals_monitor._internal.report.inputs import window_of
     from otel_evals_monitor._internal.report.runs import runs_of_slices
-    from otel_evals_monitor._internal.report.windows import window_of
     from otel_evals_monitor._internal.store.queries import stored_slices
 
     chosen = window_of(database, None, None, window)
@@ -186,20 +161,11 @@ def _worst(database: Database, scorer: str | None, most: int, window: str | None
         slices = stored_slices(connection, scorer_id=scorer)
         if not slices:
             raise ConfigError("--scorer", f"{scorer!r} is not on record")
-        return [r.trace_id for r in runs_of_slices(connection, slices, chosen, most, order="worst")]
-
-
-def _limits(items: list[dict[str, Any]], scorer: str | None, at_least: float) -> dict[str, float]:
-    """Return the scorers of the test: the chosen one, or all with a low score; only registered ones."""
-    from importlib.metadata import entry_points
-
-    scores = [(name, s["value"]) for item in items for name, s in item["metadata"]["scores"].items()]
-    low = {name for name, value in scores if value < at_least}
-    named = {point.name for point in entry_points(group=SCORERS)}
-    return {name: at_least for name in ({scorer} if scorer else low) if name in named}
+        number = _FILTERED if filtered else most
+        return [r.trace_id for r in runs_of_slices(connection, slices, chosen, number, order="worst")]
 
 
 def _write(path: Path, items: list[dict[str, Any]], what: str) -> None:
     lines = (json.dumps(item, ensure_ascii=False) + "\n" for item in items)
     path.write_text("".join(lines), encoding="utf-8", errors="replace")
-    echo(f"wrote {len(items)} {what} to {path}")
+    echo(f"wrote {counted(len(items), what)} to {path}")

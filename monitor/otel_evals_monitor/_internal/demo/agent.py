@@ -1,115 +1,216 @@
-"""The support agent: pydantic-ai with eight tools, and spans from pydantic-ai's own instrumentation.
+"""The support agent: pydantic-ai with three tools, and spans from pydantic-ai's own instrumentation.
 
-This module does not depend on scoring.
+This module does not depend on scoring. A scripted model replaces a hosted one, so the demo needs no key and
+no network. Its faults are planned, which gives a ground truth for the scores.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+import re
+from collections.abc import Mapping
 from datetime import date, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, cast
 
+from opentelemetry import trace
 from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo
 
-from otel_evals_monitor._internal.demo.shop import TODAY, Shop
+TODAY = date(2026, 11, 23)
+CARRIERS = ("DHL", "UPS", "FedEx", "GLS", "PostNord")
+PRODUCTS = (
+    "Ridge 45 backpack",
+    "Fjell rain jacket",
+    "Tarn two-person tent",
+    "Ember stove",
+    "Scree trail shoes",
+)
+Order = dict[str, Any]
+"""All facts about an order; `fails` is the tool that cannot answer for it."""
+
+
+class Fault(StrEnum):
+    WRONG_NUMBER = "wrong_number"
+    WRONG_DATE = "wrong_date"
+    WRONG_TOOL = "wrong_tool"
+    GLOSSED_ERROR = "glossed_error"
+    """The answer pretends that a failed tool succeeded."""
+    OFF_TOPIC = "off_topic"
+
 
 support = Agent(
     name="support",
-    deps_type=Shop,
+    deps_type=dict[str, Order],
     instructions="You are Mia, support agent of Larch & Stone, an outdoor shop. "
     f"Answer from your tools, in two or three sentences. Today is {TODAY:%A, %d %B %Y}.",
 )
 
 
 @support.tool
-def track_shipment(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Track a parcel or package: where it is now, its carrier and tracking number, news about its
-    delivery, when it arrives or whether it was delivered.
-    """
-    sql = "SELECT * FROM shipments WHERE order_id = ?"
-    shipment = _found(ctx, sql, order_id, f"No shipment for order {order_id}.")
-    if not shipment.pop("carrier_online"):
-        raise ModelRetry("The carrier's tracking service timed out.")
-    return shipment
+def track_shipment(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+    """Track a parcel: its carrier and tracking number, when it was shipped and when it arrives."""
+    return _found(ctx, "track_shipment", order_id, "The carrier's tracking service timed out.")
 
 
 @support.tool
-def get_order(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Look up what was bought in an order: items, quantities, total paid, the day it was placed, status."""
-    sql = "SELECT * FROM orders WHERE order_id = ?"
-    order = _found(ctx, sql, order_id, f"There is no order {order_id}.")
-    lines = "SELECT name, quantity, unit_price FROM order_lines JOIN products USING (sku) WHERE order_id = ?"
-    return order | {"items": ctx.deps.all(lines, order_id)}
+def check_return(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+    """Check whether an order can be returned: until what day, how many days are left, the price paid."""
+    return _found(ctx, "check_return", order_id, f"Order {order_id} was not delivered yet.")
 
 
 @support.tool
-def check_return(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Check whether an order can be returned or sent back: until what day, how long, how many days are
-    left, the restocking fee.
-    """
-    sql = (
-        "SELECT name AS item, currency, unit_price, estimated_delivery, IFNULL(days, 30) AS days,"
-        " IFNULL(fee_percent, 0) AS fee FROM shipments JOIN orders USING (order_id) JOIN order_lines"
-        " USING (order_id) JOIN products USING (sku) LEFT JOIN return_rules USING (category)"
-        " WHERE order_id = ?"
-    )
-    found = _found(ctx, sql, order_id, f"Order {order_id} was not shipped yet or does not exist.")
-    delivered = date.fromisoformat(found.pop("estimated_delivery"))
-    deadline = delivered + timedelta(days=found["days"])
-    facts = {"order_id": order_id, "item": found["item"], "price": found["unit_price"]}
-    facts |= {"currency": found["currency"], "delivered_on": str(delivered)}
-    return facts | {
-        "return_window_days": found["days"],
-        "return_by": str(deadline),
-        "days_left": max((deadline - TODAY).days, 0),
-        "restocking_fee_percent": found["fee"],
+def cancel_order(ctx: RunContext[dict[str, Order]], order_id: str) -> dict[str, Any]:
+    """Cancel an order before it ships, and say what is refunded."""
+    problem = f"Order {order_id} cannot be cancelled: it has left the warehouse."
+    return _found(ctx, "cancel_order", order_id, problem)
+
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "track_shipment": ("carrier", "tracking_number", "shipped_on", "arrives_on"),
+    "check_return": ("item", "price", "currency", "return_by", "days_left"),
+    "cancel_order": ("status", "refunded", "currency"),
+}
+"""Facts that each tool returns."""
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "track_shipment": (
+        "{carrier} has your parcel {tracking_number}; it should arrive on {arrives_on}.",
+        "Your order {order_id} left us on {shipped_on} with {carrier} and arrives on {arrives_on}.",
+        "Shipped on {shipped_on}. The tracking number is {tracking_number}, and {carrier} delivers it.",
+    ),
+    "check_return": (
+        "You can send the {item} back until {return_by}, that is {days_left} more days. You paid {price}.",
+        "Yes: {days_left} days are left to return order {order_id}, and you get {price} back.",
+        "The {item} of {price} can be returned until {return_by}.",
+    ),
+    "cancel_order": (
+        "Order {order_id} is cancelled, and {refunded} goes back to your card.",
+        "Done: I cancelled it. You get {refunded} back.",
+    ),
+}
+_APOLOGIES = (
+    "Sorry, that did not work: {problem} Please try again later.",
+    "I was unable to look this up. {problem}",
+    "Unfortunately I could not do this: {problem}",
+)
+_DODGES = ("I will gladly look into this for you.", "Thank you for your message, we are on it.")
+_OFF_TOPIC = (
+    "Our winter sale has begun: have a look at the new jackets.",
+    "Did you know that members collect points with every purchase?",
+)
+
+
+def new_order(rng: random.Random, order_id: str, fails: str = "") -> Order:
+    """Return an order with made-up facts, the same for the same random numbers."""
+    shipped = TODAY - timedelta(days=rng.randint(3, 12))
+    arrives = shipped + timedelta(days=rng.randint(2, 6))
+    price = rng.randint(2_000, 40_000) / 100
+    return {
+        "order_id": order_id,
+        "carrier": rng.choice(CARRIERS),
+        "tracking_number": f"{rng.choice('JRZ')}{rng.choice('DGX')}{rng.randint(10**9, 10**10 - 1)}",
+        "shipped_on": str(shipped),
+        "arrives_on": str(arrives),
+        "item": rng.choice(PRODUCTS),
+        "price": price,
+        "refunded": price,
+        "currency": rng.choice(("USD", "EUR", "GBP")),
+        "return_by": str(arrives + timedelta(days=30)),
+        "days_left": (arrives + timedelta(days=30) - TODAY).days,
+        "status": "cancelled",
+        "fails": fails,
     }
 
 
-@support.tool
-def refund_status(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Say how far the refund for a returned order is: status, amount, the card it goes to, when it is
-    paid out.
-    """
-    sql = "SELECT refunds.*, currency FROM refunds JOIN orders USING (order_id) WHERE order_id = ?"
-    return _found(ctx, sql, order_id, f"No refund was opened for order {order_id}.")
-
-
-@support.tool
-def cancel_order(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Cancel an order, call it off, stop it before it ships."""
-    order = ctx.deps.one("SELECT * FROM orders WHERE order_id = ?", order_id)
-    if order is None or order["status"] != "processing":
-        raise ModelRetry(f"Order {order_id} cannot be cancelled: it has left the warehouse.")
-    ctx.deps.change("UPDATE orders SET status = 'cancelled' WHERE order_id = ?", order_id)
-    facts = {"order_id": order_id, "status": "cancelled"}
-    return facts | {"refunded": order["total"], "currency": order["currency"]}
-
-
-@support.tool
-def search_products(ctx: RunContext[Shop], name: str) -> list[dict[str, Any]]:
-    """Search products: price, how much it is, stock and availability, warranty, rating. To compare what is
-    cheaper, search for each.
-    """
-    found = ctx.deps.all("SELECT * FROM products WHERE name LIKE ?", f"%{name}%")
-    if not found:
-        raise ModelRetry(f"No product is called {name!r}.")
-    return [{**product, "currency": "USD"} for product in found]
-
-
-@support.tool
-def loyalty_balance(ctx: RunContext[Shop], email: str) -> dict[str, Any]:
-    """Look up a member's loyalty account: points, balance, tier, when points expire."""
-    return _found(ctx, "SELECT * FROM members WHERE email = ?", email, f"No member has the address {email}.")
-
-
-@support.tool
-def find_store(ctx: RunContext[Shop], city: str) -> dict[str, Any]:
-    """Find a store or shop in a city: address, phone number, opening hours, until when it is open."""
-    return _found(ctx, "SELECT * FROM stores WHERE city = ?", city, f"There is no store in {city}.")
-
-
-def _found(ctx: RunContext[Shop], sql: str, value: str, problem: str) -> dict[str, Any]:
-    row = ctx.deps.one(sql, value)
-    if row is None:
+def _found(ctx: RunContext[dict[str, Order]], tool: str, order_id: str, problem: str) -> dict[str, Any]:
+    order = ctx.deps[order_id]
+    if order["fails"] == tool:
         raise ModelRetry(problem)
-    return row
+    return {name: order[name] for name in ("order_id", *FIELDS[tool])}
+
+
+class ScriptedModel:
+    """Calls the tool that a question needs, and answers from its result, with a fault if one is planned."""
+
+    def __init__(self, seed: str, tool: str, order_id: str, fault: Fault | None, think: float) -> None:
+        self._rng, self._think = random.Random(seed), think
+        self._tool, self._order_id, self._fault = tool, order_id, fault
+        self.trace_id = ""
+        """Trace of the run; empty until the model is called."""
+        self.slip: str | None = None
+        """Description of the fault; None without one."""
+
+    async def respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        """Answer one call of the model, with a tool call or text."""
+        await asyncio.sleep(self._think * self._rng.uniform(0.5, 2))
+        self.trace_id = f"{trace.get_current_span().get_span_context().trace_id:032x}"
+        last = messages[-1].parts[-1]
+        if isinstance(last, RetryPromptPart):
+            return ModelResponse([TextPart(self._after_failure(str(last.content)))])
+        if isinstance(last, ToolReturnPart):
+            facts = cast("dict[str, Any]", last.content)
+            return ModelResponse([TextPart(self._answer(last.tool_name, facts))])
+        tool = self._tool
+        if self._fault is Fault.WRONG_TOOL:
+            tool = self._rng.choice([other for other in ("", *FIELDS) if other not in (tool, "cancel_order")])
+            self.slip = f"{tool or 'no tool'} instead of {self._tool}"
+        if not tool:
+            return ModelResponse([TextPart(self._rng.choice(_DODGES))])
+        return ModelResponse([ToolCallPart(tool, {"order_id": self._order_id})])
+
+    def _after_failure(self, problem: str) -> str:
+        if self._fault is not Fault.GLOSSED_ERROR:
+            return self._rng.choice(_APOLOGIES).format(problem=problem)
+        self.slip = f"passed over: {problem}"
+        return self._answer(self._tool, new_order(self._rng, self._order_id))
+
+    def _answer(self, tool: str, facts: dict[str, Any]) -> str:
+        if self._fault is Fault.OFF_TOPIC:
+            self.slip = "spoke of something else"
+            return self._rng.choice(_OFF_TOPIC)
+        kinds = {
+            Fault.WRONG_NUMBER: ("price", "refunded", "days_left"),
+            Fault.WRONG_DATE: ("shipped_on", "arrives_on", "return_by"),
+        }
+        wanted = kinds.get(self._fault, ()) if self._fault else ()
+        sentences = [each for each in ANSWERS[tool] if any(f"{{{name}}}" in each for name in wanted)]
+        sentence = self._rng.choice(sentences or ANSWERS[tool])
+        told = dict(facts)
+        for name in [each for each in wanted if f"{{{each}}}" in sentence][:1]:
+            told[name] = _falsified(facts[name], self._rng)
+            self.slip = f"{told[name]} instead of {facts[name]}"
+        return sentence.format(**{name: _phrased(value, facts, self._rng) for name, value in told.items()})
+
+
+def _falsified(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, str):
+        return str(date.fromisoformat(value) + timedelta(days=rng.choice((-9, -4, 40, 51))))
+    return (
+        value + rng.choice((41, 52, 63))
+        if isinstance(value, int)
+        else round(value * rng.choice((0.5, 1.1, 2)), 2)
+    )
+
+
+def _phrased(value: Any, facts: Mapping[str, Any], rng: random.Random) -> str:
+    """Return a fact as people write it: one of several forms of dates and prices."""
+    if isinstance(value, float):
+        sign = {"USD": "$", "EUR": "€", "GBP": "£"}[facts["currency"]]
+        return rng.choice(
+            (f"{sign}{value:,.2f}", f"{value:,.2f} {facts['currency']}", f"{facts['currency']} {value:.2f}")
+        )
+    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        day = date.fromisoformat(value)
+        return rng.choice(
+            (value, f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}", f"{day:%A}, {day.day} {day:%B}")
+        )
+    return str(value)

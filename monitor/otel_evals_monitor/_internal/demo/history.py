@@ -9,7 +9,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,9 @@ from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.writer import ResultsStore
 
 _HOURS, _ROLLOUT, _RUNS, _QUIET_RUNS = 48.0, 34.0, 1_600, 60
-_FAILING, _FAULTY, _QUIET_FAULTY, _PASSED_OVER = 0.35, 0.04, 0.15, 0.9
+_FAILING, _FAULTY, _PASSED_OVER = 0.35, 0.04, 0.9
 _BUSY, _DROPPED = (36.0, 36.7), 0.3
-_CUSTOMERS, _COMPLAINTS = 300, 0.15
-_DROPPED_SCORER = "tool_call_accuracy"
-_EVERY = 20.0
-_QUIET_TOOLS = ("search_products", "find_store", "loyalty_balance")
+_CUSTOMERS, _COMPLAINTS, _EVERY = 300, 0.15, 20.0
 
 
 def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
@@ -40,7 +37,7 @@ def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
         written = list(history.runs(now)) if history.records else []
         results.write(written)
         for record in written:
-            if _passes_over(record) and history.rng.random() < _COMPLAINTS:
+            if _value(record, "owns_up") == 0.0 and history.rng.random() < _COMPLAINTS:
                 add_feedback(results.database, record["trace_id"], 0, comment="That is not true.")
     return len(written)
 
@@ -51,12 +48,20 @@ class History:
     def __init__(self, scores: Path, seed: int, first: int = 0) -> None:
         """Read the scores; `first` is the number of the first run, from which its ids are made."""
         lines = scores.read_text(encoding="utf-8").splitlines()
-        self.records = sorted((json.loads(line) for line in lines if line.strip()), key=_words)
-        self.rng = random.Random(seed)
-        quiet = [record for record in self.records if _tool(record) in _QUIET_TOOLS]
-        busy = [record for record in self.records if _tool(record) not in _QUIET_TOOLS]
-        self._quiet, self._busy = _Pools(quiet or self.records), _Pools(busy or self.records)
-        self._number = first
+        # Sorted by their words: ids and the order of delivery differ.
+        key = lambda record: json.dumps([record["input"], record["output"]])  # noqa: E731
+        self.records = sorted((json.loads(line) for line in lines if line.strip()), key=key)
+        self.rng, self._number = random.Random(seed), first
+        wrong = [record for record in self.records if _value(record, "grounded_in_tools") not in (None, 1.0)]
+        silent = [record for record in self.records if _value(record, "owns_up") == 0.0]
+        fine = [record for record in self.records if record not in wrong and record not in silent]
+        honest = [record for record in fine if _value(record, "owns_up") == 1.0]
+        self._pools = {
+            "passed over": silent or wrong or self.records,
+            "wrong": [record for record in wrong if record not in silent] or wrong or self.records,
+            "admitted": honest or fine or self.records,
+            "fine": [record for record in fine if record not in honest] or fine or self.records,
+        }
 
     def runs(self, now: float) -> Iterator[dict[str, Any]]:
         for number in range(_RUNS):
@@ -65,23 +70,21 @@ class History:
             hour = _HOURS * (share + 0.06 * math.sin(4.0 * math.pi * share))
             yield self.run("1" if hour < _ROLLOUT else "2", hour, now)
         for number in range(_QUIET_RUNS):
-            wrong = self.rng.random() < _QUIET_FAULTY
-            record = self.rng.choice(self._quiet.wrong if wrong else self._quiet.fine)
-            yield self._again(
-                record, "concierge", "1", _HOURS * (number + self.rng.random()) / _QUIET_RUNS, now
-            )
+            record = self.rng.choice(self._pools["wrong" if self.rng.random() < 0.15 else "fine"])
+            hour = _HOURS * (number + self.rng.random()) / _QUIET_RUNS
+            yield self._again(record, "concierge", "1", hour, now)
 
     def run(self, version: str, hour: float, now: float) -> dict[str, Any]:
         """Return a run of the agent `support`; hour 48 is `now`."""
-        pools, chance = self._busy, self.rng.random()
+        chance = self.rng.random()
         if chance < _FAILING:
             silent = version == "2" and self.rng.random() < _PASSED_OVER
-            pool = pools.passed_over if silent else pools.admitted
+            pool = "passed over" if silent else "admitted"
         else:
-            pool = pools.wrong if chance < _FAILING + _FAULTY else pools.fine
-        again = self._again(self.rng.choice(pool), "support", version, hour, now)
+            pool = "wrong" if chance < _FAILING + _FAULTY else "fine"
+        again = self._again(self.rng.choice(self._pools[pool]), "support", version, hour, now)
         if _BUSY[0] < hour < _BUSY[1] and self.rng.random() < _DROPPED:
-            dropped = min(again["evaluations"], key=lambda each: each["scorer"] != _DROPPED_SCORER)
+            dropped = min(again["evaluations"], key=lambda each: each["scorer"] != "tool_call_accuracy")
             dropped |= {"status": "dropped", "reason": "queue_full", "value": None}
         return again
 
@@ -96,23 +99,11 @@ class History:
         again |= {"trace_id": trace, "span_id": trace[:16], "agent": agent, "agent_version": version}
         again |= {"user_id": f"customer-{customer}", "tenant": "eu" if customer % 5 < 3 else "us"}
         again |= {"conversation_id": f"history-{number}", "start_time": record["start_time"] + shift}
+        again |= {"prompt_version": f"support-v{version}", "spans": []}
         for evaluation in again["evaluations"]:
             evaluation["evaluation_id"] = f"{trace[:16]}-{evaluation['scorer']}"
             evaluation["time"] += shift
         return again
-
-
-class _Pools:
-    """Runs by what happened in them; each is non-empty."""
-
-    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
-        wrong = [record for record in records if _is_wrong(record)]
-        self.passed_over = [record for record in records if _passes_over(record)] or wrong or records
-        self.wrong = [record for record in wrong if not _passes_over(record)] or wrong or records
-        fine = [record for record in records if not _is_wrong(record)]
-        admitted = [record for record in fine if _value(record, "owns_up") == 1.0]
-        self.fine = [record for record in fine if record not in admitted] or fine or records
-        self.admitted = admitted or self.fine
 
 
 class Trickle:
@@ -137,24 +128,5 @@ class Trickle:
                 results.write([self._history.run("2", _HOURS, time.time())])
 
 
-def _words(record: Mapping[str, Any]) -> str:
-    """Return a key that sorts runs alike whatever their ids and the order of their delivery."""
-    return json.dumps([record["input"], record["output"]])
-
-
-def _tool(record: Mapping[str, Any]) -> str:
-    return next((call["name"] for call in record["tool_calls"]), "")
-
-
 def _value(record: Mapping[str, Any], scorer: str) -> float | None:
     return next((e["value"] for e in record["evaluations"] if e["scorer"] == scorer), None)
-
-
-def _is_wrong(record: Mapping[str, Any]) -> bool:
-    score = _value(record, "grounded_in_tools")
-    return score is not None and score < 1.0
-
-
-def _passes_over(record: Mapping[str, Any]) -> bool:
-    """Return True if a tool failed and the answer is silent about it."""
-    return _value(record, "owns_up") == 0.0

@@ -1,14 +1,13 @@
-"""The demo's output: the latest scores while it runs, then the tables."""
+"""The demo's output: its progress, then the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,18 +23,11 @@ from otel_evals.sdk.commands import (
     meaning,
     tally,
 )
-from otel_evals_monitor._internal.demo.script import Fault
+from otel_evals_monitor._internal.demo.agent import Fault
 from otel_evals_monitor._internal.demo.traffic import Truth
-from otel_evals_monitor._internal.report.terminal import one_line
+from otel_evals_monitor._internal.report.words import one_line
 
-_FACTS = (
-    Fault.WRONG_NUMBER,
-    Fault.WRONG_DATE,
-    Fault.WRONG_IDENTIFIER,
-    Fault.WRONG_NAME,
-    Fault.MIXED_UP,
-    Fault.GLOSSED_ERROR,
-)
+_FACTS = (Fault.WRONG_NUMBER, Fault.WRONG_DATE, Fault.GLOSSED_ERROR)
 MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
     "grounded_in_tools": _FACTS,
     "tool_call_accuracy": (Fault.WRONG_TOOL,),
@@ -46,7 +38,7 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
 """Faults that each scorer should find. Answers that gloss over an error always state invented facts."""
 
 _ALARM_BELOW = {"answer_relevancy": 0.5}
-_SHOWN, _WORST = 8, 3
+_WORST = 3
 
 
 def alarms(evaluation: Evaluation) -> bool:
@@ -58,32 +50,20 @@ def alarms(evaluation: Evaluation) -> bool:
     return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
 
 
-class Watch:
-    """Context manager that shows the progress of conversations and the latest scores."""
+class Watch(Progress):
+    """Shows how many runs are answered and scored."""
 
     def __init__(self, runs: int, seen: InMemoryDestination, truths: Sequence[Truth]) -> None:
-        self._seen, self._truths = seen, truths
-        description = TextColumn("{task.description:14}")
-        self._progress = Progress(description, BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
-        self._answered = self._progress.add_task("runs answered", total=runs)
-        self._scored = self._progress.add_task("runs scored", total=runs)
-        self._live = Live(get_renderable=self._render, refresh_per_second=8)
+        self._sources: list[tuple[TaskID, Callable[[], int]]] = []
+        bar, description = BarColumn(40), TextColumn("{task.description:14}")
+        super().__init__(description, bar, MofNCompleteColumn(), TimeElapsedColumn())
+        self._sources.append((self.add_task("runs answered", total=runs), lambda: len(truths)))
+        self._sources.append((self.add_task("runs scored", total=runs), lambda: len(seen.runs)))
 
-    def __enter__(self) -> Watch:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def _render(self) -> Group:
-        runs = self._seen.runs
-        self._progress.update(self._answered, completed=len(self._truths))
-        self._progress.update(self._scored, completed=len(runs))
-        latest = Table.grid(padding=(0, 2))
-        for scored in runs[-_SHOWN:]:
-            latest.add_row(Text(one_line(scored.run.input or "", 50), style="dim"), _scores_of(scored))
-        return Group(self._progress, latest)
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task, count in self._sources:
+            self.update(task, completed=count())
+        return super().get_renderables()
 
 
 def print_report(
@@ -129,15 +109,6 @@ def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any], pipeline: Pi
 
 
 _Judged = Sequence[tuple[Run, Evaluation]]
-
-
-def _scores_of(scored: ScoredRun) -> Text:
-    text = Text()
-    for evaluation in scored.evaluations:
-        if isinstance(evaluation.outcome, Score):
-            style = "bold red" if alarms(evaluation) else "green"
-            text.append(f"{evaluation.scorer_id} {evaluation.outcome.value:.2f}  ", style)
-    return text
 
 
 def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:

@@ -1,39 +1,38 @@
-"""The web page of a results store: scorers, runs, alarms and the label queue."""
+"""The web page of a results store: scorers, runs and the label queue, kept up to date."""
 
 from __future__ import annotations
 
 import shlex
+import threading
 import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from sqlalchemy import func, select
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident, incidents_of
-from otel_evals_monitor._internal.alarms.judgements import judgements
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
+from otel_evals_monitor._internal.alarms.record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
-from otel_evals_monitor._internal.page.causes import Causes
-from otel_evals_monitor._internal.page.forms import DRAWN, MUTES, Forms, message
-from otel_evals_monitor._internal.page.live import Live
-from otel_evals_monitor._internal.page.overview import overview
+from otel_evals_monitor._internal.page.forms import DRAWN, Forms, message
+from otel_evals_monitor._internal.page.overview import Causes, overview
 from otel_evals_monitor._internal.page.run_view import RunView, chosen_of
 from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.label_queue import label_queue
-from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.runs import (
     RunOfSlice,
     RunWithScores,
@@ -41,13 +40,14 @@ from otel_evals_monitor._internal.report.runs import (
     recent_runs,
     runs_of_slices,
 )
+from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import (
     failure_types,
     feedback_on,
     labels_on,
     number_of_labels,
+    waiting_for_draw,
 )
 from otel_evals_monitor._internal.store.queries import stored_slices, time_range
 from otel_evals_monitor._internal.store.rows import STATUSES
@@ -74,7 +74,7 @@ class Page:
         self._limits = limits or AlarmLimits()
         self._link = link or TraceLink()
         self.alarm_check = AlarmCheck(database, self._limits, receivers)
-        self.live = Live(database)
+        self._pulse = Pulse(database)
         self._causes = Causes(database)
         forms = Forms(database, access, self.alarm_check)
         routes = [
@@ -82,13 +82,12 @@ class Page:
             Route("/scorer", self._page(self._scorer)),
             Route("/runs", self._page(self._runs)),
             Route("/runs/{trace_id}", self._page(self._run)),
-            Route("/alarms", self._page(self._alarms)),
             Route("/alarms", forms.alarm, methods=["POST"]),
             Route("/labels", self._page(self._labels)),
             Route("/labels", forms.label, methods=["POST"]),
             Route("/labels/draw", forms.draw, methods=["POST"]),
             Route("/feedback", forms.feedback, methods=["POST"]),
-            Route("/events", self.live.events),
+            Route("/pulse", self._state),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
         ]
         self.app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)])
@@ -106,11 +105,15 @@ class Page:
 
         return endpoint
 
+    async def _state(self, request: Request) -> Response:
+        try:
+            return JSONResponse(await run_in_threadpool(self._pulse.state))
+        except OtelEvalsError as error:
+            return JSONResponse({"error": str(error)}, 503)
+
     def _incidents(self) -> list[Incident]:
         """Return the incidents that have not ended, the newest first."""
-        with self._database.reading() as connection:
-            muted = judgements(connection).muted
-        return incidents_of(lasting_alarms(self._database), muted, time.time())
+        return incidents_of(lasting_alarms(self._database))
 
     def _render(self, template: str, asked: Asked, incidents: Sequence[Incident], **values: Any) -> str:
         with self._database.reading() as connection:
@@ -118,7 +121,7 @@ class Page:
         return render(
             template,
             source=self._database.name,
-            lasting=sum(each.mute is None for each in incidents),
+            lasting=len(incidents),
             link=self._link,
             script=True,
             zone=asked.zone,
@@ -126,7 +129,6 @@ class Page:
             asked=asked,
             incidents=incidents,
             causes=self._causes.of,
-            mutes=MUTES,
             windows=WINDOWS,
             recorded=recorded,
             **values,
@@ -135,12 +137,16 @@ class Page:
     def _overview(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         window = asked.window(self._database)
-        rows = overview(self._database, window, incidents, self._limits.missing)
-        return self._render("overview.html", asked, incidents, rows=rows, floors=self._limits.floors)
+        rows, notes = overview(self._database, window, incidents, self.alarm_check)
+        ended = [each for each in alarms_of(self._database) if each.ended is not None]
+        check = {"checked": self.alarm_check.checked, "problem": self.alarm_check.problem}
+        values = {"rows": rows, "notes": notes, "ended": ended, "limits": self._limits}
+        return self._render("overview.html", asked, incidents, **values, **check)
 
     def _scorer(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
-        values = scorer_page(self._database, asked, self._limits, self.alarm_check.delays)
+        state = self.alarm_check.states.get((asked["scorer"], asked["agent"]))
+        values = scorer_page(self._database, asked, self._limits, state)
         key = asked["scorer"], asked["agent"]
         mine = [i for i in incidents if key in {(k.alarm.scorer_id, k.alarm.agent_name) for k in i.alarms}]
         return self._render("scorer.html", asked, incidents, mine=mine, link_to=self._link, **values)
@@ -157,9 +163,7 @@ class Page:
                 slices = stored_slices(connection, **asked.columns)
                 runs = runs_of_slices(connection, slices, window, PAGE_SIZE + 1, order=order, **chosen)
             else:
-                names = {"agent_name": "agent", "agent_version": "version", "tenant": "tenant"}
-                wanted = {column: asked[name] for column, name in names.items() if asked[name]}
-                runs = recent_runs(connection, window, PAGE_SIZE + 1, wanted=wanted, **chosen)
+                runs = recent_runs(connection, window, PAGE_SIZE + 1, wanted=asked.of_run, **chosen)
         return self._render(
             "runs.html",
             asked,
@@ -196,12 +200,6 @@ class Page:
             " --pytest test_run.py",
         )
 
-    def _alarms(self, request: Request) -> str:
-        asked, incidents = Asked.of(request), self._incidents()
-        ended = [each for each in alarms_of(self._database) if each.ended is not None]
-        check = {"checked": self.alarm_check.checked, "problem": self.alarm_check.problem}
-        return self._render("alarms.html", asked, incidents, ended=ended, limits=self._limits, **check)
-
     def _labels(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
         with self._database.reading() as connection:
@@ -221,3 +219,38 @@ def _linked(columns: Any) -> SimpleNamespace:
 
 def _file(text: str, media_type: str) -> Callable[[Request], Response]:
     return lambda request: Response(text, media_type=media_type)
+
+
+_EVERY = 2.0
+_HOUR = 3600 * schema.NANO
+
+
+class Pulse:
+    """Reads the store at most every two seconds, for all open pages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._read = -_EVERY
+        self._state: dict[str, Any] = {}
+
+    def state(self) -> dict[str, Any]:
+        with self._lock:
+            if time.monotonic() - self._read >= _EVERY:
+                self._state = pulse_of(self._database)
+                self._read = time.monotonic()
+            return self._state
+
+
+def pulse_of(database: Database) -> dict[str, Any]:
+    """Return the newest evaluation, the number of runs of the last hour, and the alarms."""
+    table, runs = schema.evaluations.c, schema.runs.c
+    now = time.time_ns()
+    with database.reading() as connection:
+        newest = connection.execute(select(func.max(table.id))).scalar() or 0
+        recent = (
+            select(func.count()).select_from(schema.runs).where(runs.time > now - _HOUR, runs.time <= now)
+        )
+        count = connection.execute(recent).scalar_one()
+    alarms = [each.id for each in lasting_alarms(database)]
+    return {"newest": newest, "hour": count, "alarms": alarms}

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.page.forms import number_of
-from otel_evals_monitor._internal.report.windows import window_of
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.report.inputs import window_of
+from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import RunFilter, Window
 from otel_evals_monitor._internal.store.schema import NANO
@@ -22,7 +22,8 @@ WINDOWS = ("6h", "24h", "2d", "7d", "4w", "all")
 DEFAULT = "24h"
 PAGE_SIZE = 50
 _LAST_PAGE = 200
-_FILTERS = ("version", "tenant", "label", "text", "status")
+_COLUMNS = {"version": "agent_version", "prompt": "prompt_version", "model": "model", "tenant": "tenant"}
+_FILTERS = (*_COLUMNS, "label", "text", "status")
 _OTHERS = ("scorer", "agent", "window", "since", "until", "by", "order", "page", "score", "saved")
 _YEAR_2262 = 2**63 // NANO
 
@@ -62,8 +63,14 @@ class Asked:
     def columns(self) -> dict[str, str | None]:
         """Wanted values of slice columns; None for any."""
         agent = self["agent"] if self["scorer"] or self["agent"] else None
-        names = {"scorer_id": "scorer", "agent_version": "version", "tenant": "tenant"}
-        return {"agent_name": agent, **{column: self[name] or None for column, name in names.items()}}
+        chosen = {column: self[name] or None for name, column in _COLUMNS.items()}
+        return {"agent_name": agent, "scorer_id": self["scorer"] or None, **chosen}
+
+    @property
+    def of_run(self) -> dict[str, str]:
+        """Wanted values of columns of runs."""
+        names = {"agent": "agent_name", **_COLUMNS}
+        return {column: self[name] for name, column in names.items() if self[name]}
 
     @property
     def runs(self) -> RunFilter:

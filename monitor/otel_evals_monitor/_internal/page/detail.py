@@ -1,23 +1,33 @@
-"""Plot and summary of a scorer and agent, for the page and the HTML report."""
+"""Plot and summary of a scorer and agent, for the page, and the report as one HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 from sqlalchemy import Connection
 
+from otel_evals.errors import ConfigError
 from otel_evals.statistics import Estimate, estimate
-from otel_evals_monitor._internal.report.plot import STEPS, Dot, Plot, Point, length_of, step_for, timeline
-from otel_evals_monitor._internal.report.report import SliceReport
-from otel_evals_monitor._internal.report.runs import runs_of_slices
-from otel_evals_monitor._internal.report.terminal import number
-from otel_evals_monitor._internal.report.zones import Zone
-from otel_evals_monitor._internal.store.queries import EVERY, Measured, RunFilter, Window, series
+from otel_evals_monitor._internal.page.templates import STYLE, render
+from otel_evals_monitor._internal.report.inputs import TraceLink
+from otel_evals_monitor._internal.report.plot import STEPS, Plot, Point, step_for, timeline
+from otel_evals_monitor._internal.report.report import ReportOptions, ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.terminal import columns_of
+from otel_evals_monitor._internal.report.words import Zone, interval, length_of, number
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import (
+    EVERY,
+    Measured,
+    RunFilter,
+    Window,
+    matching,
+    series,
+    stored_slices,
+)
 
-FEW = 50
-"""With fewer scored runs, the plot shows single runs."""
 _MOST_STEPS, _LEAST_STEPS = 96, 6
 _FILLED = 0.9
 
@@ -32,24 +42,21 @@ def detail_of(
     runs: RunFilter = EVERY,
     floor: float | None = None,
     href: Callable[[int, int], str] | None = None,
-    run_href: Callable[[Any], str] | None = None,
     delay: float | None = None,
     zone: Zone | None = None,
 ) -> dict[str, Any]:
     """Return the values of a template for slices taken together, whose report is `row`.
 
-    `href` returns the address of the runs between two times and `run_href` of a single run; `delay` is the
-    time in seconds until a fall is found.
+    `href` returns the address of the runs between two times; `delay` is the time in seconds until a fall is
+    found.
     """
     first, last = _range(window, recorded)
-    few = 0 < row.counts.get("scored", 0) < FEW
-    step, steps = _steps(connection, slices, window, (first, last), runs, few=few)
+    step, steps = _steps(connection, slices, window, (first, last), runs)
     # A single step is too short to estimate a design effect.
     points = [
         Point.of(start, each, _estimate(each, row.design_effect), href(start, start + step) if href else None)
         for start, each in sorted(steps.items())
     ]
-    single = runs_of_slices(connection, slices, window, FEW, status="scored", runs=runs) if few else []
     label = f"Mean score over time of {row.slice['scorer_id']}; the table below has the numbers"
     plot = Plot(
         points=points,
@@ -59,8 +66,6 @@ def detail_of(
         scale=row.scale,
         floor=floor,
         marks=_marks(connection, slices, window, step, first),
-        dots=[Dot(r.time, r.value, run_href(r) if run_href else None) for r in single if r.value is not None],
-        whole=row.estimate.interval,
         zone=zone or Zone(),
     )
     return {
@@ -68,7 +73,6 @@ def detail_of(
         "sentence": sentence_of(row, delay),
         "points": points,
         "step": step,
-        "few": few,
         "floor": floor,
         "plot": Markup(timeline(plot)),
     }
@@ -83,7 +87,7 @@ def sentence_of(row: SliceReport, delay: float | None = None) -> str:
         return f"{number(known.mean)} in the sample, which is not representative of all runs."
     if known.too_few or known.interval is None:
         return f"Too few runs for a statement: {known.n_effective:.0f} effective."
-    text = f"{number(known.mean)}, between {number(known.interval.low)} and {number(known.interval.high)}"
+    text = f"{number(known.mean)}, {interval(known.interval)}"
     if delay is not None:
         text += f"; a fall of {0.05 * (row.scale or 1):g} would raise an alarm in about {length_of(delay)}"
     return text + "."
@@ -95,19 +99,14 @@ def _steps(
     window: Window,
     span: tuple[int, int],
     runs: RunFilter,
-    *,
-    few: bool,
 ) -> tuple[int, dict[int, Measured]]:
-    """Return a time step and its sums: the shortest with which nine of ten steps have enough runs.
-
-    With few runs, which are drawn one by one, the steps only count them.
-    """
+    """Return a time step and its sums: the shortest with which nine of ten steps have enough runs."""
     length = span[1] - span[0]
-    shortest = step_for(*span, _MOST_STEPS // 2 if few else _MOST_STEPS)
+    shortest = step_for(*span, _MOST_STEPS)
     for step in (each for each in STEPS if each >= shortest):
         steps = series(connection, slices, window, step, runs=runs).get((), {})
         enough = [not _estimate(each, 1.0).too_few for each in steps.values() if each.scored.n]
-        if few or sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
+        if sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
             break
     return step, steps
 
@@ -136,3 +135,39 @@ def _marks(
         later = starts[1:] if column == "scorer_version" else starts
         found += [(start, f"{name} {version}") for start, version in later[-8:] if start > first]
     return sorted(found)
+
+
+_MOST = 60
+
+
+def write_html(
+    path: Path, report: ScoreReport, database: Database, options: ReportOptions, link: TraceLink, source: str
+) -> None:
+    """Write a report, with plots of the first 60 slices."""
+    parts: list[dict[str, Any]] = []
+    columns = columns_of(report)
+    rows = sorted(report.slices, key=lambda row: bool(row.unstated))  # leads with what has enough runs
+    with database.reading() as connection:
+        slices = stored_slices(connection, **options.only)
+        for row in rows[:_MOST]:
+            inside = matching(slices, row.slice)
+            found = detail_of(connection, inside, row, options.window, report.recorded or (0, 0))
+            title = " · ".join(str(row.slice[name]) for name in columns if row.slice[name])
+            parts.append({**found, "title": title})
+    text = render(
+        "report.html",
+        style=Markup(STYLE),
+        source=source,
+        recorded=report.recorded,
+        since=report.window.since,
+        until=report.window.until,
+        rows=rows,
+        notes=report.notes,
+        columns=columns,
+        parts=parts,
+        link=link,
+    )
+    try:
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError("--html", f"cannot write {path}: {error}") from error

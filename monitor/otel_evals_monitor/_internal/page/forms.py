@@ -13,19 +13,15 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.sdk.util import read_json
-from otel_evals_monitor._internal.alarms.alarm_record import lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.judgements import acknowledge, mute
+from otel_evals_monitor._internal.alarms.record import acknowledge, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.templates import render
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.label_draws import draw
-from otel_evals_monitor._internal.store.labels import add_feedback, add_label
+from otel_evals_monitor._internal.store.labels import add_feedback, add_label, draw
 
 DRAWN = 8
 """Number of runs of a draw."""
-MUTES = {"mute 1h": 3600, "mute 1d": 86_400, "mute 1w": 7 * 86_400}
-"""Seconds by action; another action ends a mute."""
 _LARGEST = 64 * 1024
 
 
@@ -73,19 +69,16 @@ class Forms:
         return "/labels"
 
     def _alarm(self, form: Mapping[str, str]) -> str:
-        """Acknowledge or mute the alarms of an incident, from the form on its card."""
+        """Acknowledge the alarms of an incident, from the form on its card."""
         lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
         monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
         if not monitors:
             raise ConfigError("alarm", "has ended")
         note, now = form.get("note", ""), time.time()
         for monitor in monitors:
-            if form.get("action") == "acknowledge":
-                acknowledge(self._database, monitor, now, note)
-            else:
-                mute(self._database, monitor, now + MUTES.get(form.get("action", ""), 0), note)
+            acknowledge(self._database, monitor, now, note)
         self._check.run_once()
-        return "/alarms"
+        return "/"
 
     async def feedback(self, request: Request) -> Response:
         """Store an application's feedback: JSON, which a browser's form cannot send."""

@@ -1,7 +1,9 @@
-"""Rows of the first page: each scorer and agent with its value, trend and state."""
+"""Rows of the first page: each scorer and agent with its value, trend and state; causes of incidents."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 from markupsafe import Markup
 
 from otel_evals.statistics import Sums, total
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident
+from otel_evals_monitor._internal.report.patterns import FailurePattern, failures_of
 from otel_evals_monitor._internal.report.plot import sparkline, step_for
 from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
 from otel_evals_monitor._internal.store.database import Database
@@ -36,7 +40,7 @@ class Row:
     """Estimated runs per day, sampled or not."""
     spark: Markup
     state: str
-    """`alarm`, `muted`, `warning`, `few` or `good`."""
+    """`alarm`, `warning`, `few`, `unwatched` or `good`."""
 
     @property
     def worse(self) -> bool | None:
@@ -47,15 +51,14 @@ class Row:
         return (change.mean < 0.0) != self.report.lower_is_better
 
 
-def overview(database: Database, window: Window, incidents: Sequence[Incident], missing: float) -> list[Row]:
-    """Return the rows of a window, alarms first; the numbers equal `report --against previous`.
-
-    `missing` is the share of missing scores above which a row has a warning.
-    """
+def overview(
+    database: Database, window: Window, incidents: Sequence[Incident], check: AlarmCheck
+) -> tuple[list[Row], Sequence[str]]:
+    """Return the rows of a window, alarms first, and notes; the numbers equal `report --against previous`."""
     against = "previous" if window.since is not None else None
     report = make_report(database, ReportOptions(window=window, against=against, worst=0, patterns=0))
     if report.recorded is None or not report.slices:
-        return []
+        return [], ()
     end = window.until if window.until is not None else report.recorded[1]
     start = max(report.recorded[0], window.since if window.since is not None else 0)
     before = start - (end - start) if window.since is not None else start
@@ -63,11 +66,12 @@ def overview(database: Database, window: Window, incidents: Sequence[Incident], 
     with database.reading() as connection:
         by = (*_KEY, "scorer_version")
         found = series(connection, stored_slices(connection), Window(before, window.until), step, by)
-    states = _states(incidents)
+    alarmed = {(kept.alarm.scorer_id, kept.alarm.agent_name) for each in incidents for kept in each.alarms}
     rows = []
     for key, versions in _by_scorer(report.slices).items():
         newest = max(versions, key=lambda row: _first(found, row))
-        state = states.get(key) or _state_of(newest, missing)
+        watch = check.states.get(key)
+        state = _state_of(newest, check.limits.missing, watched=bool(watch and watch.watched))
         days = max(end - start, 3600) / _DAY
         rows.append(
             Row(
@@ -75,11 +79,12 @@ def overview(database: Database, window: Window, incidents: Sequence[Incident], 
                 versions=len(versions),
                 per_day=sum(each.stands_for for each in versions) / days,
                 spark=_spark(found, key, (before, end), start, newest.scale),
-                state=state,
+                state="alarm" if key in alarmed else state,
             )
         )
-    order = ("alarm", "warning", "muted", "good", "few")
-    return sorted(rows, key=lambda row: (order.index(row.state), row.report.slice["agent_name"]))
+    order = ("alarm", "warning", "good", "unwatched", "few")
+    rows.sort(key=lambda row: (order.index(row.state), row.report.slice["agent_name"]))
+    return rows, report.notes
 
 
 def newest_version(database: Database, rows: Sequence[SliceReport], window: Window) -> SliceReport:
@@ -107,20 +112,13 @@ def _by_scorer(rows: Sequence[SliceReport]) -> dict[tuple[str, str], list[SliceR
     return found
 
 
-def _states(incidents: Sequence[Incident]) -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], str] = {}
-    for incident in sorted(incidents, key=lambda each: each.mute is None):
-        for kept in incident.alarms:
-            key = kept.alarm.scorer_id, kept.alarm.agent_name
-            found[key] = "muted" if incident.mute else "alarm"
-    return found
-
-
-def _state_of(row: SliceReport, missing: float) -> str:
+def _state_of(row: SliceReport, missing: float, *, watched: bool) -> str:
     if row.estimate.too_few or row.estimate.mean is None:
         return "few"
     lost = row.missing_share is not None and row.missing_share > missing
-    return "warning" if lost or not row.representative else "good"
+    if lost or not row.representative:
+        return "warning"
+    return "good" if watched else "unwatched"
 
 
 def _spark(
@@ -145,3 +143,35 @@ def _spark(
             points.append((sum(times) / len(times), some.mean * (scale or 1.0)))
             some, times = Sums(), []
     return Markup(sparkline(points, span, divide, scale))
+
+
+_LASTS, _MOST, _REMEMBERED = 60.0, 2, 50
+
+
+class Causes:
+    """Finds the failures of incidents, at most once a minute each."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, ...], tuple[float, Sequence[FailurePattern]]] = {}
+
+    def of(self, incident: Incident) -> Sequence[FailurePattern]:
+        """Return the patterns with the largest shares; empty unless scores are worse."""
+        if not incident.quality:
+            return ()
+        key, now = (*incident.monitors, str(incident.since)), time.monotonic()
+        with self._lock:
+            found = self._known.get(key)
+            if found is None or now - found[0] > _LASTS:
+                while len(self._known) >= _REMEMBERED:
+                    del self._known[next(iter(self._known))]
+                found = self._known[key] = now, self._patterns(incident)
+        return found[1]
+
+    def _patterns(self, incident: Incident) -> Sequence[FailurePattern]:
+        alarm = incident.first.alarm
+        only = {"scorer_id": alarm.scorer_id, "agent_name": alarm.agent_name}
+        with self._database.reading() as connection:
+            slices = stored_slices(connection, **only, agent_version=incident.version or None)
+            return failures_of(connection, slices, Window(incident.since), most=_MOST).patterns

@@ -11,7 +11,7 @@ if (!document.cookie.split("; ").includes(cookie)) {
 }
 
 const chip = document.getElementById("live");
-let seen = null, source = null, waiting = null;
+let seen = null, waiting = null;
 
 function busy() {
   const field = document.activeElement;
@@ -34,26 +34,18 @@ async function refresh() {
   if (parts.length === open.length) parts.forEach((each, i) => { each.open = open[i]; });
 }
 
-function connect() {
-  if (!chip || source || document.hidden) return;
-  source = new EventSource("/events");
-  source.onmessage = (event) => {
-    const pulse = JSON.parse(event.data);
-    chip.querySelector("b").textContent = pulse.hour === 1 ? "1 run" : `${pulse.hour} runs`;
-    chip.classList.add("on");
-    const now = JSON.stringify([pulse.newest, pulse.alarms]);
-    if (seen !== null && seen !== now && document.body.dataset.live && !waiting) waiting = setTimeout(refresh, 200);
-    seen = now;
-  };
-  source.onerror = () => chip.classList.remove("on");
+async function look() {
+  if (!chip || document.hidden) return;
+  const answer = await fetch("/pulse").catch(() => null);
+  chip.classList.toggle("on", Boolean(answer && answer.ok));
+  if (!answer || !answer.ok) return;
+  const pulse = await answer.json();
+  chip.querySelector("b").textContent = pulse.hour === 1 ? "1 run" : `${pulse.hour} runs`;
+  const now = JSON.stringify([pulse.newest, pulse.alarms]);
+  if (seen !== null && seen !== now && document.body.dataset.live && !waiting) waiting = setTimeout(refresh, 200);
+  seen = now;
 }
 
-document.addEventListener("visibilitychange", () => {
-  // A browser keeps few connections to a host: a hidden page gives its own back.
-  if (document.hidden && source) {
-    source.close();
-    source = null;
-  }
-  connect();
-});
-connect();
+document.addEventListener("visibilitychange", look);
+setInterval(look, 3000);
+look();

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
+from otel_evals_monitor._internal.alarms.monitors import WatchState
 from otel_evals_monitor._internal.page.asked import Asked
 from otel_evals_monitor._internal.page.detail import detail_of
 from otel_evals_monitor._internal.page.overview import newest_version
@@ -21,7 +22,7 @@ from otel_evals_monitor._internal.report.report import (
     make_report,
     sampler_checks,
 )
-from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
+from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import (
@@ -39,7 +40,7 @@ def scorer_page(
     database: Database,
     asked: Asked,
     limits: AlarmLimits,
-    delays: Mapping[tuple[str, str], float],
+    state: WatchState | None,
 ) -> dict[str, Any]:
     """Return the values of the template; raises ConfigError for an unknown scorer."""
     scorer, agent, by = asked["scorer"], asked["agent"], asked["by"] or "version"
@@ -51,10 +52,12 @@ def scorer_page(
         raise ConfigError("scorer", f"{scorer!r} of agent {agent!r} is not on record")
     window, only = asked.window(database), {k: v for k, v in asked.columns.items() if v is not None}
     values: dict[str, Any] = {"choices": choices, "by": by, "groups": list(GROUPS), "row": None}
+    values |= {"state": state}
     options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs, patterns=0)
     against = "previous" if window.since is not None else None
     # Patterns are of all runs, also with a filter of runs, where they only group the worst runs.
-    whole = make_report(database, replace(options, against=against, patterns=10)).slices
+    report = make_report(database, replace(options, against=against, patterns=10))
+    whole = report.slices
     split = make_report(database, replace(options, by=[by], against=_older(database, options, by))).slices
     if not whole:
         return values
@@ -72,8 +75,7 @@ def scorer_page(
             runs=asked.runs,
             floor=floor,
             href=lambda a, b: asked.href("/runs", since=a, until=b, window=""),
-            run_href=_run_href,
-            delay=delays.get((scorer, agent)) if not asked.filters else None,
+            delay=state.delay if state and not asked.filters else None,
             zone=asked.zone,
         )
         values |= {
@@ -82,15 +84,12 @@ def scorer_page(
             "agreement": agreement_of(connection, inside, window),
         }
     return values | {
+        "notes": report.notes,
         "versions": len(whole),
         "rows": split,
-        "columns": list(dict.fromkeys([GROUPS.get(by, "agent_version"), "scorer_version"])),
+        "columns": list(dict.fromkeys([GROUPS.get(by, by), "scorer_version"])),
         "comparison": _comparison(split),
     }
-
-
-def _run_href(run: RunOfSlice) -> str:
-    return f"/runs/{run.trace_id}?score={run.evaluation_id}"
 
 
 def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> dict[str, list[str]]:
@@ -103,18 +102,21 @@ def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> d
         labels |= {label for label in connection.execute(recent).scalars() if label}
     return {
         "agent": sorted(agents)[:_NAMED],
-        "version": sorted({each["agent_version"] for each in known.values()} - {""})[-_NAMED:],
-        "tenant": sorted({each["tenant"] for each in known.values()} - {""})[:_NAMED],
+        **{name: _values(known, GROUPS[name]) for name in ("version", "prompt", "model", "tenant")},
         "label": sorted(labels)[:_NAMED],
     }
 
 
+def _values(known: Mapping[int, Any], column: str) -> list[str]:
+    return sorted({each[column] for each in known.values()} - {""})[-_NAMED:]
+
+
 def _older(database: Database, options: ReportOptions, by: str) -> str | None:
-    """Return the agent version before the newest one of the window, to compare with."""
-    if by != "version":
+    """Return the version before the newest one of the window, to compare with."""
+    if by not in ("version", "prompt"):
         return None
     with database.reading() as connection:
-        slices, column = stored_slices(connection, **options.only), ("agent_version",)
+        slices, column = stored_slices(connection, **options.only), (GROUPS[by],)
         found = series(connection, slices, Window(), 3600, column)
         inside = measure(connection, slices, options.window, column, options.runs)
     firsts = sorted(
@@ -129,7 +131,8 @@ def _comparison(rows: Sequence[SliceReport]) -> str:
     if not changed:
         return ""
     row, change = changed[-1]
+    newer = row.slice.get("agent_version") or row.slice.get("prompt_version")
     return (
-        f"The change of version {row.slice['agent_version']} is against {change.against}. "
+        f"The change of version {newer} is against version {change.against}. "
         "It is the version's effect only if both answered the same traffic at the same time."
     )

@@ -16,7 +16,7 @@ from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
-from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.store.database import Database
 
 
@@ -55,7 +55,6 @@ def serve(
         if browser:
             webbrowser.open(address)
         server = uvicorn.Server(uvicorn.Config(page.app, log_level="warning", access_log=False))
-        page.live.ending = lambda: server.should_exit
         try:
             server.run(sockets=[listening])
         finally:

@@ -14,11 +14,10 @@ from jinja2 import Environment, PackageLoader, Undefined, pass_context, select_a
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from otel_evals_monitor._internal.page.markdown import as_html
-from otel_evals_monitor._internal.page.media import media
-from otel_evals_monitor._internal.report.plot import length_of, whisker
-from otel_evals_monitor._internal.report.terminal import number, one_line
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.page.content import as_html, media
+from otel_evals_monitor._internal.report import words
+from otel_evals_monitor._internal.report.plot import whisker
+from otel_evals_monitor._internal.report.words import Zone
 
 STYLE, SCRIPT, ICON = (
     files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")
@@ -69,21 +68,7 @@ def _utc(text: str) -> int:
 
 def _ago(seconds: int) -> str:
     past = time.time() - seconds
-    return "just now" if past < 60 else f"{length_of(past)} ago"
-
-
-def _interval(value: Any) -> str:
-    return "" if value is None else f"{number(value.low)} to {number(value.high)}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _count(number: float, noun: str = "") -> str:
-    """Return a number with separators of thousands, with a noun if one is given."""
-    shown = f"{number:,.0f}"
-    return f"{shown} {noun}{'' if shown == '1' else 's'}" if noun else shown
+    return "just now" if past < 60 else f"{words.length_of(past)} ago"
 
 
 def _text(value: Any) -> str:
@@ -105,7 +90,7 @@ def _brief(value: Any) -> str:
 
 
 def _short(text: Any, width: int) -> str:
-    return one_line(_text(text), width)
+    return words.one_line(_text(text), width)
 
 
 def _markdown(text: Any, marked: Any = ()) -> Markup:
@@ -115,10 +100,6 @@ def _markdown(text: Any, marked: Any = ()) -> Markup:
 def _items(value: Any) -> list[Mapping[str, Any]]:
     """Return the objects of a list; records of other programs may contain anything."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def _heading(name: str) -> str:
@@ -141,19 +122,13 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.globals |= {"style": None, "lasting": 0, "zone": None, "whisker": _whisker, "script": None}
-_filters = (
-    _time,
-    _local,
-    _ago,
-    _interval,
-    _signed,
-    _count,
-    _text,
-    _brief,
-    _short,
-    _markdown,
-    _items,
-    _sentence,
-    _heading,
-)
-_environment.filters |= {"score": number, "media": media} | {each.__name__[1:]: each for each in _filters}
+_filters = (_time, _local, _ago, _text, _brief, _short, _markdown, _items, _heading)
+_environment.filters |= {
+    "score": words.number,
+    "interval": words.interval,
+    "signed": words.signed,
+    "count": words.count,
+    "sentence": words.sentence,
+    "media": media,
+    **{each.__name__[1:]: each for each in _filters},
+}

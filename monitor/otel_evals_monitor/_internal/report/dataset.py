@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib.metadata import entry_points
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from otel_evals.errors import ConfigError
+from otel_evals.sdk.config import SCORERS
 from otel_evals_monitor._internal.report.runs import RecordedRun, content_of, find_runs
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import rows_of_query
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.labels import VERDICTS
+from otel_evals_monitor._internal.store.queries import stored_slices
 
 _TEXTS = ("verdict", "failure_type", "expected", "comment")
 
@@ -90,6 +94,14 @@ def test_answer(item, scored):
 '''
 
 
+def limits_of(items: Sequence[Mapping[str, Any]], scorer: str | None, at_least: float) -> dict[str, float]:
+    """Return the scorers of the test: the chosen one, or all with a low score; only registered ones."""
+    scores = [(name, s["value"]) for item in items for name, s in item["metadata"]["scores"].items()]
+    low = {name for name, value in scores if value < at_least}
+    named = {point.name for point in entry_points(group=SCORERS)}
+    return {name: at_least for name in ({scorer} if scorer else low) if name in named}
+
+
 def labelled_traces(connection: Connection, verdict: str) -> list[str]:
     if verdict not in VERDICTS:
         raise ConfigError("--verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
@@ -130,3 +142,33 @@ def _tool(call: Mapping[str, Any]) -> dict[str, Any]:
     failed = call.get("error") or ("error" if call.get("status") == "error" else None)
     known = {"name": call["name"], "arguments": call.get("arguments"), "result": call.get("result")}
     return {**known, "error": failed}
+
+
+def recorded_scores(place: str, beginnings: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the records of traces whose ids begin like this, and one of each rule with its sampler.
+
+    For `otel-evals explain`, which reads files of the jsonl destination itself.
+    """
+    with closing(Database(place, create=False)) as database, database.reading() as connection:
+        for row in stored_slices(connection).values():
+            evaluation = {"evaluation_id": "", "status": "not_scored", **_sampled(row, None)}
+            yield {"evaluations": [evaluation]}
+        wanted = or_(*(schema.runs.c.trace_id.startswith(each) for each in beginnings))
+        for trace_id in set(connection.execute(select(schema.runs.c.trace_id).where(wanted)).scalars()):
+            yield from map(_recorded, find_runs(connection, trace_id))
+
+
+def _sampled(row: Mapping[str, Any], weight: float | None) -> dict[str, Any]:
+    sampling = {"rule": row["sampler"], "probability": 1.0 / weight if weight else None}
+    return {"scorer": row["scorer_id"], "rule": row["rule"], "sampling": sampling}
+
+
+def _recorded(run: RecordedRun) -> dict[str, Any]:
+    names = ("evaluation_id", "status", "reason", "value", "label", "explanation", "duration", "effect")
+    evaluations = [
+        {**{name: each.columns[name] for name in names}, **_sampled(each.slice, each.columns["weight"])}
+        | {"span_id": run.columns["span_id"], "revision": each.columns["revision"]}
+        for each in run.evaluations
+    ]
+    ids = {name: run.columns[name] for name in ("trace_id", "span_id", "agent_version", "start_time")}
+    return {**ids, "agent": run.columns["agent_name"], "evaluations": evaluations}

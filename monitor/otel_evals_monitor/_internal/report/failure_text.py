@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 _LONGEST = 2_000
@@ -27,6 +27,9 @@ _VALUES = re.compile(
 )
 _GAP = "…"
 _GAPS = re.compile(rf"{_GAP}(?:[ ,]*{_GAP})+")
+_SINGULAR = {"are": "is", "were": "was", "have": "has"}
+_PLURAL = re.compile(r"\b(?:are|were|have|\w{2,}[^\Ws]s)\b", re.IGNORECASE)
+_LISTED = re.compile(rf": (?:\w+ )?{_GAP}(?:, (?:\w+ )?{_GAP})*(?=;|$)")
 _WORD = re.compile(r"[^\W\d]{3,}(?:_\w+)*")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|(?<!s)es|(?<!s)s|ed|ing|ly)$")
 _STOP = frozenset(
@@ -51,9 +54,11 @@ class FailureText:
     """What is said about a failing run."""
 
     template: str
-    """The explanation without its values."""
+    """The explanation without its values, in the singular."""
     tools: tuple[str, ...] = ()
     """Each failed tool with its error's template, and the run's error."""
+    said: str = field(default="", compare=False)
+    """The explanation in its own words, without its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +78,33 @@ def failure_text(explanation: str | None, run: Mapping[str, Any], error: str | N
         f"{each.get('name') or 'tool'} failed: {template_of(_first(each))}".rstrip(":. ") for each in failed
     }
     ended = {f"run ended in {error}"} if error else set()
-    return FailureText(template_of(explanation or ""), tuple(sorted(tools | ended)))
+    text, causes = explanation or "", tuple(sorted(tools | ended))
+    template = template_of(text)
+    if causes:  # what a scorer lists differs from run to run, while the failed tool is the same
+        template = _LISTED.sub(f": {_GAP}", template)
+    said = "; ".join(map(_without_repeats, without_values(text).split("; ")))
+    return FailureText(template, causes, said)
 
 
 def template_of(text: str) -> str:
-    """Return a text with its values replaced by dots, and repeated kinds of values once."""
-    line = " ".join(text[:_LONGEST].split())
-    line = _GAPS.sub(_GAP, _VALUES.sub(_GAP, line))
-    return "; ".join(map(_without_repeats, line.split("; ")))
+    """Return a text without its values, in the singular, and repeated kinds of values once."""
+    line = _PLURAL.sub(
+        lambda match: _SINGULAR.get(match[0].lower(), match[0].rstrip("s")), without_values(text)
+    )
+    return "; ".join(_without_repeats(clause, sorted) for clause in line.split("; "))
 
 
-def _without_repeats(clause: str) -> str:
+def without_values(text: str) -> str:
+    """Return a text with its values replaced by dots."""
+    return _GAPS.sub(_GAP, _VALUES.sub(_GAP, " ".join(text[:_LONGEST].split())))
+
+
+def _without_repeats(clause: str, order: Callable[[Iterable[str]], Iterable[str]] = list) -> str:
     """Return a clause with each kind of a list's values once: `name …, date …, name …`."""
     head, colon, rest = clause.rpartition(": ")
     items = rest.split(", ")
     if len(items) > 1 and all(_GAP in item for item in items):
-        rest = ", ".join(sorted(set(items)))
+        rest = ", ".join(order(dict.fromkeys(items)))
     return head + colon + rest
 
 
@@ -158,21 +174,12 @@ def _spelled(stem: str, texts: Iterable[FailureText]) -> str:
     return Counter(word for word in words if _ENDING.sub("", word) == stem).most_common(1)[0][0]
 
 
-def names_of(groups: Collection[TextGroup]) -> dict[TextGroup, str]:
-    """Return names: the tools of a group, and the clauses that other templates lack, or its words."""
-    clauses = Counter(clause for group in groups for clause in set(_clauses(group.template)))
-    most = len({group.template for group in groups if group.template})
-    named = {}
-    for group in groups:
-        telling = [each for each in _clauses(group.template) if clauses[each] < max(most, 2)]
-        parts = [*group.tools, "; ".join(telling) or group.template, ", ".join(group.words)]
-        name = "; ".join(part for part in parts if part)
-        named[group] = name if len(name) <= _NAME else name[: _NAME - 1] + _GAP
-    return named
-
-
-def _clauses(template: str) -> list[str]:
-    return [each for each in re.split(r"; |(?<=\.) ", template) if each]
+def name_of(group: TextGroup, texts: Iterable[FailureText]) -> str:
+    """Return a name: the failed tools, and the most frequent explanation, shortest first, or its words."""
+    said = Counter(text.said for text in texts if text.template == group.template)
+    usual = min(said, key=lambda text: (-said[text], len(text)), default="")
+    name = "; ".join(part for part in (*group.tools, usual, ", ".join(group.words)) if part)
+    return name if len(name) <= _NAME else name[: _NAME - 1] + _GAP
 
 
 def _words(text: str) -> frozenset[str]:

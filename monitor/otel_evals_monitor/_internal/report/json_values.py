@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from otel_evals.statistics import Picks
-from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.patterns import FailurePattern, Failures
 from otel_evals_monitor._internal.report.report import SURPRISING, ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice
+from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.rows import STATUSES
 
 
@@ -19,9 +19,10 @@ def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
     since, until = report.window.since, report.window.until
     return {
         "source": report.source,
-        "since": when(since),
-        "until": when(until),
-        "recorded": [when(each) for each in report.recorded] if report.recorded else None,
+        "since": timestamp(since),
+        "until": timestamp(until),
+        "recorded": [timestamp(each) for each in report.recorded] if report.recorded else None,
+        "notes": list(report.notes),
         "estimates": [_slice(each, link) for each in report.slices],
         "sampler_checks": [_check(rule, picks) for rule, picks in report.picks.items()],
     }
@@ -38,10 +39,6 @@ def _check(rule: str, picks: Picks) -> dict[str, Any]:
     }
 
 
-def when(seconds: int | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
 def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
     known, bounds = row.estimate, row.bounds
     counts = {name: row.counts.get(name, 0) for name in STATUSES}
@@ -49,6 +46,7 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
         **{name: value or None for name, value in row.slice.items()},
         "n": known.n,
         "n_effective": known.n_effective,
+        "users_or_conversations": known.clusters,
         "mean": known.mean,
         "low": known.interval.low if known.interval else None,
         "high": known.interval.high if known.interval else None,
@@ -79,7 +77,7 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
 
 
 def _run(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
-    return {**asdict(run), "time": when(run.time), "link": link.to(run)}
+    return {**asdict(run), "time": timestamp(run.time), "link": link.to(run)}
 
 
 def _failures(failures: Failures, link: TraceLink) -> dict[str, Any]:
@@ -98,6 +96,6 @@ def _pattern(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
         "share": share.mean,
         "low": share.interval.low if share.interval else None,
         "high": share.interval.high if share.interval else None,
-        "first_seen": when(pattern.first_seen),
+        "first_seen": timestamp(pattern.first_seen),
         "example": _run(pattern.example, link),
     }

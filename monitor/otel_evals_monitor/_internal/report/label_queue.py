@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, case, select
 
-from otel_evals.statistics import Labelled, corrected
+from otel_evals.statistics import CLUSTER_GROUPS, Interval, Labelled, corrected
 from otel_evals_monitor._internal.report.runs import RunOfSlice, run_rows, runs_of_slices
-from otel_evals_monitor._internal.report.terminal import number
+from otel_evals_monitor._internal.report.words import count, interval, number
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.label_draws import chances_of, drawn_unlabelled
+from otel_evals_monitor._internal.store.labels import chances_of, drawn_unlabelled
 from otel_evals_monitor._internal.store.queries import Window, measure
 
 _MOST = 8
@@ -64,23 +64,23 @@ def agreement_of(connection: Connection, slices: Mapping[int, Any], window: Wind
         return None
     measured = measure(connection, slices, window, ())[()]
     if measured.scale is None:
-        return f"People labelled {len(found)} runs; without a scale, no label agrees or disagrees."
+        return f"People labelled {count(len(found), 'run')}; without a scale, no label agrees or disagrees."
     given = {each.evaluation_id: each.label / slices[each.slice_id]["scale"] for each in found}
     same = sum((given[each.evaluation_id] >= 0.5) == (each.x >= 0.5) for each in found)
-    text = f"People labelled {len(found)} runs; {same} labels agree with the score."
+    text = f"People labelled {count(len(found), 'run')}; {same} of these labels agree with the score."
     chances = chances_of(connection)
     other = sum(each.evaluation_id not in chances for each in found)
     chosen = [
-        Labelled(given[id], each.x, max(each.weight, 1.0), chances[id], each.cluster)
+        Labelled(given[id], each.x, max(each.weight, 1.0), chances[id], each.cluster % CLUSTER_GROUPS)
         for each in found
         if (id := each.evaluation_id) in chances and each.weight
     ]
     better = corrected(measured.scored, chosen, clusters=measured.clusters) if len(chosen) >= 10 else None
     if better:
-        unit = measured.scale
-        mean = number(better.mean * unit)
-        low, high = number(better.interval.low * unit), number(better.interval.high * unit)
-        text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."
+        unit, ends = measured.scale, better.interval
+        around = interval(Interval(ends.low * unit, ends.high * unit))
+        mean = f"the mean is {number(better.mean * unit)}, {around}"
+        text += f" Corrected by the {len(chosen)} randomly drawn ones, {mean}."
     if other:
-        text += f" {other} labels of runs that were chosen, by review for example, do not correct the mean."
+        text += f" Labels of chosen runs, sent to review for example, do not correct the mean ({other} here)."
     return text

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from otel_evals.statistics import Estimate, Sums, difference, estimate
-from otel_evals_monitor._internal.report.failure_text import TextGroup, failure_text, group_texts, names_of
+from otel_evals_monitor._internal.report.failure_text import TextGroup, failure_text, group_texts, name_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, content_of, run_rows
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
@@ -113,7 +113,7 @@ def failures_of(
     passing = _of(select(schema.evaluations.c.explanation), slices, window).where(~fails).limit(_PASSING)
     usual = [text or "" for text in connection.execute(passing).scalars()]
     grouped = _grouped(rows, usual)
-    names = names_of(grouped)
+    names = {group: name_of(group, [row["text"] for row in found]) for group, found in grouped.items()}
     shares = _Shares(connection, slices, window, whole, recorded, runs / max(len(rows), 1), representative)
     level, worst = 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
     first = _first_seen(connection, slices, window, fails, grouped)

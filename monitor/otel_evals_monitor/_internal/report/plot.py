@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from otel_evals.statistics import Estimate, Interval
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.report.words import Zone, length_of
 from otel_evals_monitor._internal.store.queries import Measured
 
 _TOP, _MEANS, _GAP, _COUNTS = 38, 186, 24, 44
@@ -54,13 +54,6 @@ class Point:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    time: int
-    value: float
-    href: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     points: Sequence[Point]
@@ -74,10 +67,6 @@ class Plot:
     floor: float | None = None
     marks: Sequence[tuple[int, str]] = ()
     """Vertical lines, each with a text."""
-    dots: Sequence[Dot] = ()
-    """Single runs, drawn instead of means."""
-    whole: Interval | None = None
-    """Interval of the mean of all dots."""
     zone: Zone = field(default_factory=Zone)
 
 
@@ -85,17 +74,9 @@ def step_for(first: int, last: int, most: int = 100) -> int:
     return next((step for step in STEPS if (last - first) / step <= most), STEPS[-1])
 
 
-def length_of(seconds: float) -> str:
-    for unit, name in ((_DAY, "day"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            count = round(seconds / unit)
-            return f"{count} {name}{'s' if name == 'day' and count > 1 else ''}"
-    return f"{seconds:.0f} s"
-
-
 def timeline(plot: Plot) -> str:
     """Return the plot twice, as `svg` elements for wide and for narrow screens; all texts are escaped."""
-    if not plot.points and not plot.dots:
+    if not plot.points:
         return ""
     return _svg(_Frame.around(plot, _WIDE), plot) + _svg(_Frame.around(plot, _NARROW), plot)
 
@@ -130,14 +111,11 @@ class _Frame:
     @classmethod
     def around(cls, plot: Plot, layout: _Layout) -> _Frame:
         ends = [v for p in plot.points for v in (p.low, p.high, p.mean) if v is not None]
-        if plot.dots:
-            ends = [dot.value for dot in plot.dots]
-            ends += [plot.whole.low, plot.whole.high] if plot.whole else []
         ends += [] if plot.floor is None else [plot.floor]
         lowest, highest = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
         margin = 0.08 * (highest - lowest) or 0.1
         lowest, highest = lowest - margin, highest + margin
-        if plot.scale is not None and not plot.dots:
+        if plot.scale is not None:
             lowest, highest = max(0.0, lowest), min(plot.scale, highest)
         most = max((p.scored + p.missing + p.other for p in plot.points), default=1)
         # The axis has whole steps: the first and the last point are drawn in full.
@@ -167,22 +145,19 @@ class _Frame:
 
 
 def _svg(frame: _Frame, plot: Plot) -> str:
-    linked = any(p.href for p in plot.points) or any(dot.href for dot in plot.dots)
+    linked = any(p.href for p in plot.points)
     role = "group" if linked else "img"  # links inside an image are not accessible
     box = f"0 0 {frame.layout.width} {_BOTTOM + 24}"
     name = f'role="{role}" aria-label="{escape(plot.label)}"'
-    means = [] if plot.dots else [*_band(frame, plot.points)]
     return "".join(
         [
             f'<svg class="plot {frame.layout.name}" viewBox="{box}" {name}>',
             *_grid(frame),
-            *_whole(frame, plot),
-            *means,
+            *_band(frame, plot.points),
             *_floor(frame, plot.floor),
             *_marks(frame, plot.marks),
             *_counts(frame, plot.points),
-            *_hits(frame, plot.points, dotted=not plot.dots),
-            *(_dot(frame, dot) for dot in plot.dots),
+            *_hits(frame, plot.points),
             "</svg>",
         ]
     )
@@ -261,33 +236,18 @@ def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
         yield some
 
 
-def _whole(frame: _Frame, plot: Plot) -> Iterator[str]:
-    if plot.dots and plot.whole is not None:
-        top, bottom = frame.y(plot.whole.high), frame.y(plot.whole.low)
-        yield _rect("band", frame.layout.left, top, frame.right - frame.layout.left, max(bottom - top, 1.0))
-
-
-def _hits(frame: _Frame, points: Sequence[Point], *, dotted: bool) -> Iterator[str]:
+def _hits(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
     for p in points:
         x = frame.middle(p)
         shape = ""
-        if dotted and p.mean is not None:
+        if p.mean is not None:
             shape = f'<circle class="dot" cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3"/>'
         width = max(frame.x(frame.first + frame.step) - frame.layout.left, 2.0)
-        top = _TOP if dotted else _BASE + _GAP
-        area = _rect("hit", x - width / 2, top, width, _BOTTOM - top)
+        area = _rect("hit", x - width / 2, _TOP, width, _BOTTOM - _TOP)
         tip = _tip(frame, _title(frame, p))
         # The keyboard reaches the table below, which has the same links.
         inside = f"{area}{shape}{tip}"
         yield f'<a href="{escape(p.href)}" tabindex="-1">{inside}</a>' if p.href else f"<g>{inside}</g>"
-
-
-def _dot(frame: _Frame, dot: Dot) -> str:
-    x, y = frame.x(dot.time), frame.y(dot.value)
-    shape = f'<circle class="hit" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
-    shape += f'<circle class="run" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    inside = shape + _tip(frame, f"{frame.zone.short(dot.time)}: {dot.value:.3f}")
-    return f'<a href="{escape(dot.href)}" tabindex="-1">{inside}</a>' if dot.href else f"<g>{inside}</g>"
 
 
 def _tip(frame: _Frame, text: str) -> str:

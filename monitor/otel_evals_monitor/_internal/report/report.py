@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
 from otel_evals.sampling import parse
@@ -17,13 +17,14 @@ from otel_evals.statistics import (
     Interval,
     Picks,
     Tally,
-    design_effect,
     difference,
     estimate,
     missing,
 )
 from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
+from otel_evals_monitor._internal.report.words import count
+from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
@@ -37,6 +38,7 @@ from otel_evals_monitor._internal.store.queries import (
     measure,
     stored_slices,
     time_range,
+    values_on_record,
 )
 from otel_evals_monitor._internal.store.schema import HOUR
 
@@ -51,21 +53,26 @@ _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 GROUPS: Mapping[str, str] = {
     "agent": "agent_name",
     "version": "agent_version",
+    "prompt": "prompt_version",
+    "model": "model",
     "tenant": "tenant",
     "rule": "rule",
     "service": "service",
     "judge": "judge_model",
 }
 """Names to split estimates by, with their columns."""
+ATTRIBUTE = "attribute:"
+"""Begin of the name of an attribute to split by."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     window: Window = field(default_factory=Window)
     by: Sequence[str] = ()
-    """Names of `GROUPS`, in addition to scorer, scorer version and agent."""
+    """Names of `GROUPS`, and one `attribute:NAME`, in addition to scorer, scorer version and agent."""
     against: str | None = None
-    """`previous` compares with the window before, of equal length; other texts are an agent version."""
+    """`previous` compares with the window before, of equal length; other texts are a value of a column in
+    `by`, or a version of the agent or its prompt."""
     only: Mapping[str, str] = field(default_factory=dict)
     """Required values of slice columns."""
     worst: int = 3
@@ -91,6 +98,8 @@ class SliceReport:
     slice: Mapping[str, Any]
     """Columns by name."""
     estimate: Estimate
+    kin: str = ""
+    """Number of users or conversations, in words; empty if it is unknown or every run is of another."""
     scale: float | None
     lower_is_better: bool
     counts: Mapping[str, int]
@@ -151,34 +160,76 @@ class ScoreReport:
     slices: Sequence[SliceReport]
     picks: Mapping[str, Picks] = field(default_factory=dict)
     """Picks by rule, for the sampler check; only rules whose processes record them."""
+    notes: Sequence[str] = ()
+    """Sentences about the whole report."""
+    known: str = ""
+    """Values on record, for a report without slices."""
 
 
 def make_report(database: Database, options: ReportOptions) -> ScoreReport:
-    by = _columns(options)
     with database.reading() as connection:
         recorded = time_range(connection)
-        slices = stored_slices(connection, **options.only)
+        every = stored_slices(connection)
+        slices = matching(every, options.only)
+        by, options = _columns(slices, options)
         found = measure(connection, slices, options.window, by, options.runs)
         others = _others(connection, slices, options, by, found)
         lacking = unrepresentative(connection, slices, options.window)
+        kin = _kin(connection)
         rows = []
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
+            runs = replace(options.runs, value=columns.pop("attribute", None))
             inside = matching(slices, columns)
             effect = design_effect_around(connection, inside, options.window)
             few = found[key].scored.n <= _FEW
-            worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
+            worst = runs_of_slices(
+                connection, inside, options.window, options.worst, order="worst", few=few, runs=runs
+            )
             row = of_measured(columns, found[key], effect, lacking)
-            change = _change(row, others.get(key), options.against)
-            if options.patterns:
+            if runs.value is not None:
+                row = replace(row, slice={**columns, ATTRIBUTE + runs.attribute: runs.value})
+            elif options.patterns:
                 most, trusted = options.patterns, row.representative
                 found_failures = failures_of(
                     connection, inside, options.window, most=most, representative=trusted
                 )
                 row = replace(row, failures=found_failures)
-            rows.append(replace(row, change=change, worst=worst))
+            number = row.estimate.clusters
+            words = "" if number is None else count(number, kin)
+            change = _change(row, others.get(key), options.against)
+            rows.append(replace(row, change=change, worst=worst, kin=words))
         picks = picked_by_rules(connection, slices, options.window)
-    return ScoreReport(database.name, options.window, recorded, rows, picks)
+        notes = [*_unsplit(slices, rows, options), *backfills(connection, slices, options.window)]
+    known = values_on_record(every, ("scorer_id", "agent_name"))
+    return ScoreReport(database.name, options.window, recorded, rows, picks, notes, known)
+
+
+def _kin(connection: Connection) -> str:
+    """Return whose runs are counted together."""
+    user = select(schema.runs.c.id).where(schema.runs.c.user_id.is_not(None)).limit(1)
+    return "user" if connection.execute(user).first() else "conversation"
+
+
+def backfills(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> Iterator[str]:
+    """Yield a sentence if a window contains scores of a backfill."""
+    late = matching(slices, {"live": False})
+    whole = measure(connection, late, window, ()).get(()) if late else None
+    if whole:
+        number = sum(whole.counts.values())
+        verb = "is" if number == 1 else "are"
+        yield f"{count(number, 'score')} in this range {verb} of a backfill, which alarms ignore."
+
+
+def _unsplit(
+    slices: Mapping[int, StoredSlice], rows: Sequence[SliceReport], options: ReportOptions
+) -> Iterator[str]:
+    """Yield a sentence for each name to split by that has no value, with the values of others."""
+    for name in options.by:
+        column = GROUPS.get(name, name)
+        if rows and not any(row.slice.get(column) for row in rows):
+            others = values_on_record(slices, [each for each in GROUPS.values() if each != column])
+            yield f"--by {name}: no run in this window has one; {others}."
 
 
 def of_measured(
@@ -198,10 +249,9 @@ def of_measured(
     known = estimate(measured.scored, clusters=clusters, scaled=scaled, inflation=effect)
     lost = None
     if scaled:
-        both = design_effect(measured.scored, clusters) if clusters else inflation
-        lost = missing(measured.scored, measured.lost, inflation=min(both, 1e6))
+        lost = missing(measured.scored, measured.lost, inflation=effect, clusters=clusters)
     weight = measured.scored.w + measured.lost.w
-    bounds = _around(lost.bounds, known.interval) if lost else None
+    bounds = lost.bounds if lost else None
     representative = columns.get("agent_name") not in lacking
     if not representative:
         known, bounds = replace(known, interval=None), None
@@ -220,21 +270,27 @@ def of_measured(
     )
 
 
-def _around(bounds: Interval | None, interval: Interval | None) -> Interval | None:
-    """Return the bounds, at least as wide as the interval, which clusters may have widened."""
-    if bounds is None or interval is None:
-        return bounds
-    return Interval(min(bounds.low, interval.low), max(bounds.high, interval.high))
-
-
-def _columns(options: ReportOptions) -> list[str]:
+def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple[list[str], ReportOptions]:
+    """Return the columns to split by, and the options with the attribute among them."""
+    wanted, runs = list(_ALWAYS), options.runs
     for name in options.by:
-        if name not in GROUPS:
-            raise ConfigError("--by", f"{name!r} is not one of {', '.join(GROUPS)}")
-    wanted = [GROUPS[name] for name in options.by]
-    if options.against not in (None, "previous"):
-        wanted.append("agent_version")
-    return list(dict.fromkeys([*_ALWAYS, *wanted]))
+        if name.startswith(ATTRIBUTE) and not runs.attribute:
+            runs = replace(runs, attribute=name.removeprefix(ATTRIBUTE))
+            wanted.append("attribute")
+        elif name in GROUPS:
+            wanted.append(GROUPS[name])
+        else:
+            known = f"{', '.join(GROUPS)}, or one {ATTRIBUTE}NAME"
+            raise ConfigError("--by", f"{name!r} is not one of {known}")
+    if options.against not in (None, "previous") and "attribute" not in wanted:
+        split = [each for each in wanted if each not in _ALWAYS]
+        candidates = list(dict.fromkeys([*split, "agent_version", "prompt_version", "model"]))
+        having = [c for c in candidates if any(each[c] == options.against for each in slices.values())]
+        if slices and not having:
+            problem = f"nothing on record is {options.against!r}; {values_on_record(slices, candidates)}"
+            raise ConfigError("--against", problem)
+        wanted += having[:1]
+    return list(dict.fromkeys(wanted)), replace(options, runs=runs)
 
 
 def _others(
@@ -247,12 +303,9 @@ def _others(
     if options.against is None:
         return {}
     if options.against != "previous":
-        at = by.index("agent_version")
-        pairs = {key: (*key[:at], options.against, *key[at + 1 :]) for key in found}
-        pairs = {key: other for key, other in pairs.items() if other in found and other != key}
-        if found and not any(key[at] == options.against for key in found):
-            raise ConfigError("--against", f"no run of agent version {options.against!r} is on record")
-        return {key: of_measured({}, found[other]) for key, other in pairs.items()}
+        places = [place for place, name in enumerate(by) if name not in _ALWAYS]
+        pairs = ((key, (*key[:at], options.against, *key[at + 1 :])) for key in found for at in places)
+        return {key: of_measured({}, found[other]) for key, other in pairs if other in found and other != key}
     since, until = options.window.since, options.window.until
     if since is None:
         raise ConfigError("--against", "previous needs a window with a beginning: give --since or --window")
@@ -271,8 +324,7 @@ def _change(row: SliceReport, other: SliceReport | None, against: str | None) ->
     found = other and difference(other.estimate, row.estimate)
     if not found:
         return None
-    name = "previous" if against == "previous" else f"version {against}"
-    return Change(name, found.mean, found.interval.low, found.interval.high)
+    return Change(str(against), found.mean, found.interval.low, found.interval.high)
 
 
 def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:

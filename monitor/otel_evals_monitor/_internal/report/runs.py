@@ -23,7 +23,7 @@ class RunOfSlice:
     trace_id: str
     span_id: str
     time: int
-    """Time of the outcome, seconds since the Unix epoch."""
+    """End of the run, seconds since the Unix epoch."""
     status: str
     reason: str
     value: float | None
@@ -101,7 +101,7 @@ def runs_of_slices(
 class RunWithScores:
     trace_id: str
     time: int
-    """Time of the latest score, seconds since the Unix epoch."""
+    """End of the run, seconds since the Unix epoch."""
     agent_name: str
     agent_version: str
     tenant: str
@@ -126,11 +126,11 @@ def recent_runs(
     With a filter of single runs, the newest 20,000 are considered.
     """
     table, evaluations = schema.runs.c, schema.evaluations.c
-    query = window.of(select(schema.runs), table.recorded, schema.NANO).order_by(table.recorded.desc())
+    query = window.of(select(schema.runs), table.time, schema.NANO).order_by(table.time.desc())
     for name, value in wanted.items():
         query = query.where(table[name] == value)
     if runs or status:
-        newest = window.of(select(table.key), table.recorded, schema.NANO).order_by(table.recorded.desc())
+        newest = window.of(select(table.key), table.time, schema.NANO).order_by(table.time.desc())
         found = select(evaluations.run_key).where(*runs.conditions())
         found = found.where(evaluations.status == status) if status else found
         considered = newest.limit(SEARCHED).subquery()
@@ -156,7 +156,7 @@ def _run_with_scores(run: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]
     content = content_of(run["content"])
     return RunWithScores(
         **{name: run[name] for name in ("trace_id", "agent_name", "agent_version", "tenant")},
-        time=run["recorded"] // schema.NANO,
+        time=run["time"] // schema.NANO,
         input=_text(content.get("input")),
         output=_text(content.get("output")),
         scores=scores,

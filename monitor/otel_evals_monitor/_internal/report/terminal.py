@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from otel_evals.sdk.util import counted
-from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
-from otel_evals_monitor._internal.report.zones import Zone
+from otel_evals_monitor._internal.report.words import Zone, count, interval, number, one_line
 
 _PATTERNS = 5
 
@@ -24,8 +23,10 @@ def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = Non
         console.width = 200
     console.print(Text(_heading(report)))
     if not report.slices:
-        console.print("Nothing on record in this window.")
+        console.print(Text(f"Nothing on record in this window with these properties; {report.known}."))
         return
+    for note in report.notes:
+        console.print(Text(note))
     names = columns_of(report)
     shown: tuple[str, ...] = ("mean", "95% interval", "n", "n eff", "sampled", "missing", "cost")
     if any(row.change for row in report.slices):
@@ -55,20 +56,13 @@ def columns_of(report: ScoreReport) -> list[str]:
     ]
 
 
-def number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
-
-
 def _cells(row: SliceReport) -> dict[str, str]:
     known = row.estimate
-    interval = f"{number(known.interval.low)} to {number(known.interval.high)}" if known.interval else "-"
     change = row.change
     return {
         "mean": row.unstated or number(known.mean),
-        "95% interval": "" if row.unstated else interval,
-        "n": str(known.n),
+        "95% interval": "" if row.unstated else interval(known.interval) or "-",
+        "n": count(known.n) + (f" of {row.kin}" if row.kin else ""),
         "n eff": f"{known.n_effective:.0f}",
         "sampled": f"{row.sampled / row.stands_for:.0%}" if row.stands_for else "-",
         "missing": f"{row.missing_share:.1%}" if row.missing_share is not None else "-",
@@ -80,8 +74,7 @@ def _cells(row: SliceReport) -> dict[str, str]:
 def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]:
     lines = [f"  ! {warning}" for warning in row.warnings]
     if row.bounds and row.missing_share:
-        low, high = number(row.bounds.low), number(row.bounds.high)
-        lines.append(f"  for any value of the missing scores, the mean is in {low} to {high}")
+        lines.append(f"  for any value of the missing scores, the mean is in {interval(row.bounds)}")
     others = sorted(row.reasons.items(), key=lambda each: -each[1])
     if others:
         counts = (f"{n} {status} ({one_line(why or 'no reason', 60)})" for (status, why), n in others[:6])
@@ -98,26 +91,25 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
     failures = row.failures
     if failures.patterns:
         side = "above" if row.lower_is_better else "below"
-        fails = counted(failures.runs, "failing run")
+        fails = count(failures.runs, "failing run")
         yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
     for each in failures.patterns[:_PATTERNS]:
-        interval = each.share.interval
-        around = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
+        around = f" ({interval(each.share.interval, unit='share')})" if each.share.interval else ""
         share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
         since = f"first seen {Zone().full(each.first_seen)}"
-        yield f"    {share}, {each.trend}, {counted(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
+        yield f"    {share}, {each.trend}, {count(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
     if others > 0:
-        yield f"    in no pattern or in smaller ones: {counted(others, 'failing run')}"
+        yield f"    in no pattern or in smaller ones: {count(others, 'failing run')}"
     shown = failures.shared(row.worst)
     if shown:
         yield "  worst runs:"
-    for run, name, count in shown:
+    for run, name, same in shown:
         at = link.to(run) or f"trace {run.trace_id}"
         why = one_line(run.explanation or run.label or "", 120)
-        if count > 1:
-            same = f"{count} of the {len(row.worst)} worst runs are the same failure"
-            why = f"{same}: {one_line(name, 160)}" + (f"; here: {why}" if why else "")
+        if same > 1:
+            alike = f"{same} of the {len(row.worst)} worst runs are the same failure"
+            why = f"{alike}: {one_line(name, 160)}" + (f"; here: {why}" if why else "")
         yield f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else "")
 
 
@@ -127,10 +119,4 @@ def _heading(report: ScoreReport) -> str:
     first, last = report.recorded
     since = report.window.since if report.window.since is not None else first
     until = report.window.until if report.window.until is not None else last
-    return f"Outcomes from {Zone().full(since)} to {Zone().full(until)}"
-
-
-def one_line(text: str, width: int) -> str:
-    """Return one printable line, without control characters of an agent's answer."""
-    line = "".join(c for c in " ".join(text[: width * 8].split()) if c.isprintable())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return f"Runs from {Zone().full(since)} to {Zone().full(until)}"

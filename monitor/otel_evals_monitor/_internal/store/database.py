@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -46,7 +46,7 @@ class Database:
     """An open results database of the current schema. Thread-safe; raises all its errors as `StoreError`."""
 
     def __init__(self, place: str | os.PathLike[str], *, create: bool = True, wait: float = 10.0) -> None:
-        """Open the database and migrate its schema; with `create=False`, the store must exist.
+        """Open the database, or create its tables; with `create=False`, the store must exist.
 
         `wait` is the seconds to wait for another process's lock.
         """
@@ -146,11 +146,17 @@ class Database:
         if version > schema.VERSION:
             problem = f"was written by a newer version (schema {version}); upgrade otel-evals"
             raise StoreError(f"{self.name}: {problem}")
-        if version < schema.VERSION:
+        if 0 < version < schema.VERSION:
+            problem = (
+                f"was written by an earlier version (schema {version}); load its records into a new file"
+            )
+            raise StoreError(f"{self.name}: {problem}")
+        if not version:
             with self.writing() as connection:
-                schema.bring_up_to_date(connection, self._version(connection, create))
-                connection.execute(delete(schema.settings).where(schema.settings.c.name == "schema"))
-                connection.execute(insert(schema.settings).values(name="schema", value=str(schema.VERSION)))
+                if not self._version(connection, create):
+                    schema.metadata.create_all(connection)
+                    values = {"name": "schema", "value": str(schema.VERSION)}
+                    connection.execute(insert(schema.settings).values(**values))
 
     def _version(self, connection: Connection, create: bool) -> int:
         """Return the version of the schema, 0 for an empty database."""

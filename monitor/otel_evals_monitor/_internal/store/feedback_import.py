@@ -38,7 +38,7 @@ def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, s
     runs = schema.runs.c
     query = select(runs.trace_id, runs.span_id).distinct().order_by(runs.trace_id, runs.span_id)
     if since is not None:
-        query = query.where(runs.recorded >= since)
+        query = query.where(runs.time >= since)
     found = [(row.trace_id, row.span_id) for row in connection.execute(query)]
     return [(trace, span) for trace, span in found if _IDS.fullmatch(f"{trace}-{span}")]
 

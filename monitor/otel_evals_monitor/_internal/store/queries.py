@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
+    Text,
     case,
     cast,
     func,
@@ -24,7 +25,7 @@ from sqlalchemy import (
     select,
 )
 
-from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, design_effect
+from otel_evals.statistics import Clusters, Sums, Tally, design_effect
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
@@ -37,7 +38,7 @@ SEARCHED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time window of outcomes: from `since` up to, not including, `until`.
+    """A time window of runs: from `since` up to, not including, `until`.
 
     Both are whole minutes in seconds since the Unix epoch; None leaves that side open.
     """
@@ -59,15 +60,19 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions on single runs, which the sums of slices cannot answer."""
+    """Conditions on single runs, and a group of them, which the sums of slices cannot answer."""
 
     label: str = ""
     """Label of the score."""
     text: str = ""
     """Part of the messages, tool calls or reason; letters in either case."""
+    attribute: str = ""
+    """Name of an attribute of runs: groups by its values, unless `value` is given."""
+    value: str | None = None
+    """Value that the attribute must have."""
 
     def __bool__(self) -> bool:
-        return bool(self.label or self.text)
+        return bool(self.label or self.text or self.attribute)
 
     def conditions(self) -> list[ColumnElement[bool]]:
         table, runs = schema.evaluations.c, schema.runs.c
@@ -78,6 +83,9 @@ class RunFilter:
             theirs = select(runs.key).where(runs.content.icontains(written, autoescape=True))
             said = table.explanation.icontains(self.text, autoescape=True)
             found.append(or_(said, table.run_key.in_(theirs)))
+        if self.value is not None:
+            theirs = select(runs.key).where(func.coalesce(_attribute(self.attribute), "") == self.value)
+            found.append(table.run_key.in_(theirs))
         return found
 
     def among(self, slices: Iterable[int], window: Window) -> Select[Any]:
@@ -93,13 +101,11 @@ class RunFilter:
         w, x = func.coalesce(table.weight, 0.0), func.coalesce(table.x, 0.0)
         sums = {"w": w, "wx": w * x, "wxx": w * x * x, "ww": w * w, "wwx": w * w * x, "wwxx": w * w * x * x}
         ends = case((table.weight.is_(None), None), else_=table.x)
+        group = func.coalesce(_attribute(self.attribute), "") if self.attribute else literal("")
         return (
             select(
-                table.slice_id,
-                table.status,
-                table.reason,
-                table.missing,
-                table.cluster,
+                *(table.slice_id, table.status, table.reason, table.missing, table.cluster),
+                *(table.input_tokens, table.output_tokens, group.label("attribute")),
                 cast(table.time // schema.NANO, BigInteger).label("bucket"),
                 known.label("n"),
                 (1 - known).label("unknown"),
@@ -108,12 +114,15 @@ class RunFilter:
                 ends.label("x_min"),
                 ends.label("x_max"),
                 func.coalesce(table.cost, 0.0).label("cost"),
-                table.input_tokens,
-                table.output_tokens,
             )
+            .select_from(schema.evaluations.join(schema.runs, schema.runs.c.key == table.run_key))
             .where(table.id.in_(self.among(slices, window)), *self.conditions())
             .subquery()
         )
+
+
+def _attribute(name: str) -> ColumnElement[Any]:
+    return cast(schema.runs.c.attributes[name].as_string(), Text)
 
 
 EVERY = RunFilter()
@@ -135,7 +144,7 @@ class Measured:
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Runs without a score, by status and reason."""
     clusters: Clusters | None = None
-    """Of the scored runs; None unless the window consists of whole hours."""
+    """Of the scored runs; None if they are many and the window does not consist of whole hours."""
     scale: float | None = 1.0
     """Scores lie in 0..scale; None if every number is allowed."""
     lower_is_better: bool = False
@@ -147,13 +156,13 @@ class Measured:
     @property
     def design_effect(self) -> float:
         """Factor by which clusters inflate the variance of the mean; 1 if it is unknown."""
-        if self.clusters is None or self.clusters.groups < 2:
-            return 1.0
-        effect = design_effect(self.scored, self.clusters)
-        return effect if math.isfinite(effect) else 1.0
+        return design_effect(self.scored, self.clusters) if self.clusters else 1.0
 
-    def add(self, row: Any) -> None:
+    def add(self, row: Any, columns: StoredSlice) -> None:
+        """Add a row of sums of a slice with these columns."""
         tally = _tally(row)
+        self.lower_is_better = columns["direction"] == "lower_is_better"
+        self.scale = None if columns["scale"] is None else self.scale
         self.sampled += tally
         self.counts[row.status] += row.n + row.unknown
         if row.status == "scored":
@@ -167,13 +176,23 @@ class Measured:
         self.output_tokens += row.output_tokens
 
 
-def stored_slices(connection: Connection, **wanted: str | None) -> dict[int, StoredSlice]:
+def stored_slices(connection: Connection, **wanted: str | bool | None) -> dict[int, StoredSlice]:
     """Return slices by id; `wanted` limits them to values of their columns, None to any value."""
     query = select(schema.slices)
     for name, value in wanted.items():
         if value is not None:
             query = query.where(schema.slices.c[name] == value)
     return {row["id"]: row for row in rows_of_query(connection, query)}
+
+
+def values_on_record(slices: Mapping[int, StoredSlice], columns: Iterable[str]) -> str:
+    """Return a sentence with the values that columns have, for a question that nothing matches."""
+    parts = []
+    for name in columns:
+        values = sorted({str(each[name]) for each in slices.values() if each[name]})
+        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        parts.append(f"{name.removesuffix('_id').removesuffix('_name').replace('_', ' ')}: {shown or 'none'}")
+    return "on record are " + "; ".join(parts)
 
 
 def matching(slices: Mapping[int, StoredSlice], columns: Mapping[str, Any]) -> dict[int, StoredSlice]:
@@ -199,17 +218,22 @@ def measure(
     by: Sequence[str],
     runs: RunFilter = EVERY,
 ) -> dict[tuple[Any, ...], Measured]:
-    """Return the sums of each group of slices in a window; `by` names the columns that define a group."""
-    groups = {key: tuple(columns[name] for name in by) for key, columns in slices.items()}
-    found: dict[tuple[Any, ...], Measured] = {}
-    for row in connection.execute(_query(slices, window, HOUR if window.hours else MINUTE, runs=runs)):
-        if row.slice_id in groups:
-            _add(found, groups[row.slice_id], slices[row.slice_id], row)
-    if window.hours or runs:
-        for group, clusters in _clusters(connection, groups, slices, window, runs).items():
-            # They differ after a weight was removed that was so large that the others were lost in rounding.
-            if group in found and math.isclose(sum(clusters.w), found[group].scored.w, rel_tol=1e-6):
-                found[group].clusters = clusters
+    """Return the sums of each group of slices in a window; `by` names the columns that define a group.
+
+    `attribute` in `by` is the value of the filter's attribute.
+    """
+    found = {key: steps[0] for key, steps in series(connection, slices, window, 0, by, runs).items()}
+    few = sum(each.scored.n for each in found.values()) <= SEARCHED
+    tables = [runs.rollups(slices, window)] if few or runs else []
+    tables += [schema.clusters] if window.hours and not runs else []
+    for table in tables:
+        groups = _clusters(connection, slices, window, by, table)
+        for key, measured in found.items():
+            clusters = groups.get(key)
+            # The runs of old rollups are deleted. Sums differ, too, after a weight was removed that was so
+            # large that the others were lost in rounding.
+            if clusters and math.isclose(sum(clusters.w), measured.scored.w, rel_tol=1e-6):
+                measured.clusters = measured.clusters or clusters
     return found
 
 
@@ -231,49 +255,34 @@ def series(
 ) -> dict[tuple[Any, ...], dict[int, Measured]]:
     """Return the sums of each time step, by group and start of the step.
 
-    `step` is in seconds, a multiple of a minute; `by` names the columns that define a group.
+    `step` is in seconds, a multiple of a minute, or 0 for the whole window; `by` is as for `measure`.
     """
     width = HOUR if step % HOUR == 0 and window.hours else MINUTE
+    table = (runs.rollups(slices, window) if runs else schema.rollups).c
+    start = table.bucket - table.bucket % step if step else table.slice_id * 0
+    keys = [table.slice_id, table.status, table.reason, start.label("start")]
+    keys += [table.attribute] if runs else []
+    query = select(
+        *keys,
+        func.max(cast(table.missing, Integer)).label("missing"),
+        func.max(table.w_max).label("w_max"),
+        func.min(table.x_min).label("x_min"),
+        func.max(table.x_max).label("x_max"),
+        # PostgreSQL's sum of integers is a decimal.
+        *(cast(func.sum(table[name]), table[name].type).label(name) for name in COUNTED),
+    ).group_by(*keys)
+    query = query if runs else query.where(table.width == width)
     found: dict[tuple[Any, ...], dict[int, Measured]] = {}
-    for row in connection.execute(_query(slices, window, width, step, runs)):
-        if row.slice_id in slices:
-            columns = slices[row.slice_id]
-            into = found.setdefault(tuple(columns[name] for name in by), {})
-            _add(into, row.start, columns, row)
+    for row in connection.execute(_within(query, table, slices, window)):
+        columns = slices.get(row.slice_id)
+        if columns is not None and row.n + row.unknown > 0:  # not if all its runs were removed
+            steps = found.setdefault(_key(by, columns, row), {})
+            steps.setdefault(row.start, Measured(scale=columns["scale"])).add(row, columns)
     return found
 
 
-def _add(found: dict[Any, Measured], key: Any, columns: StoredSlice, row: Any) -> None:
-    into = found.get(key)
-    if into is None:
-        into = found[key] = Measured(scale=columns["scale"])
-        into.lower_is_better = columns["direction"] == "lower_is_better"
-    if columns["scale"] is None:
-        into.scale = None
-    into.add(row)
-
-
-def _query(
-    slices: Iterable[int], window: Window, width: int, step: int | None = None, runs: RunFilter = EVERY
-) -> Select[Any]:
-    table = runs.rollups(slices, window).c if runs else schema.rollups.c
-    keys = [table.slice_id, table.status, table.reason]
-    if step is not None:
-        keys.append((table.bucket - table.bucket % step).label("start"))
-    query = (
-        select(
-            *keys,
-            func.max(cast(table.missing, Integer)).label("missing"),
-            func.max(table.w_max).label("w_max"),
-            func.min(table.x_min).label("x_min"),
-            func.max(table.x_max).label("x_max"),
-            # PostgreSQL's sum of integers is a decimal.
-            *(cast(func.sum(table[name]), table[name].type).label(name) for name in COUNTED),
-        )
-        .where(literal(True) if runs else table.width == width)
-        .group_by(*keys)
-    )
-    return _within(query, table, slices, window)
+def _key(by: Sequence[str], columns: StoredSlice, row: Any) -> tuple[Any, ...]:
+    return tuple(str(row.attribute) if name == "attribute" else columns[name] for name in by)
 
 
 def _within(query: Select[Any], table: Any, slices: Iterable[int], window: Window) -> Select[Any]:
@@ -282,24 +291,21 @@ def _within(query: Select[Any], table: Any, slices: Iterable[int], window: Windo
 
 
 def _clusters(
-    connection: Connection,
-    groups: Mapping[int, Any],
-    slices: Iterable[int],
-    window: Window,
-    runs: RunFilter = EVERY,
+    connection: Connection, slices: Mapping[int, StoredSlice], window: Window, by: Sequence[str], source: Any
 ) -> dict[Any, Clusters]:
-    table = runs.rollups(slices, window).c if runs else schema.clusters.c
-    columns = (table.slice_id, table.cluster)
+    """Return the users or conversations of each group; counted if the source has single runs."""
+    table = source.c
+    single = "status" in table
+    columns = [table.slice_id, table.cluster, *([table.attribute] if single else [])]
     query = select(*columns, func.sum(table.w).label("w"), func.sum(table.wx).label("wx")).group_by(*columns)
-    sums: dict[Any, tuple[list[float], list[float]]] = {}
-    query = query.where(table.status == "scored") if runs else query
+    query = query.where(table.status == "scored") if single else query
+    kin: dict[Any, dict[int, tuple[float, float]]] = {}
     for row in connection.execute(_within(query, table, slices, window)):
-        if row.slice_id in groups:
-            zeros = [0.0] * CLUSTER_GROUPS
-            wx, w = sums.setdefault(groups[row.slice_id], (zeros, [*zeros]))
-            wx[row.cluster] += row.wx
-            w[row.cluster] += max(0.0, row.w)
-    return {group: Clusters(tuple(wx), tuple(w)) for group, (wx, w) in sums.items()}
+        if (found := slices.get(row.slice_id)) is not None:
+            into = kin.setdefault(_key(by, found, row), {})
+            w, wx = into.get(row.cluster, (0.0, 0.0))
+            into[row.cluster] = w + max(0.0, row.w), wx + row.wx
+    return {key: Clusters.of_sums(sums, counted=single) for key, sums in kin.items()}
 
 
 def _tally(row: Any) -> Tally:

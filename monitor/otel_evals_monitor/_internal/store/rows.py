@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any, Literal, cast
 
 from otel_evals.model import is_missing
-from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
 
 Status = Literal["scored", "not_scored", "failed", "dropped"]
@@ -28,12 +27,19 @@ _SMALLEST = 2.0**-56
 """Smallest probability that a sampler of OpenTelemetry's 56 random bits can have."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
+_LATE, _LATE_TURN = 3_600 * schema.NANO, 86_400 * schema.NANO
+"""Nanoseconds after its end from which a score of a run or conversation is a backfill."""
+_SOON = 60 * schema.NANO
+"""Nanoseconds within which runs of live traffic are scored."""
 _MOST_MEDIA, _LARGEST_IMAGE = 20, 1_400_000
+_KIN = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRows:
     run: dict[str, Any]
+    parts: tuple[int, ...]
+    """Keys that the run has if it is read from a backend that does not have its root yet."""
     slices: dict[int, dict[str, Any]]
     """By id."""
     evaluations: list[dict[str, Any]]
@@ -51,17 +57,23 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
         raise ValueError("trace_id, evaluations: are needed; this is not the record of a scored run")
     whole = _text(record, "conversation_id") if record.get("turns") else ""
     run = _run(record, hash_of(trace_id, span_id, whole), trace_id, span_id, content)
+    late = run["time"] + (_LATE_TURN if whole else _LATE)
     found: list[dict[str, Any]] = []
     slices: dict[int, dict[str, Any]] = {}
     for index, evaluation in enumerate(record["evaluations"]):
         try:
-            slice_id, columns = _slice(record, evaluation)
+            live = _whole(evaluation.get("time")) <= late
+            slice_id, columns = _slice(record, evaluation, run, live)
             found.append(_evaluation(evaluation, run, slice_id, columns["scale"], content))
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"evaluations[{index}].{error}") from None
         slices[slice_id] = columns
-    run["recorded"] = max((each["time"] for each in found), default=run["start_time"])
-    return RecordRows(run, slices, found)
+    spans = record.get("spans")
+    stored = (
+        not whole and isinstance(spans, list) and any(each["scored"] > run["time"] + _SOON for each in found)
+    )
+    parts = tuple(hash_of(trace_id, span, "") for span in spans or ()) if stored else ()
+    return RecordRows(run, parts, slices, found)
 
 
 def hash_of(*parts: Any) -> int:
@@ -71,6 +83,8 @@ def hash_of(*parts: Any) -> int:
 
 
 def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
+    start, duration = _whole(record.get("start_time")), _number(record.get("duration"))
+    models, attributes = record.get("models"), record.get("attributes")
     return {
         "key": key,
         "trace_id": trace_id,
@@ -80,12 +94,22 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
         "agent_name": _text(record, "agent"),
         "agent_version": _text(record, "agent_version"),
         "tenant": _text(record, "tenant"),
-        "start_time": _whole(record.get("start_time")),
-        "duration": _number(record.get("duration")),
+        "prompt_version": _text(record, "prompt_version"),
+        "model": ", ".join(sorted({str(each) for each in models}))[:200] if isinstance(models, list) else "",
+        "start_time": start,
+        "duration": duration,
+        "time": start + int((duration or 0.0) * schema.NANO) if start else _scored_at(record),
         "error_type": _text(record, "error_type") or None,
         **_tokens(record.get("usage")),
         "content": _content(record) if content else None,
+        "attributes": _json(dict(attributes)) if isinstance(attributes, Mapping) and attributes else None,
     }
+
+
+def _scored_at(record: Mapping[str, Any]) -> int:
+    """Return the time of the first score, for the records of programs that do not give the run's time."""
+    given = (each.get("time") for each in record["evaluations"] if isinstance(each, Mapping))
+    return min((time for time in map(_whole, given) if time), default=0)
 
 
 def _content(record: Mapping[str, Any]) -> str | None:
@@ -111,7 +135,9 @@ def _cut(value: Any) -> Any:
     return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
 
 
-def _slice(record: Mapping[str, Any], evaluation: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def _slice(
+    record: Mapping[str, Any], evaluation: Mapping[str, Any], run: Mapping[str, Any], live: bool
+) -> tuple[int, dict[str, Any]]:
     scorer, sampling = _text(evaluation, "scorer"), evaluation.get("sampling")
     if not scorer:
         raise ValueError("scorer: is needed")
@@ -122,11 +148,14 @@ def _slice(record: Mapping[str, Any], evaluation: Mapping[str, Any]) -> tuple[in
         _scale(evaluation),
         _text(evaluation, "rule") or scorer,
         _text(sampling, "rule") if isinstance(sampling, Mapping) else "",
-        _text(record, "agent"),
-        _text(record, "agent_version"),
+        run["agent_name"],
+        run["agent_version"],
+        run["prompt_version"],
+        run["model"],
         _text(record, "service"),
-        _text(record, "tenant"),
+        run["tenant"],
         next((_text(step, "model") for step in _steps(evaluation) if step.get("model")), ""),
+        live,
     )
 
 
@@ -137,6 +166,11 @@ _SLICE = [column.name for column in schema.slices.columns if column.name != "id"
 def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
     """Return the id and the columns of a slice; most runs are of a cached one."""
     return hash_of(*values), dict(zip(_SLICE, values, strict=True))
+
+
+def live_slice(columns: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return the slice of live scores with these columns, given that of a backfill."""
+    return _known_slice(*({**columns, "live": True}[name] for name in _SLICE))
 
 
 def _steps(evaluation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -173,7 +207,8 @@ def _evaluation(
         "evaluation_id": evaluation_id,
         "run_key": run["key"],
         "slice_id": slice_id,
-        "time": _whole(evaluation.get("time")) or run["start_time"],
+        "time": run["time"],
+        "scored": _whole(evaluation.get("time")) or run["time"],
         "revision": _whole(evaluation.get("revision")) or 1,
         "status": status,
         "reason": reason,
@@ -197,7 +232,8 @@ def _evaluation(
 
 @lru_cache(maxsize=20_000)
 def _cluster(kin: str) -> int:
-    return hash_of(kin) % CLUSTER_GROUPS
+    """Return a number that few users or conversations share, for counting them."""
+    return hash_of(kin) % _KIN
 
 
 def _weight(sampling: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Tables of the results store, and the migration of older stores."""
+"""Tables of the results store."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
-    Connection,
     Float,
     Index,
     Integer,
@@ -18,7 +18,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    inspect,
     text,
 )
 
@@ -46,7 +45,8 @@ def _keys(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, primary_key=True) for name in names)
 
 
-# Times are in nanoseconds since the Unix epoch, except where a comment says seconds.
+# Times are in nanoseconds since the Unix epoch, except where a comment says seconds. Evaluations, rollups and
+# clusters have the time of their run: its end.
 
 settings = Table("settings", metadata, *_keys(String, "name"), Column("value", Text))
 
@@ -56,7 +56,9 @@ slices = Table(
     Column("id", BigInteger, primary_key=True, autoincrement=False),  # a hash of all other columns
     *_columns(Text, "scorer_id", "scorer_version", "direction"),
     Column("scale", Float),  # scores lie in 0..scale; NULL if every number is allowed
-    *_columns(Text, "rule", "sampler", "agent_name", "agent_version", "service", "tenant", "judge_model"),
+    *_columns(Text, "rule", "sampler", "agent_name", "agent_version", "prompt_version", "model"),
+    *_columns(Text, "service", "tenant", "judge_model"),
+    *_columns(Boolean, "live"),  # False for scores of a backfill, long after the run
 )
 
 runs = Table(
@@ -66,15 +68,16 @@ runs = Table(
     Column("key", BigInteger, nullable=False, unique=True),  # a hash of the judged span or conversation
     *_columns(Text, "trace_id", "span_id"),
     *_columns(Text, "conversation_id", "user_id", nullable=True),
-    *_columns(Text, "agent_name", "agent_version", "tenant"),
-    *_columns(BigInteger, "start_time"),
+    *_columns(Text, "agent_name", "agent_version", "prompt_version", "model", "tenant"),
+    *_columns(BigInteger, "start_time", "time"),
     Column("duration", Float),
     Column("error_type", Text),
-    *_columns(BigInteger, "input_tokens", "output_tokens", "recorded"),  # recorded: time of the latest score
+    *_columns(BigInteger, "input_tokens", "output_tokens"),
     Column("content", Text),  # JSON: messages and tool calls, if content is kept
+    Column("attributes", JSON),  # short attributes of the root span
     Index("runs_by_trace", "trace_id"),
     Index("runs_by_user", "user_id"),
-    Index("runs_by_time", "recorded"),
+    Index("runs_by_time", "time"),
 )
 
 evaluations = Table(
@@ -82,7 +85,7 @@ evaluations = Table(
     metadata,
     _id(),
     Column("evaluation_id", Text, nullable=False, unique=True),
-    *_columns(BigInteger, "run_key", "slice_id", "time"),
+    *_columns(BigInteger, "run_key", "slice_id", "time", "scored"),
     *_columns(Integer, "revision"),
     *_columns(Text, "status", "reason"),
     *_columns(Boolean, "missing"),  # whether the run should have a score and has none
@@ -93,7 +96,7 @@ evaluations = Table(
     Column("cost", Float),  # US dollars
     *_columns(BigInteger, "input_tokens", "output_tokens"),
     Column("duration", Float),
-    *_columns(Integer, "cluster"),  # group of the conversation or user
+    *_columns(Integer, "cluster"),  # hash of the user or conversation; its group modulo CLUSTER_GROUPS
     Column("details", Text),  # JSON: the scorer's steps, if content is kept
     Column("review", Text),  # the rule's condition if the score sends the run to review
     Column("effect", Text),  # the application's use of a checked answer
@@ -206,29 +209,4 @@ labelled = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.eval
 labelled_runs = labelled.join(runs, runs.c.key == evaluations.c.run_key)
 
 
-VERSION = 6
-_DROPPED = {"alarms": ("told",), "labels": ("probability",)}
-"""Columns of earlier versions, by table."""
-
-
-def bring_up_to_date(connection: Connection, version: int) -> None:
-    """Create all that a store of an earlier version does not have; new columns must be nullable.
-
-    Args:
-        connection: within a transaction.
-        version: of the store; 0 if it is empty.
-    """
-    if version in (1, 2):
-        picks.drop(connection, checkfirst=True)  # without agents; counts of up to thirty days
-    metadata.create_all(connection)
-    there = inspect(connection)
-    for table in metadata.sorted_tables:
-        known = {column["name"] for column in there.get_columns(table.name)}
-        for name in known & {*_DROPPED.get(table.name, ())}:
-            connection.execute(text(f"ALTER TABLE {table.name} DROP COLUMN {name}"))
-        for column in table.columns:
-            if column.name not in known:
-                kind = column.type.compile(connection.dialect)
-                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
-        for index in table.indexes:
-            index.create(connection, checkfirst=True)
+VERSION = 7

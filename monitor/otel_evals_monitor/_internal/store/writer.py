@@ -10,12 +10,13 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Table, case, select
+from sqlalchemy import Connection, Dialect, Table, case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from otel_evals.statistics import CLUSTER_GROUPS
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.rows import RecordRows, rows_of
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.rows import RecordRows, live_slice, rows_of
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _Rows = dict[tuple[Any, ...], dict[str, Any]]
@@ -65,11 +66,16 @@ class ResultsStore:
     def _write(self, batch: Sequence[RecordRows], written: Written) -> None:
         newest = _newest(row for each in batch for row in each.evaluations)
         slices = {key: columns for each in batch for key, columns in each.slices.items()}
-        unknown = [{"id": k, **slices[k]} for k in slices if k not in self._known_slices]
         with self.database.writing() as connection:
             old = _existing(connection, list(newest))
             fresh = [row for id, row in newest.items() if id not in old or _is_newer(row, old[id])]
             replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
+            for row in fresh:
+                live, columns = live_slice(slices[row["slice_id"]])
+                if live == old.get(row["evaluation_id"], row)["slice_id"]:
+                    row["slice_id"] = live  # a backfill of a live run's score takes its place
+                    slices[live] = columns
+            unknown = [{"id": k, **slices[k]} for k in slices if k not in self._known_slices]
             runs = {each.run["key"]: each.run for each in batch}
             rows = {id(row) for row in fresh}
             newer = {r.run["key"]: r.run for r in batch if any(id(row) in rows for row in r.evaluations)}
@@ -80,6 +86,7 @@ class ResultsStore:
             _upsert(connection, schema.runs, list(newer.values()), ("key",), _overwrite_run)
             _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
             change_rollups(connection, fresh, replaced)
+            remove_runs(connection, _half_read(connection, [key for each in batch for key in each.parts]))
         self._known_slices.update(slices)
         written.runs += len(batch)
         written.evaluations += len(fresh)
@@ -99,6 +106,42 @@ def change_rollups(
     _upsert(connection, schema.rollups, [sums[key] for key in sorted(sums)], _KEYS, _added)
     grouped = [groups[key] for key in sorted(groups)]
     _upsert(connection, schema.clusters, grouped, _CLUSTER_KEYS, _added_cluster)
+
+
+def _half_read(connection: Connection, keys: Sequence[int]) -> list[int]:
+    """Return the stored runs among these keys, without agents that are scored separately."""
+    runs, found = schema.runs.c, list[int]()
+    separate = select(schema.evaluations.c.run_key).select_from(schema.sliced)
+    separate = separate.where(schema.slices.c.rule.like("%@agent"), schema.evaluations.c.run_key == runs.key)
+    for start in range(0, len(keys), _AT_ONCE):
+        some = runs.key.in_(keys[start : start + _AT_ONCE])
+        found += connection.execute(select(runs.key).where(some, ~separate.exists())).scalars()
+    return found
+
+
+def remove_runs(connection: Connection, keys: Sequence[int], *, rollups: bool = True) -> int:
+    """Delete runs by key, with all about them; return the number of evaluations."""
+    removed = 0
+    for start in range(0, len(keys), _AT_ONCE):
+        removed += _remove(connection, keys[start : start + _AT_ONCE], rollups)
+    return removed
+
+
+def _remove(connection: Connection, keys: Sequence[int], rollups: bool) -> int:
+    table, runs, feedback = schema.evaluations, schema.runs, schema.feedback
+    traces = list(connection.execute(select(runs.c.trace_id).where(runs.c.key.in_(keys))).scalars())
+    if not traces:
+        return 0
+    rows = rows_of_query(connection, select(table).where(table.c.run_key.in_(keys)))
+    if rollups:
+        change_rollups(connection, [], rows)
+    ids = [row["evaluation_id"] for row in rows]
+    for each in (schema.labels, schema.drawn, table):
+        connection.execute(delete(each).where(each.c.evaluation_id.in_(ids)))
+    connection.execute(delete(runs).where(runs.c.key.in_(keys)))
+    gone = feedback.c.trace_id.in_(traces) & feedback.c.trace_id.not_in(select(runs.c.trace_id))
+    connection.execute(delete(feedback).where(gone))
+    return len(rows)
 
 
 def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
@@ -132,7 +175,8 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
 def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     if row["x"] is None or row["weight"] is None:
         return
-    key = (row["time"] // schema.NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
+    group = row["cluster"] % CLUSTER_GROUPS
+    key = (row["time"] // schema.NANO // HOUR * HOUR, row["slice_id"], group)
     into = groups.get(key)
     if into is None:
         into = groups[key] = {**dict(zip(_CLUSTER_KEYS, key, strict=True)), "w": 0.0, "wx": 0.0}
@@ -159,7 +203,8 @@ def _newest(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(row["revision"] > other["revision"])
+    """Return True for a later revision, and for a run that was scored again later."""
+    return bool((row["revision"], row["scored"]) > (other["revision"], other["scored"]))
 
 
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:

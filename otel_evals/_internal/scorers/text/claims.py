@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from html import unescape
 from typing import Literal
 
+from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.dates import When, dates_in, times_in
 from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import Number, numbers_in, with_context
-from otel_evals._internal.scorers.text.pieces import pieces
 
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC

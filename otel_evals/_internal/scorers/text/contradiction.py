@@ -10,12 +10,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.evidence import Evidence, decode
 from otel_evals._internal.scorers.text.names import Name, names_in
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
-from otel_evals._internal.scorers.text.pieces import pieces
 from otel_evals._internal.scorers.text.rows import AMOUNTS, decimal_of
 from otel_evals._internal.scorers.text.vocabulary import content_of, words_near
 

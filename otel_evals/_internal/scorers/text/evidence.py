@@ -11,10 +11,10 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from otel_evals._internal.scorers.bounds import in_order
 from otel_evals._internal.scorers.text.claims import Claim, fold, identifier_pattern, mask
 from otel_evals._internal.scorers.text.dates import Day, Time
 from otel_evals._internal.scorers.text.numbers import Number
-from otel_evals._internal.scorers.text.pieces import in_order
 from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import accumulate, combinations
 
+from otel_evals._internal.scorers.bounds import in_order
 from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
-from otel_evals._internal.scorers.text.pieces import in_order
 from otel_evals._internal.scorers.text.vocabulary import words_near
 
 _MAX_ROUNDS = 8

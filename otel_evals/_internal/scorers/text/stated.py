@@ -9,9 +9,9 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
 
+from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.number_words import ordinals_in
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number, numbers_in
-from otel_evals._internal.scorers.text.pieces import pieces
 
 _MAX_SAME = 100
 _MAX_ADDENDS = 8

@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS
-from otel_evals._internal.scorers.text.pieces import pieces
 
 _NEAR, _LONGEST = 60, 30
 _WORD = re.compile(r"[^\W\d_]+")

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from itertools import combinations
+from pkgutil import iter_modules
+from types import ModuleType
 
 import pytest
 
+from otel_evals._internal.util.entry_points import entry_points
 from otel_evals.dialects import Dialect
+from otel_evals_instrumentation._internal import conventions as package
+from otel_evals_instrumentation._internal.readers.convention import LAST
 from tests.support.trace_builder import DIALECTS
-
-FRAMEWORKS = [
-    "claude_code",
-    "codex",
-    "flue",
-    "gemini_cli",
-    "genkit",
-    "google_adk",
-    "haystack",
-    "langsmith",
-    "litellm",
-    "livekit",
-    "logfire",
-    "mastra",
-    "mcp",
-    "openlit",
-    "openllmetry_vector_stores",
-    "pydantic_ai",
-    "quarkus",
-    "spring_ai",
-    "vercel_ai",
-    "voltagent",
-]
-LIBRARIES = ["loongsuite", "monocle", "openinference", "openllmetry", "smolagents"]
-PLATFORMS = ["braintrust", "laminar", "langfuse", "langwatch", "mlflow"]
-ORDER = [*FRAMEWORKS, *LIBRARIES, *PLATFORMS, "otel_genai"]
-"""What a span's own author says of it, libraries that instrument, platforms that mark anybody's spans,
-and OpenTelemetry's names, which most write."""
 
 MARKED: list[Dialect] = [dialect for dialect in DIALECTS if dialect.markers]
 
 
 def test_every_convention_has_its_place() -> None:
-    assert [dialect.name for dialect in DIALECTS] == ORDER
+    """Frameworks come first, then libraries that instrument, platforms, and OpenTelemetry's names."""
+    places = [(getattr(dialect, "order", 0), dialect.name) for dialect in DIALECTS]
+    assert places == sorted(places)
+    assert places[-1] == (LAST, "otel_genai")
+
+
+def test_every_convention_is_registered() -> None:
+    written = dict(conventions_in(package))
+    installed = {point.name: point.value for point in entry_points(group="otel_evals_dialect")}
+    assert written == installed, (
+        "register each convention in pyproject.toml, [project.entry-points.otel_evals_dialect],"
+        " then run: pip install --no-deps -e ."
+    )
+
+
+def conventions_in(folder: ModuleType) -> Iterator[tuple[str, str]]:
+    """Each function in the folder that returns a Convention, with its place."""
+    for found in iter_modules(folder.__path__, folder.__name__ + "."):
+        for name, each in vars(import_module(found.name)).items():
+            returns = getattr(each, "__annotations__", {}).get("return")
+            if returns == "Convention" and each.__module__ == found.name:
+                yield name, f"{found.name}:{name}"
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(MARKED, 2)), ids=lambda dialect: dialect.name)

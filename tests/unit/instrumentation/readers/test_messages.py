@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_evals.model import Message
-from otel_evals_instrumentation._internal.readers.message_events import event_messages
+from otel_evals_instrumentation._internal.readers.logs import event_messages
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 
 

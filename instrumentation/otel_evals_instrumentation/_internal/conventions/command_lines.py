@@ -1,0 +1,182 @@
+"""Coding agents on the command line: Codex and Gemini CLI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals.model import Availability, Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
+from otel_evals_instrumentation._internal.readers.values import first_text, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds
+
+# --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
+
+
+_TOKENS = "codex.turn.token_usage."
+_CODEX_KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
+
+
+def codex() -> Convention:
+    """Return the dialect of interactive Codex and of `codex exec`."""
+    return Convention(
+        name="codex",
+        content="`log_user_prompt = true` in the configuration's `[otel]`",
+        scopes=("codex_cli_rs", "codex_exec", "codex_core", "codex_otel"),
+        markers=(_TOKENS + "input_tokens", "codex.turn.reasoning_effort"),
+        names=AttributeNames(
+            request_model=("model",),
+            input_tokens=(_TOKENS + "input_tokens",),
+            output_tokens=(_TOKENS + "output_tokens",),
+            cache_tokens=(_TOKENS + "cached_input_tokens",),
+            reasoning_tokens=(_TOKENS + "reasoning_output_tokens", "codex.usage.reasoning_output_tokens"),
+            conversation_id=("conversation.id", "thread.id"),
+        ),
+        kind_of=_codex_kind,
+        refine=_codex_refine,
+    )
+
+
+def _codex_kind(span: SpanRecord) -> OperationKind | None:
+    if "gen_ai.operation.name" in span.attributes:
+        return None
+    kind = _CODEX_KINDS.get(span.name)
+    if kind is None and "gen_ai.usage.input_tokens" in span.attributes:
+        return OperationKind.INFERENCE
+    is_other = span.logs or "codex.turn.reasoning_effort" in span.attributes
+    return kind or (OperationKind.OTHER if is_other else None)
+
+
+def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read the prompt, the tool calls and their results from log records."""
+    if kind is OperationKind.TOOL:
+        return kind
+    asked: list[Message] = []
+    said: list[Message] = []
+    for event in (*reader.span.logs, *reader.span.events):
+        name = str(event.attributes.get("event.name") or event.name)
+        if name == "codex.user_prompt":
+            text = first_text(event.attributes, ("prompt",))
+            if text is not None:
+                asked.append(text_message("user", text))
+        elif name == "codex.tool_result" and event.attributes.get("tool_name"):
+            said.extend(_tool(event))
+        elif name == "codex.sse_event":
+            _read_counts(reader, event)
+    if asked and not reader.fields.get("input_messages"):
+        reader.fields["input_messages"] = tuple(asked)
+        reader.note("input", "codex.user_prompt")
+    if said:
+        reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
+        reader.note("output", "codex.tool_result")
+    return kind
+
+
+def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
+    """Add the tokens of a response, unless the span has its own, and read the model."""
+    given, said, cached, thought = (
+        _number(event.attributes.get(name + "_token_count"))
+        for name in ("input", "output", "cached", "reasoning")
+    )
+    if (given or said) and "input_tokens" not in reader.found_at:
+        more = Usage(
+            input_tokens=given, output_tokens=said, cache_read_tokens=cached, reasoning_tokens=thought
+        )
+        reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
+    reader.offer("request_model", event.attributes.get("model"))
+    reader.offer("conversation_id", event.attributes.get("conversation.id"))
+
+
+def _number(value: Any) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def _tool(event: SpanEvent) -> list[Message]:
+    attributes = event.attributes
+    common: dict[str, Any] = {
+        "tool_call_id": str(attributes.get("call_id") or "") or None,
+        "name": str(attributes["tool_name"]),
+    }
+    call = Part(kind="tool_call", data=parse(attributes.get("arguments")), **common)
+    failed = str(attributes.get("success")).lower() == "false"
+    result = Part(kind="tool_result", data=parse(attributes.get("output")), failed=failed, **common)
+    return [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
+
+
+# --- Gemini CLI: OpenTelemetry's names, its own operations; requests and responses as Gemini's JSON ---
+
+
+_GEMINI_CLI_KINDS = kinds(agent="user_prompt agent_call", inference="llm_call", tool="tool_call")
+
+
+def gemini_cli() -> Convention:
+    """Return the dialect of the Gemini command line."""
+    return Convention(
+        name="gemini_cli",
+        content="`telemetry.traces`, unless `telemetry.logPrompts` is false",
+        scopes=("gemini-cli",),
+        names=AttributeNames(
+            tool_id=("gen_ai.tool.call_id",),
+            arguments=("gen_ai.input.messages",),
+            result=("gen_ai.output.messages",),
+        ),
+        kind_of=_gemini_cli_kind,
+        refine=_gemini_cli_refine,
+    )
+
+
+def _gemini_cli_kind(span: SpanRecord) -> OperationKind | None:
+    return kind_named(span.attributes.get("gen_ai.operation.name"), _GEMINI_CLI_KINDS) or OperationKind.OTHER
+
+
+def _gemini_cli_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    if kind is OperationKind.TOOL:
+        _read_tool(reader)
+    elif kind is OperationKind.INFERENCE:
+        messages = reader.fields.get("output_messages", ())
+        if len(messages) > 1 and all(message.role == "assistant" for message in messages):
+            reader.fields["output_messages"] = (join_chunks(messages),)
+    return kind
+
+
+def _read_tool(reader: SpanReader) -> None:
+    """Read the arguments from the request, and the result from the finished call."""
+    call = reader.fields["tool_call"]
+    request, done = call.arguments, call.result
+    if isinstance(request, dict) and "args" in request:
+        identity = request.get("callId")
+        call = replace(
+            call,
+            name=request.get("name") or call.name,
+            arguments=request["args"],
+            id=identity if isinstance(identity, str) else call.id,
+        )
+    if isinstance(done, dict) and isinstance(done.get("response"), dict):
+        response = done["response"]
+        results = [
+            part.data
+            for message in read_messages(response.get("responseParts"), "tool")
+            for part in message.parts
+            if part.kind == "tool_result"
+        ]
+        failed = done.get("status") == "error" or call.status == "error"
+        value = results[0] if results else response.get("resultDisplay")
+        call = replace(call, result=_output(value), status="error" if failed else "ok")
+        error = response.get("error")
+        if failed and call.error in (None, "error"):
+            text = error.get("message") if isinstance(error, dict) else error
+            call = replace(call, error=text if isinstance(text, str) else call.error)
+    elif "tool_results" in reader.noted and isinstance(done, str):
+        reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
+    reader.fields["name"] = call.name
+    reader.fields["tool_call"] = call
+
+
+def _output(value: object) -> object:
+    """Unwrap a text, which the CLI records as `{"output": ...}`."""
+    value = parse(value)
+    return value["output"] if isinstance(value, dict) and value.keys() == {"output"} else value

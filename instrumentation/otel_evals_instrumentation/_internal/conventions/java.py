@@ -1,0 +1,105 @@
+"""Frameworks for Java: Spring AI and Quarkus."""
+
+from __future__ import annotations
+
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+
+# --- Spring AI: `spring.ai.*` next to OpenTelemetry's names; content in attributes of tools and in logs ---
+
+
+_OWN, _CHAT = "spring.ai.", "spring.ai.chat.client."
+_KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
+_OF_TOOLS = words("tool.definition.name tool.call.arguments", _OWN)
+
+
+def spring_ai() -> Convention:
+    """Return the dialect of Spring AI's observations, except model calls."""
+    return Convention(
+        name="spring_ai",
+        content=(
+            "off; `spring.ai.tools.observations.include-content=true`, and in 2.0.1 a bean each of "
+            "`ChatModelPromptContentObservationHandler`, `ChatModelCompletionObservationHandler` and "
+            "`ChatClientPromptContentObservationHandler`"
+        ),
+        markers=(_OWN + "kind", *_OF_TOOLS, _CHAT + "conversation.id", "db.vector.query.content"),
+        names=AttributeNames(
+            input=("gen_ai.input.messages", *words("user.text user_text", _CHAT)),
+            system=words("system.text system_text", _CHAT),
+            tool_name=(_OWN + "tool.definition.name",),
+            tool_id=(_OWN + "tool.call.id",),
+            arguments=(_OWN + "tool.call.arguments",),
+            result=(_OWN + "tool.call.result",),
+            documents=("db.vector.query.response.documents",),
+            query=("db.vector.query.content",),
+            conversation_id=(
+                *words("conversation.id advisor.conversation.id", _CHAT),
+                "chat_memory_conversation_id",
+            ),
+        ),
+        loggers=("org.springframework.ai.",),
+        kind_of=_spring_ai_kind,
+    )
+
+
+def _spring_ai_kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind; for a vector store, queries are retrievals and writes are not."""
+    kind = span.attributes.get(_OWN + "kind")
+    if kind == "vector_store" and span.attributes.get("db.operation.name", "query") != "query":
+        return OperationKind.OTHER
+    if isinstance(kind, str):
+        return _KINDS.get(kind)
+    if any(key in span.attributes for key in _OF_TOOLS):
+        return OperationKind.TOOL
+    return OperationKind.RETRIEVAL if "db.vector.query.content" in span.attributes else None
+
+
+# --- Quarkus with LangChain4j: spans of AI services without attributes, and prompts as one text ---
+
+
+_SCOPE = "io.quarkus.opentelemetry"
+_SERVICE, _TOOL, _MODEL = "langchain4j.aiservices.", "langchain4j.tools.", "completion "
+
+
+def quarkus() -> Convention:
+    """Return the dialect of quarkus-langchain4j, which shares its scope with all of Quarkus."""
+    return Convention(
+        name="quarkus",
+        content=(
+            "off; `quarkus.langchain4j.tracing.include-prompt`, `include-completion`, "
+            "`include-tool-arguments` and `include-tool-result`, all true"
+        ),
+        span_names=tuple((_SCOPE, start) for start in (_SERVICE, _TOOL, _MODEL)),
+        kind_of=_quarkus_kind,
+        refine=_refine,
+    )
+
+
+def _quarkus_kind(span: SpanRecord) -> OperationKind | None:
+    if span.name.startswith(_SERVICE):
+        return OperationKind.AGENT
+    if span.name.startswith(_MODEL):
+        return OperationKind.INFERENCE if "gen_ai.request.model" in span.attributes else None
+    return OperationKind.TOOL
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    if kind is OperationKind.AGENT:
+        service = reader.span.name.removeprefix(_SERVICE).rpartition(".")[0]
+        reader.offer("agent_name", service.rpartition("$")[2].rpartition(".")[2])
+    elif reader.source_of("input") == "gen_ai.prompt":
+        reader.fields["input_messages"] = _messages(str(reader.attributes["gen_ai.prompt"]))
+    return kind
+
+
+def _messages(prompt: str) -> tuple[Message, ...]:
+    """Split a prompt into the user's last line and what comes before it.
+
+    The texts of all messages are joined by line ends, without roles: only the last line is known to be the
+    user's, if no tool has been called since.
+    """
+    before, _, last = prompt.rpartition("\n")
+    asked = text_message("user", last)
+    return (text_message("unknown", before), asked) if before else (asked,)

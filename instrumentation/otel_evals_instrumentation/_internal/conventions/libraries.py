@@ -1,0 +1,190 @@
+"""Instrumentation libraries: LoongSuite with its relatives, and Monocle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals.model import Availability, Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import (
+    LIBRARY,
+    AttributeNames,
+    Convention,
+    SpanReader,
+)
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
+from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
+from otel_evals_instrumentation._internal.readers.tool_values import (
+    arguments_of,
+    result_of,
+    tool_call,
+    tool_result,
+)
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds, words
+
+# --- LoongSuite, ARMS, Dify and traceAI: `gen_ai.span.kind` next to OpenTelemetry's names ---
+
+
+_KIND = "gen_ai.span.kind"
+_LOONGSUITE_KINDS = {**KINDS, "entry": OperationKind.WORKFLOW}
+
+
+def loongsuite() -> Convention:
+    """Return the dialect of spans with a kind next to OpenTelemetry's."""
+    return Convention(
+        name="loongsuite",
+        content=(
+            "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and "
+            "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`; Dify: always on"
+        ),
+        order=LIBRARY,
+        markers=(_KIND,),
+        names=AttributeNames(
+            input=words("gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value"),
+            output=words("gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value"),
+            documents=words("retrieval.documents retrieval.documents.* retrieval.document output.value"),
+            query=("retrieval.query", "input.value"),
+        ),
+        kind_of=_loongsuite_kind,
+        records_turns=True,
+        refine=_loongsuite_refine,
+    )
+
+
+def _loongsuite_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read the model from the call's parameters, where streamed and failed calls of traceAI have it."""
+    if kind is OperationKind.INFERENCE and "response_model" not in reader.fields:
+        reader.offer("request_model", reader.mapping("gen_ai.request.parameters").get("model"))
+    return kind
+
+
+def _loongsuite_kind(span: SpanRecord) -> OperationKind | None:
+    return kind_named(span.attributes.get(_KIND), _LOONGSUITE_KINDS)
+
+
+# --- Monocle: `span.type` and numbered entities; content and tokens are in three span events ---
+
+
+_INPUT, _OUTPUT, _NUMBERS = "data.input", "data.output", "metadata"
+_CALLS = "tools"
+"""Instead of a role, for the calls in a streamed response."""
+_ROLES = frozenset((*ROLES, *LANGCHAIN, _CALLS, "model", "developer"))
+_MONOCLE_KINDS = kinds(
+    agent="agentic.turn agentic.request agentic.invocation",
+    tool="agentic.tool.invocation agentic.mcp.invocation",
+    inference="inference inference.framework",
+    retrieval="retrieval",
+    embedding="embedding",
+)
+
+
+def monocle() -> Convention:
+    """Return the dialect of Monocle."""
+    return Convention(
+        name="monocle",
+        content="always on",
+        order=LIBRARY,
+        scopes=("monocle_apptrace",),
+        markers=("monocle_apptrace.version",),
+        kind_of=_monocle_kind,
+        refine=_monocle_refine,
+    )
+
+
+def _monocle_kind(span: SpanRecord) -> OperationKind:
+    kind = span.attributes.get("span.type")
+    return _MONOCLE_KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
+
+
+def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read names from the numbered entities, and the rest from the events."""
+    span = reader.span
+    events = {event.name: event.attributes for event in (*span.events, *span.logs)}
+    for role, name in _entities(span):
+        if role.startswith("agent.") and kind is not OperationKind.TOOL:
+            reader.offer("agent_name", name)
+        elif role.startswith("model."):
+            reader.offer("request_model", name)
+    reader.offer("conversation_id", reader.attributes.get("scope.agentic.session"))
+    given = events.get(_INPUT, {}).get("input")
+    said = None if span.status == "ERROR" else events.get(_OUTPUT, {}).get("response")  # the error's text
+    if kind is OperationKind.TOOL:
+        _read_tool(reader, _noted(reader, "tool_arguments", given), _noted(reader, "tool_results", said))
+    elif kind is not OperationKind.OTHER:
+        given, said = _noted(reader, "input", given), _noted(reader, "output", said)
+        reader.fields["input_messages"] = tuple(_messages(given, "user"))
+        reader.fields["output_messages"] = tuple(_messages(said, "assistant"))
+        read_system(reader, reader.fields["input_messages"])
+        numbers = events.get(_NUMBERS, {})
+        reader.offer_usage(numbers)
+        reason = _text(numbers.get("finish_reason"))
+        if reason is not None:
+            reader.fields["finish_reasons"] = (reason,)
+    return kind
+
+
+def _read_tool(reader: SpanReader, given: Any, said: Any) -> None:
+    result, failed = result_of(said, wrapped=False)
+    call = reader.fields["tool_call"]
+    name = reader.fields["name"] = _text(reader.attributes.get("entity.1.name")) or call.name
+    arguments = None if given is None else arguments_of(given)
+    status = call.status if said is None and not failed else "error" if failed else "ok"
+    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result, status=status)
+
+
+def _noted(reader: SpanReader, field: str, value: Any) -> Any:
+    """Return a content, or None for a mask, and note its event."""
+    event = _INPUT if field in ("input", "tool_arguments") else _OUTPUT
+    masked = is_masked(value) or (isinstance(value, (list, tuple)) and value and all(map(is_masked, value)))
+    if value is not None:
+        reader.note(field, event, Availability.CAPTURED_OFF if masked else Availability.PRESENT)
+    return None if masked else value
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _entities(span: SpanRecord) -> Iterator[tuple[str, str]]:
+    """Yield type and name of each entity."""
+    for key, kind in span.attributes.items():
+        if key.startswith("entity.") and key.endswith(".type") and isinstance(kind, str):
+            name = _text(span.attributes.get(key.removesuffix("type") + "name"))
+            if name is not None:
+                yield kind, name
+
+
+def _messages(value: Any, role: str) -> Iterator[Message]:
+    """Read a list of texts, some of which are JSON such as `{"user": "Hello"}`, or one of them."""
+    value = parse(value)
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    for item in items:
+        one = parse(item) if isinstance(item, str) and item[:2] == '{"' else item
+        if isinstance(one, dict) and len(one) == 1 and not _ROLES.isdisjoint(one):
+            yield from map(_message, one, one.values())
+        elif isinstance(item, str) and item:
+            yield text_message(role, item)
+        elif item is not None:
+            yield from read_messages(item, role)
+
+
+def _message(name: str, content: Any) -> Message:
+    """Read one role's message: text, parts, tool calls or a tool result."""
+    role = "assistant" if name == _CALLS else role_of(name)
+    if role == "tool":
+        return Message(role=role, parts=(tool_result({"content": content}),))
+    parsed = parse(content) if isinstance(content, str) and content[:2] == "[{" else content
+    items = parsed if isinstance(parsed, (list, tuple)) else (parsed,)
+    calls = [call for call in map(parse, items) if isinstance(call, dict) and _is_call(call)]
+    if calls and len(calls) == len(items):
+        return Message(role=role, parts=tuple(map(tool_call, calls)))
+    return Message(role=role, parts=read_parts(content))
+
+
+def _is_call(item: dict[str, Any]) -> bool:
+    return "tool_arguments" in item or ("args" in item and "name" in item)

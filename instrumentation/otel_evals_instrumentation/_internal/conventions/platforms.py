@@ -1,0 +1,133 @@
+"""Platforms whose SDKs add attributes to any span: Braintrust, Laminar, LangSmith."""
+
+from __future__ import annotations
+
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+)
+from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, kinds, words
+
+# --- Braintrust's OpenTelemetry SDKs (Go, Java, .NET, Ruby): `braintrust.*`, all of it JSON ---
+
+
+_OWN = "braintrust."
+_INPUT, _OUTPUT = words("input_json input", _OWN), words("output_json output", _OWN)
+_BRAINTRUST_KINDS = kinds(inference="llm", tool="tool", workflow="task")
+
+
+def braintrust() -> Convention:
+    """Return the dialect of Braintrust's SDKs."""
+    return Convention(
+        name="braintrust",
+        content="always on",
+        scopes=("braintrust",),
+        order=PLATFORM,
+        markers=(_OWN + "span_attributes", *_INPUT, *_OUTPUT),
+        names=AttributeNames(
+            input=_INPUT,
+            output=_OUTPUT,
+            arguments=("gen_ai.tool.call.arguments", *_INPUT),
+            result=("gen_ai.tool.call.result", *_OUTPUT),
+        ),
+        kind_of=_braintrust_kind,
+        records_turns=True,
+        refine=_refine,
+    )
+
+
+def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
+    recorded = parse(span.attributes.get(_OWN + "span_attributes"))
+    kind = recorded.get("type") if isinstance(recorded, dict) else None
+    if isinstance(kind, str):
+        return _BRAINTRUST_KINDS.get(kind, OperationKind.OTHER)
+    if "gen_ai.operation.name" in span.attributes or "gen_ai.tool.name" in span.attributes:
+        return None
+    return kind_of_function(span)
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read model, provider, user and tokens from two JSON objects."""
+    metadata = reader.mapping(_OWN + "metadata")
+    reader.offer_metadata(metadata)
+    reader.offer("request_model", metadata.get("model"))
+    reader.offer("provider", metadata.get("provider"))
+    reader.offer_usage(reader.attributes.get(_OWN + "metrics"))
+    return kind
+
+
+# --- Laminar: `lmnr.span.*` for functions and tools, OpenTelemetry's old and new names for models ---
+
+
+_LAMINAR_KINDS = kinds(inference="LLM CACHED", tool="TOOL", workflow="PIPELINE EXECUTOR")
+_PROPERTIES = "lmnr.association.properties."
+
+
+def laminar() -> Convention:
+    """Return the dialect of Laminar's SDKs."""
+    return Convention(
+        name="laminar",
+        content="on unless `ignore_input` or `ignore_output` is set",
+        scopes=("lmnr",),
+        order=PLATFORM,
+        markers=("lmnr.span.type", "lmnr.span.input", "lmnr.span.output"),
+        names=AttributeNames(
+            input=("gen_ai.input.messages", "gen_ai.prompt.*", "lmnr.span.input"),
+            output=("gen_ai.output.messages", "gen_ai.completion.*", "lmnr.span.output"),
+            arguments=("gen_ai.tool.call.arguments", "lmnr.span.input"),
+            result=("gen_ai.tool.call.result", "lmnr.span.output"),
+            conversation_id=(_PROPERTIES + "session_id",),
+            user_id=(_PROPERTIES + "user_id",),
+        ),
+        kind_of=_laminar_kind,
+        records_turns=True,
+    )
+
+
+def _laminar_kind(span: SpanRecord) -> OperationKind | None:
+    kind = span.attributes.get("lmnr.span.type")
+    known = _LAMINAR_KINDS.get(kind) if isinstance(kind, str) else None
+    if known is None and "gen_ai.operation.name" not in span.attributes and kind in (None, "DEFAULT", "SPAN"):
+        if "gen_ai.request.model" in span.attributes or "gen_ai.system" in span.attributes:
+            return OperationKind.INFERENCE
+        return kind_of_function(span)
+    return known
+
+
+# --- LangSmith's OpenTelemetry export: inputs and outputs as JSON in `gen_ai.prompt`, `gen_ai.completion` ---
+
+
+_METADATA = "langsmith.metadata."
+
+
+def langsmith() -> Convention:
+    """Return the dialect of LangSmith's exporter."""
+    return Convention(
+        name="langsmith",
+        content="on unless `LANGSMITH_HIDE_INPUTS` or `LANGSMITH_HIDE_OUTPUTS` is true",
+        scopes=("langsmith",),
+        markers=("langsmith.span.kind", "langsmith.trace.name"),
+        names=AttributeNames(
+            tool_name=("gen_ai.tool.name", "langsmith.trace.name"),
+            arguments=("gen_ai.prompt",),
+            result=("gen_ai.completion",),
+            documents=("gen_ai.completion",),
+            query=("gen_ai.prompt",),
+            conversation_id=(
+                "langsmith.trace.session_id",
+                *words("session_id thread_id conversation_id", _METADATA),
+            ),
+            user_id=(_METADATA + "user_id",),
+            agent_name=(_METADATA + "lc_agent_name",),
+            name=("langsmith.trace.name",),
+        ),
+        kind_of=_langsmith_kind,
+    )
+
+
+def _langsmith_kind(span: SpanRecord) -> OperationKind | None:
+    return kind_named(span.attributes.get("langsmith.span.kind"))

@@ -1,0 +1,81 @@
+"""Instrumentations that keep to OpenTelemetry's names: OpenLIT and MCP."""
+
+from __future__ import annotations
+
+import re
+
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.parts import text_message
+from otel_evals_instrumentation._internal.readers.single_message import role_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.values import unmasked
+
+# --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
+
+
+_LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?", re.MULTILINE)
+
+
+def openlit() -> Convention:
+    """Return the dialect of OpenLIT's instrumentations."""
+    return Convention(
+        name="openlit",
+        content="on unless `capture_message_content` is false",
+        scopes=("openlit",),
+        kind_of=_openlit_kind,
+        refine_content=_refine,
+    )
+
+
+def _openlit_kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of a failed model call, whose span may have nothing but its name."""
+    failed = span.status == "ERROR" and span.name.startswith("chat ")
+    return OperationKind.INFERENCE if failed and not span.attributes else None
+
+
+def _refine(reader: SpanReader, _: OperationKind) -> None:
+    """Split a prompt with roles into messages; other texts are the user's."""
+    if reader.source_of("input") == "gen_ai.prompt":
+        prompt = reader.attributes.get("gen_ai.prompt")
+        if isinstance(prompt, str) and _LINES.match(prompt):
+            messages = reader.fields["input_messages"] = _conversation(prompt)
+            system = [m.text for m in messages if m.role == "system" and m.text]
+            if system:
+                reader.fields["system_instructions"] = "\n\n".join(system)
+
+
+def _conversation(text: str) -> tuple[Message, ...]:
+    """Split a text such as `user: Hello`, where each message ends at the next role."""
+    starts = list(_LINES.finditer(text))
+    ends = [*(start.start() for start in starts[1:]), len(text)]
+    return tuple(
+        text_message(role_of(start[1]), unmasked(text[start.end() : end].removesuffix("\n")))
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+# --- MCP clients and servers: both ends of a tool call, mostly without its content ---
+
+
+def mcp() -> Convention:
+    """Return the dialect of MCP's SDK and of fastmcp."""
+    return Convention(
+        name="mcp",
+        content="none: this instrumentation records no content",
+        scopes=("mcp-python-sdk", "fastmcp", "mcp.", "@modelcontextprotocol/"),
+        markers=("mcp.method.name",),
+        names=AttributeNames(
+            tool_name=("gen_ai.tool.name", "mcp.tool.name", "fastmcp.component.key"),
+            arguments=("gen_ai.tool.call.arguments", "mcp.request.argument", "mcp.request.params"),
+            result=("gen_ai.tool.call.result", "mcp.response.value", "mcp.tool.result"),
+            conversation_id=("gen_ai.conversation.id", "mcp.session.id"),
+        ),
+        kind_of=_mcp_kind,
+    )
+
+
+def _mcp_kind(span: SpanRecord) -> OperationKind | None:
+    method = span.attributes.get("mcp.method.name")
+    return OperationKind.TOOL if method == "tools/call" else OperationKind.OTHER

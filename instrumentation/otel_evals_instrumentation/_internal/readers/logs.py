@@ -1,0 +1,155 @@
+"""Messages and other content in span events and log records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from otel_evals.model import Message, SpanEvent
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import join_chunks
+from otel_evals_instrumentation._internal.readers.single_message import read_message
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+
+# --- Messages that are span events or log records ---
+
+
+_EVENTS = {
+    "gen_ai.prompt": "user",  # Semantic Kernel's whole prompt
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+
+_UNFINISHED = (None, "", "FINISH_REASON_UNSPECIFIED")
+
+
+def event_name(event: dict[str, Any]) -> str:
+    """Return the name of an event in a list, by its form if it has none."""
+    name = event.get("event.name")
+    if isinstance(name, str):
+        return name
+    role = event.get("role")
+    return "gen_ai.choice" if "message" in event else f"gen_ai.{role}.message"
+
+
+def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
+    """Return input and output messages of events such as `gen_ai.choice`, each a name and a body."""
+    inputs: list[Message] = []
+    outputs: list[Message] = []
+    choices: list[Any] = []
+    for name, body in events:
+        role = _EVENTS.get(name)
+        if role is not None:
+            parsed = parse(body)
+            if role == "tool" and not inputs and isinstance(parsed, dict) and parsed.get("role") == "user":
+                role = "user"  # no tool could have been called yet
+            inputs.extend(_event(parsed, role))
+        elif name == "gen_ai.choice":
+            choices.append(parse(body))
+    streamed = _are_chunks(choices)
+    for choice in choices if streamed else first_choice(choices):
+        outputs.extend(_event(choice, "assistant"))
+    return inputs, [join_chunks(outputs)] if streamed and outputs else outputs
+
+
+def _are_chunks(choices: list[Any]) -> bool:
+    """Return True for the chunks of a streamed response, of which only the last one says how it finished."""
+    ends = [isinstance(choice, dict) and choice.get("finish_reason") not in _UNFINISHED for choice in choices]
+    return len(ends) > 1 and ends[-1] and not any(ends[:-1])
+
+
+def _spoken(value: Any) -> Any:
+    """Decode a text that is JSON of messages; return other texts unchanged."""
+    parsed = parse(value)
+    return value if is_data(parsed) else parsed
+
+
+def _event(body: Any, role: str) -> tuple[Message, ...]:
+    """Return the messages of an event's body."""
+    if not isinstance(body, dict):
+        return read_messages(body, role)
+    message = _spoken(body.get("message"))
+    if isinstance(message, dict):
+        calls = message.get("tool_calls") or body.get("tool_calls")
+        body = {**message, "tool_calls": calls} if calls else message
+    elif message is not None:
+        body = {**body, "content": message}
+    content = _spoken(body.get("content"))
+    if is_masked(content):
+        content = None
+    listed = content if role == "tool" and isinstance(content, (list, tuple)) else (None,)
+    if all(isinstance(item, dict) and "toolResult" in item for item in listed):
+        return read_messages(content, role)
+    # The event's name has the right role: Vertex AI's bodies call a tool's result the user's.
+    return (read_message({**body, "role": role, "content": content}, role),)
+
+
+# --- Content in log records ---
+
+
+_ASKED = "Prompt Content"
+_ANSWERED = "Completion"
+_TITLES = ("Chat Model ", "Chat Client ", "Vector Store Query Response")
+_ENTRY = re.compile(
+    r'(?:^|, )"(system|user|assistant|tool)":"(.*?)"(?=$|, "(?:system|user|assistant|tool)":")', re.DOTALL
+)
+
+
+def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
+    """Return the content of log records, under the attribute names for the same content."""
+    found: dict[str, Any] = {}
+    for log in logs:
+        text = log.body
+        if isinstance(text, dict):
+            found.update(_conversation(text))
+        if not isinstance(text, str) or not text.startswith(_TITLES):
+            continue
+        title, _, listed = text.partition(":\n")
+        if len(title) > 40 or not listed:
+            continue
+        if title == _TITLES[2]:
+            found["db.vector.query.response.documents"] = [{"content": t} for t in _texts(listed)]
+        elif title.endswith(_ANSWERED):
+            found["gen_ai.output.messages"] = [_message("assistant", t) for t in _texts(listed)]
+        elif title == "Chat Client " + _ASKED:
+            found["gen_ai.input.messages"] = [_message(role, t) for role, t in _ENTRY.findall(listed[1:-1])]
+        elif title.endswith(_ASKED):
+            # The texts have no roles; only the last one is known to be the user's.
+            found["gen_ai.input.messages"] = [_message("user", t) for t in _texts(listed)[-1:]]
+    return found
+
+
+def _conversation(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the messages of a body such as `{"input": {"messages": [...]}, "output": {...}}`."""
+    found = {}
+    for side in ("input", "output"):
+        part = body.get(side)
+        listed = part.get("messages") if isinstance(part, dict) else None
+        if isinstance(listed, (list, tuple)) and all(isinstance(m, dict) for m in listed):
+            found[f"gen_ai.{side}.messages"] = [_unwrapped(m) for m in listed]
+    return found
+
+
+def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
+    """Unwrap a message whose content has the event's attributes."""
+    inside = message.get("content")
+    if not isinstance(inside, dict) or not inside.keys() & {"content", "message"}:
+        return message
+    content = inside.get("content", inside.get("message"))
+    return {**message, "content": parse(content)}
+
+
+def _texts(listed: str) -> list[str]:
+    """Return the texts of a list such as `["one", "two"]` with unescaped quotes, or the only text."""
+    if not (listed[:1] == "[" and listed[-1:] == "]"):
+        return [listed]
+    inside = listed[2:-2] if len(listed) > 3 and listed[1] == listed[-2] == '"' else ""
+    return [text for text in inside.split('", "') if text and text != "null"]
+
+
+def _message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}

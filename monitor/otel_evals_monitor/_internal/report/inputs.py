@@ -1,0 +1,187 @@
+"""What options of commands name: a source, a time window, and links to traces."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import string
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from sqlalchemy import func, select
+
+from otel_evals.errors import ConfigError
+from otel_evals.sdk.commands import moment_of, seconds_of
+from otel_evals.sdk.util import read_json
+from otel_evals_monitor._internal.store.database import Database, is_url
+from otel_evals_monitor._internal.store.queries import Window, time_range
+from otel_evals_monitor._internal.store.schema import HOUR, NANO, runs
+from otel_evals_monitor._internal.store.writer import ResultsStore, Written
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+@dataclass
+class Loaded:
+    database: Database
+    sources: str
+    written: Written = field(default_factory=Written)
+    """Counts of records from files; empty for a store."""
+    broken: Counter[str] = field(default_factory=Counter)
+    """Lines that are not JSON, by file."""
+
+    @property
+    def lost(self) -> int:
+        return self.broken.total() + self.written.unreadable.total()
+
+
+@contextmanager
+def opened(places: Sequence[str]) -> Iterator[Loaded]:
+    """Open one results store, or load files and patterns such as `scores-*.jsonl.gz` into a temporary one."""
+    if len(places) == 1 and (is_url(places[0]) or _is_sqlite(places[0])):
+        with closing(Database(places[0], create=False)) as database:
+            yield Loaded(database, database.name)
+        return
+    files = list(files_of(places))
+    with (
+        tempfile.TemporaryDirectory(prefix="otel-evals-") as folder,
+        closing(ResultsStore(Path(folder, "report.db"))) as store,
+    ):
+        loaded = Loaded(store.database, ", ".join(places))
+        load_files(store, files, loaded)
+        yield loaded
+
+
+def load_files(store: ResultsStore, files: Iterable[str], loaded: Loaded) -> None:
+    """Write the records of files into a store, and count unreadable lines in `loaded`."""
+    loaded.written = store.write(record for file in files for record in _records(file, loaded.broken))
+
+
+def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
+    try:
+        for line in _lines(file):
+            if not line.strip():
+                continue
+            try:
+                yield read_json(line)
+            except ValueError:
+                broken[file] += 1
+    except (OSError, EOFError) as error:
+        # Keep the lines before the truncated end of a gzip file.
+        if not isinstance(error, gzip.BadGzipFile | EOFError):
+            raise ConfigError(file, f"cannot be read: {error}") from error
+        broken[file] += 1
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    with open(file, "rb") as plain:
+        packed = plain.read(2) == b"\x1f\x8b"
+        plain.seek(0)
+        yield from gzip.GzipFile(fileobj=plain) if packed else plain
+
+
+def files_of(places: Sequence[str]) -> Iterator[str]:
+    for place in places:
+        if is_url(place) or _is_sqlite(place):
+            raise ConfigError(place, "is a results store; give it alone, without other files")
+        if os.path.isdir(place):
+            raise ConfigError(place, "is a folder; name files in it, such as 'folder/*.jsonl'")
+        found = [place] if os.path.exists(place) else sorted(glob.glob(place))
+        if not found:
+            raise ConfigError(place, "there is no such file")
+        yield from found
+
+
+def _is_sqlite(place: str) -> bool:
+    try:
+        with open(place, "rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def window_of(database: Database, since: str | None, until: str | None, window: str | None) -> Window:
+    """Return a window from options.
+
+    By default a window ends with the newest record of a clock that is not ahead. A window of an
+    hour or more starts on the hour, since clusters are stored by the hour.
+    """
+    if window is None:
+        found = Window(_moment(since, "--since"), _moment(until, "--until"))
+        if found.since is not None and found.until is not None and found.since >= found.until:
+            raise ConfigError("--until", "must be later than --since")
+        return found
+    if since is not None:
+        raise ConfigError("--window", "replaces --since; give one of them")
+    length, end = seconds_of(window, "--window"), _moment(until, "--until")
+    if end is None:
+        with database.reading() as connection:
+            recorded = time_range(connection)
+            newest = connection.execute(select(func.max(runs.c.time))).scalar() or 0
+        last = recorded[1] if recorded else int(time.time())
+        start, over = last - length, -(-last // HOUR) * HOUR
+        return Window(
+            start // HOUR * HOUR if length >= HOUR else start, over if newest >= over * NANO else None
+        )
+    return Window(end - length, end)
+
+
+def _moment(text: str | None, field: str) -> int | None:
+    return None if text is None else moment_of(text, field)
+
+
+BACKENDS = {
+    "phoenix": "/redirects/traces/{trace_id}",
+    "jaeger": "/trace/{trace_id}",
+    "zipkin": "/zipkin/traces/{trace_id}",
+    "mlflow": "/#/traces/tr-{trace_id}",
+    "langfuse": "/trace/{trace_id}",
+}
+"""Path of a trace's page, by backend."""
+_IDS = {"trace_id", "span_id"}
+_FIELDS = {*_IDS, "time"}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLink:
+    """Builds the addresses of traces from a template; without one, there are no links."""
+
+    template: str | None = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> TraceLink:
+        """Parse an option: `jaeger=http://localhost:16686`, or an address with `{trace_id}` or `{span_id}`.
+
+        An address may also contain `{time}` (milliseconds since the Unix epoch).
+        """
+        if not text:
+            return cls()
+        name, _, base = text.partition("=")
+        if name in BACKENDS:
+            text = base.rstrip("/") + BACKENDS[name]
+        if urlsplit(text).scheme not in ("http", "https"):
+            known = f"{', '.join(BACKENDS)}=http://..."
+            raise ConfigError("--link", f"{text!r} is neither an http address nor one of {known}")
+        try:
+            fields = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+        except ValueError as error:
+            raise ConfigError("--link", f"{text!r}: {error}") from None
+        if not fields & _IDS or fields - _FIELDS:
+            problem = "must contain {trace_id} or {span_id}, and may contain {time}"
+            raise ConfigError("--link", f"{text!r} {problem}")
+        return cls(text)
+
+    def to(self, run: Any) -> str | None:
+        """Return the address of a run's trace; `run` has `trace_id`, `span_id` and `time` in seconds."""
+        if self.template is None:
+            return None
+        ids = {name: quote(str(getattr(run, name)), safe="") for name in ("trace_id", "span_id")}
+        return self.template.format(**ids, time=int(run.time) * 1000)

@@ -1,0 +1,280 @@
+"""From the spans of a trace to the groups of operations that are runs: pass after pass over one value.
+
+Each pass returns the trace as it was if it has nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from otel_evals import semconv
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.model import Operation, OperationKind, SpanRecord
+from otel_evals._internal.read.contents import read_operations, restore_choices, with_details
+from otel_evals._internal.read.question import answer_of, find_question, is_data_of
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during, make_tree
+from otel_evals._internal.read.turns import group_loose, invocations_in
+from otel_evals._internal.trust import is_proof
+
+# Called for every run and span, without a Python call each.
+_LOGS, _PARENT, _SPAN_ID = attrgetter("logs"), attrgetter("parent_span_id"), attrgetter("span_id")
+_WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
+_SCOPE, _PROOF = semconv.SCOPE_NAME, semconv.MARK_PROOF
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Group(Struct, frozen=True):
+    """Operations that are a run with all below them."""
+
+    root: Operation
+    members: tuple[Operation, ...]
+    """The root alone, or the operations of a turn, which ends with it."""
+    part_of: Operation | None = None
+    """The application's span that groups several runs."""
+
+
+class Trace(Struct, frozen=True):
+    """The spans of a trace on their way to runs."""
+
+    records: Mapping[str, SpanRecord]
+    """By span id."""
+    parents: Mapping[str, str | None]
+    links: Mapping[str, str | None] = _NOTHING
+    """By span id, the nearest ancestor if spans in between are missing."""
+    ours: frozenset[str] = frozenset()
+    """Spans of evaluations."""
+    tree: Tree = Tree({}, {}, {}, frozenset())
+    roots: Sequence[Operation] = ()
+    """The outermost agents and workflows."""
+    loose: Sequence[Operation] = ()
+    """The outermost other operations outside of them."""
+    groups: Sequence[Group] = ()
+
+
+def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None) -> Trace:
+    """Return the spans, in any order, without duplicates."""
+    records = _unique(spans)
+    parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
+    if links:
+        parents.update(links)
+    return Trace(records, parents, links or _NOTHING)
+
+
+def drop_ours(trace: Trace) -> Trace:
+    """Mark the spans of evaluations, which are not read, with all inside them."""
+    marked = [r for r in trace.records.values() if r.scope_name == _SCOPE or _PROOF in r.attributes]
+    if not marked:
+        return trace
+    return replace(trace, ours=frozenset(record.span_id for record in marked if _is_ours(record)))
+
+
+def link(trace: Trace, dialects: Dialects) -> Trace:
+    """Read the spans, and link the operations to a tree."""
+    records = trace.records
+    if any(map(_LOGS, records.values())):
+        records = restore_choices(records, dialects)
+    mine = list(records.values())
+    if trace.ours:
+        mine = [r for i, r in records.items() if not _is_inside(i, trace.ours, trace.parents)]
+    found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
+    found.sort(key=itemgetter(0, 1, 2))
+    tree = make_tree(dict(map(itemgetter(2, 3), found)), trace.parents)
+    return Trace(trace.records, trace.parents, trace.links, trace.ours, tree)
+
+
+def roots(trace: Trace) -> Trace:
+    """Find the outermost agents and workflows, and the outermost other operations outside of them."""
+    found, loose = _outermost(trace.tree)
+    return replace(trace, roots=found, loose=loose)
+
+
+def adopt_loose(trace: Trace) -> Trace:
+    """Give operations below lost spans, and model calls next to a silent agent, to the trace's only agent.
+
+    The agent adopts operations during it whose parent span was lost. An agent without model calls also
+    adopts the model calls next to it.
+    """
+    if not trace.roots or (len(trace.roots) == 1 and not trace.loose):
+        return trace
+    tops = [root for root in trace.roots if not _is_lost(root, trace)]
+    if len(tops) != 1:
+        return trace
+    (top,) = tops
+    tree = trace.tree
+    silent = top.kind is OperationKind.AGENT and all(
+        o.kind is not OperationKind.INFERENCE for o in tree.inside(top)
+    )
+    lost = [o for o in trace.roots if o is not top and _is_lost(o, trace)]
+    lost += [o for o in trace.loose if silent or _is_lost(o, trace)]
+    adopted = [o for o in lost if is_during(o.span, top.span)]
+    if not adopted:
+        return trace
+    ids = [operation.span_id for operation in adopted]
+    below = {**tree.below, top.span_id: (*tree.below.get(top.span_id, ()), *ids)}
+    return replace(
+        trace,
+        tree=replace(tree, above={**tree.above, **dict.fromkeys(ids, top.span_id)}, below=below),
+        roots=[o for o in trace.roots if o not in adopted],
+        loose=[o for o in trace.loose if o not in adopted],
+    )
+
+
+def drop_foreign_tools(trace: Trace) -> Trace:
+    """Drop calls that another trace or process asked for, and their servers' spans.
+
+    Tools that no model asked for may contain the run: a framework records its prompts as functions.
+    """
+    if not trace.loose:
+        return trace
+    loose = [operation for operation in trace.loose if not _serves_another_trace(operation)]
+    if trace.roots or not loose or any(o.kind is not OperationKind.TOOL for o in loose):
+        return trace if len(loose) == len(trace.loose) else replace(trace, loose=loose)
+    models = (OperationKind.INFERENCE,)
+    loose = [o for o in loose if not _is_asked_elsewhere(o, trace.tree) or _contains(o, models, trace.tree)]
+    if loose and all(o.span.kind != "SERVER" for o in loose):
+        found, loose = _outermost(trace.tree, (*INVOCATIONS, OperationKind.INFERENCE))
+        return replace(trace, roots=found, loose=loose)
+    return replace(trace, loose=loose)
+
+
+def split_groups(trace: Trace) -> Trace:
+    """Make each root a run, or each of the invocations that an application's span only groups."""
+    groups: list[Group] = []
+    for root in trace.roots:
+        parts = invocations_in(root, trace.tree) if root.groups_invocations else (root,)
+        groups.extend(Group(part, (part,), None if part is root else root) for part in parts)
+    return replace(trace, groups=groups)
+
+
+def group_turns(trace: Trace) -> Trace:
+    """Make each turn of loose model calls a run."""
+    if not trace.loose:
+        return trace
+    inside = (o for g in trace.groups for top in g.members for o in (top, *trace.tree.inside(top)))
+    answered = {o.response_id for o in inside if o.response_id}
+    turns = group_loose(trace.loose, answered, alone=not trace.groups)
+    return replace(trace, groups=[*trace.groups, *(Group(turn[-1], tuple(turn)) for turn in turns)])
+
+
+def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
+    records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
+    if len(records) == len(spans):
+        return records
+    records.clear()
+    for span in spans:
+        known = records.get(span.span_id)
+        if known is None or _completeness(span) > _completeness(known):
+            records[span.span_id] = span
+    return records
+
+
+def _completeness(span: SpanRecord) -> tuple[Any, ...]:
+    events = len(span.events) + len(span.logs)
+    return span.end_time is not None, len(span.attributes), events, span.end_time or 0
+
+
+def _is_ours(record: SpanRecord) -> bool:
+    """Return True for a span of an evaluation. Anyone may write the mark; the proof needs the key."""
+    if record.scope_name == _SCOPE:
+        return True
+    return is_proof(record.attributes[_PROOF], record.trace_id, record.span_id)
+
+
+def _is_inside(span_id: str | None, ours: frozenset[str], parents: Mapping[str, str | None]) -> bool:
+    seen: set[str] = set()
+    while span_id is not None and span_id not in seen:
+        if span_id in ours:
+            return True
+        seen.add(span_id)
+        span_id = parents.get(span_id)
+    return False
+
+
+def _is_lost(operation: Operation, trace: Trace) -> bool:
+    """Return True for an operation whose parent span is missing, unless its place is known."""
+    parent = operation.span.parent_span_id
+    return parent is not None and parent not in trace.records and operation.span_id not in trace.links
+
+
+def _outermost(
+    tree: Tree, opens: Sequence[OperationKind] = INVOCATIONS
+) -> tuple[list[Operation], list[Operation]]:
+    """Return the outermost agents and workflows, and the outermost other operations outside of them.
+
+    A tool that contains one of the kinds in `opens` is skipped: it only wraps it.
+    """
+    roots: list[Operation] = []
+    loose: list[Operation] = []
+    stack = [span_id for span_id in tree.operations if tree.above[span_id] is None]
+    while stack:
+        operation = tree.operations[stack.pop()]
+        if operation.span.span_id in tree.guards:
+            continue
+        if operation.kind in INVOCATIONS:
+            if operation.kind is OperationKind.AGENT or _does_something(operation, tree):
+                roots.append(operation)
+        elif operation.kind is OperationKind.OTHER or _contains(operation, opens, tree):
+            stack.extend(tree.below.get(operation.span_id, ()))
+        else:
+            loose.append(operation)
+    if len(roots) > 1:
+        roots.sort(key=in_order)
+    return roots, sorted(loose, key=in_order)
+
+
+def _serves_another_trace(operation: Operation) -> bool:
+    """Return True for a server's span linked to the trace that has the call."""
+    span = operation.span
+    if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
+        return False
+    return any(trace_id != span.trace_id for trace_id, _ in span.links)
+
+
+def _is_asked_elsewhere(operation: Operation, tree: Tree) -> bool:
+    """Return True for a tool's server, or for a lone call with an id that lost its parent, as in streams."""
+    if operation.span.kind in ("SERVER", "CONSUMER"):
+        return True
+    if operation.span.parent_span_id is not None or operation.span_id in tree.below:
+        return False
+    call = operation.tool_call
+    return call is not None and call.id is not None
+
+
+def _does_something(root: Operation, tree: Tree) -> bool:
+    """Return True if a workflow has work in it; other workflows are mere functions."""
+    inside = (root, *tree.inside(root))
+    if any(o.kind in _WORK for o in inside):  # first: it reads no content
+        return True
+    return any(map(_has_conversation, inside)) or _is_turn(root)
+
+
+def _is_turn(root: Operation) -> bool:
+    """Return True for a root with a question, and an answer or an error, even with nothing inside."""
+    if not root.stands_alone:
+        return False
+    answer = answer_of(root)
+    if (answer is None and root.error is None) or is_data_of(root, answer):
+        return False
+    question = find_question(root, (root,))
+    return question is not None and not is_data_of(root, question.messages[-1].text)
+
+
+def _has_conversation(operation: Operation) -> bool:
+    """Return True for an output with user and assistant messages, which only agents have."""
+    return {"user", "assistant"} <= {message.role for message in operation.output_messages}
+
+
+def _contains(top: Operation, kinds: Sequence[OperationKind], tree: Tree) -> bool:
+    """Return True if a tool contains operations of these kinds, such as an agent on a server."""
+    return top.kind is OperationKind.TOOL and any(o.kind in kinds for o in tree.inside(top))
+
+
+def in_order(operation: Operation) -> tuple[int, int, str]:
+    """Sort by start, then by end, the latest first."""
+    span = operation.span
+    return span.start_time, -(span.end_time or 0), span.span_id

@@ -1,0 +1,31 @@
+"""Every case of every convention, and of situations that several products share, is read as it says.
+
+`cases/` has a file for each convention, `situations/` one for each situation, with two products at least.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.convention_cases import check, load
+
+FOLDER = Path(__file__).parent
+FILES = sorted((*(FOLDER / "cases").glob("*.yaml"), *(FOLDER / "situations").glob("*.yaml")))
+CASES = [(path, case) for path in FILES for case in load(path)]
+
+
+@pytest.mark.parametrize(
+    "case", [case for _, case in CASES], ids=[f"{p.stem}: {c['name']}" for p, c in CASES]
+)
+def test_it_is_read(case: dict[str, Any]) -> None:
+    check(case)
+
+
+def test_every_convention_has_cases() -> None:
+    from otel_evals.dialects import load_dialects
+
+    without = {dialect.name for dialect in load_dialects()} - {path.stem for path in FILES}
+    assert without == set(), f"add tests/unit/instrumentation/cases/{min(without, default='')}.yaml"
