@@ -218,7 +218,9 @@ class Gatherer:
             trace.due = inf
             self._note_left(trace)
         else:
-            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+            due = self._closing.closes_at(trace, self._latest)
+            if due < trace.due:
+                self._look_at(trace, due)
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
 
     def _note_left(self, trace: Trace) -> None:

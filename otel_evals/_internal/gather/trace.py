@@ -156,6 +156,9 @@ class Trace(msgspec.Struct, gc=False):
         if span_id not in self.closed:
             self.size += _ID_BYTES
         self.closed[span_id] = arrived or self.closed.get(span_id, False)
+        self._forget_excess()
+
+    def _forget_excess(self) -> None:
         if len(self.closed) > _MOST_CLOSED:
             # Many at once: the first key is found by scanning the places of the deleted ones.
             for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
@@ -219,7 +222,10 @@ class Trace(msgspec.Struct, gc=False):
         group = self.group(span_ids)
         for span_id in span_ids:
             self.size -= self.spans.pop(span_id).size
-            self.remember(span_id, arrived=True)
+            if span_id not in self.closed:
+                self.size += _ID_BYTES
+            self.closed[span_id] = True
+        self._forget_excess()
         if self.logs:
             for record in group.spans:
                 self.take_logs(record.span_id)

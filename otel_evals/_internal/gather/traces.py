@@ -62,7 +62,10 @@ class Traces:
 
     def settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
-        trace_id, state = trace.trace_id, trace.state_now()
+        trace_id = trace.trace_id
+        state = State.ROOTED if trace.spans and trace.rooted else State.OPEN
+        if not trace.spans:
+            state = trace.state_now()
         if trace.counted and trace.state is state:
             self._bytes[state] += trace.size - trace.counted
             if active:
