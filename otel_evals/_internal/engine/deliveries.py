@@ -70,6 +70,7 @@ class Deliveries:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        hide_task()
         # Not a task group: if one of them fails, the other continues until the loop ends.
         await asyncio.gather(self.fan_out.run(), self._report_all_picks())
 
