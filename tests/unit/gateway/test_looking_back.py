@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-TopicPartition: Any = pytest.importorskip("confluent_kafka").TopicPartition
+pytest.importorskip("confluent_kafka")
+
+from confluent_kafka import TopicPartition
 
 from otel_evals._internal.capture.items import RecordedSpan
 from otel_evals._internal.gather.gatherer import Gatherer
