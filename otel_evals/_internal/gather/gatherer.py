@@ -78,8 +78,6 @@ class Gatherer:
         self.next_eviction = inf
         """When to call `evict_old`; infinity for not at all."""
 
-    # --- what others ask ---
-
     @property
     def usage(self) -> tuple[int, int]:
         """Open traces, and their bytes. Any thread may read it."""
@@ -237,10 +235,7 @@ class Gatherer:
     # --- what leaves ---
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete runs, some hundred at a time, as far as there is capacity.
-
-        With infinity, all that need not wait.
-        """
+        """Close complete runs, some hundred at a time, within the capacity; with infinity, all at once."""
         room = self._capacity()
         most = room if now == inf else min(room, CLOSED_AT_ONCE)
         self._latest = self._latest if now == inf else now
