@@ -77,9 +77,7 @@ class ReceivedJournal(Source):
                 put_at = self._put_at.get(each, 0)
                 if put_at == inf:  # more of it is on its way, and reported later
                     self._ending.discard(each)
-                elif (
-                    min(put_at, given) <= taken
-                ):  # counted during a take, it may be too large
+                elif min(put_at, given) <= taken:  # counted during a take, it may be too large
                     self._ending.discard(each)
                     self._put_at.pop(each, None)
                     self._journal.done(bytes.fromhex(each))

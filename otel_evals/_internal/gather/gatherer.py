@@ -235,7 +235,7 @@ class Gatherer:
     # --- what leaves ---
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete runs, some hundred at a time, within the capacity; with infinity, all that need not wait."""
+        """Close complete runs, some hundred at a time, within the capacity; with infinity, all of them."""
         room = self._capacity()
         most = room if now == inf else min(room, CLOSED_AT_ONCE)
         self._latest = self._latest if now == inf else now
