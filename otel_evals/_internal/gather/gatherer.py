@@ -52,6 +52,7 @@ class Gatherer:
         self._capacity = capacity
         self._shortest = min(closing.evicts_after, closing.remember)
         self._traces = Traces(limits, closing.remember, closing.remember_bytes)
+        self._by_id = self._traces.by_id
         self._due: list[tuple[float, int, str]] = []
         """A heap: when to look at a trace, a running number so that the first is first, and the trace."""
         self._numbers = count()
@@ -77,8 +78,6 @@ class Gatherer:
         self.next_eviction = inf
         """When to call `evict_old`; infinity for not at all."""
 
-    # --- what others ask ---
-
     @property
     def usage(self) -> tuple[int, int]:
         """Open traces, and their bytes. Any thread may read it."""
@@ -91,12 +90,12 @@ class Gatherer:
 
     def waiting(self, trace_id: str) -> int:
         """Count the spans of a trace whose run has not closed. Any thread may call it."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return 0 if trace is None else len(trace.spans)
 
     def so_far(self, trace_id: str) -> SpanGroup:
         """Return the spans of a trace whose runs have not closed, with their log records."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return SpanGroup((), {}) if trace is None else trace.group([*trace.spans])
 
     def take_left(self) -> list[str]:
@@ -106,7 +105,7 @@ class Gatherer:
 
     def is_open(self, trace_id: str) -> bool:
         """Return True if a run may still come from what arrived of a trace."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return trace is not None and (bool(trace.spans) or trace.due < inf)
 
     # --- what arrives ---
@@ -136,7 +135,7 @@ class Gatherer:
             else:
                 span = item if isinstance(item, UnclaimedSpan) else item.record()
                 trace_id, span_id = span.trace_id, span.span_id
-            trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+            trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
             trace.lacks_spans = True
             if span_id is not None and span_id not in trace.spans:
                 trace.remember(span_id, arrived=True)
@@ -145,7 +144,7 @@ class Gatherer:
     def forget(self, trace_ids: Iterable[str]) -> None:
         """Forget traces without a loss: another process gathers them, or this one again from the start."""
         for trace_id in trace_ids:
-            trace = self._traces.get(trace_id)
+            trace = self._by_id.get(trace_id)
             if trace is not None:
                 self._traces.forget(trace)
 
@@ -155,7 +154,7 @@ class Gatherer:
         owner = f"{item.owner:016x}" if item.owner else None
         above = owner or record.parent_span_id
         self.roots_seen += record.parent_span_id is None
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         if trace is None:
             trace = Trace(trace_id, now, now)
         else:
@@ -188,7 +187,7 @@ class Gatherer:
 
     def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
         self.roots_seen += item.parent_span_id is None
-        trace = self._traces.get(item.trace_id) or Trace(item.trace_id, now, now)
+        trace = self._by_id.get(item.trace_id) or Trace(item.trace_id, now, now)
         active = trace.ignored_to < inf
         if active:
             trace.last_seen = now
@@ -199,7 +198,7 @@ class Gatherer:
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
-        trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+        trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
         active = trace.ignored_to < inf and not trace.closed.get(span_id)
         if active:
             trace.last_seen = now
@@ -236,10 +235,7 @@ class Gatherer:
     # --- what leaves ---
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete runs, some hundred at a time, as far as there is capacity.
-
-        With infinity, all that need not wait.
-        """
+        """Close complete runs, some hundred at a time, within the capacity; with infinity, all of them."""
         room = self._capacity()
         most = room if now == inf else min(room, CLOSED_AT_ONCE)
         self._latest = self._latest if now == inf else now
@@ -247,7 +243,7 @@ class Gatherer:
         again: list[Trace] = []
         while self._due and self._due[0][0] <= now and len(closed) < most:
             due, _, trace_id = heappop(self._due)
-            trace = self._traces.get(trace_id)
+            trace = self._by_id.get(trace_id)
             if trace is None or trace.due != due:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf
@@ -301,6 +297,8 @@ class Gatherer:
         return losses
 
     def _make_room(self, newest: Trace, losses: list[Loss]) -> None:
+        if not self._traces.full:
+            return
         while excess := self._traces.excess(newest):
             losses += self._evict(*excess)
         for trace in self._traces.unclaimed_excess():

@@ -13,6 +13,7 @@ from otel_evals._internal.gather.trace import State, Trace
 _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
 _MOST_UNCLAIMED: Final = 50_000
+_UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +40,11 @@ class Traces:
         self._limits = limits
         self._remember = remember
         self._remember_bytes = remember_bytes
-        self._by_id: dict[str, Trace] = {}
+        self.by_id: dict[str, Trace] = {}
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
         self._bytes = [0 for _ in State]
+        self.full = False
+        """True if more is open, or unclaimed, than the bounds allow."""
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -53,9 +56,6 @@ class Traces:
     def rooted(self) -> tuple[int, int]:
         """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
         return len(self._of[State.ROOTED]), self._bytes[State.ROOTED]
-
-    def get(self, trace_id: str) -> Trace | None:
-        return self._by_id.get(trace_id)
 
     def open(self) -> list[Trace]:
         return [*self._of[State.OPEN].values(), *self._of[State.ROOTED].values()]
@@ -72,14 +72,21 @@ class Traces:
                 self._of[state].move_to_end(trace_id)
         else:
             self._take_out(trace)
-            self._by_id[trace_id] = self._of[state][trace_id] = trace
+            self.by_id[trace_id] = self._of[state][trace_id] = trace
             self._bytes[state] += trace.size
             trace.state = state
         trace.counted = trace.size
+        of, size = self._of, self._bytes
+        self.full = (
+            size[_OPEN] + size[_ROOTED] > self._limits.max_bytes
+            or len(of[_OPEN]) + len(of[_ROOTED]) > self._limits.max_traces
+            or size[_UNCLAIMED] > self._limits.max_bytes
+            or len(of[_UNCLAIMED]) > _MOST_UNCLAIMED
+        )
 
     def forget(self, trace: Trace) -> None:
         self._take_out(trace)
-        self._by_id.pop(trace.trace_id, None)
+        self.by_id.pop(trace.trace_id, None)
 
     def _take_out(self, trace: Trace) -> None:
         if trace.counted:
