@@ -152,6 +152,8 @@ def mark_headers() -> dict[str, str]:
 
 _NONCE = 12
 """Hexadecimal digits of a mark that are random; as many more prove that this deployment made it."""
+FENCE = "data-"
+"""Part of every fence, also where JSON escapes the bracket in front of it."""
 _OPENED = re.compile(rf"<data-([0-9a-f]{{{2 * _NONCE}}})[ >]")
 
 

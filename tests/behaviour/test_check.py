@@ -303,6 +303,32 @@ def test_a_second_check_is_a_later_revision() -> None:
     assert app.span().attributes["otel_evals.score.grounded_in_tools"] == 1.0
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_check_that_outlives_its_run_is_on_the_span_unless_a_later_one_is(twice: bool) -> None:
+    ends = threading.Event()
+
+    @scorer(id="slow", version="1")
+    def judge(run: Run) -> float:
+        if run.output == "second":
+            return 0.9
+        ends.wait(30)
+        return 0.1
+
+    app = App(Rule(judge, concurrency=2), hold=60, grace=0.01)
+
+    def work() -> str:
+        assert otel_evals.check_sync(judge, "first", deadline=0.01).status == "undecided"
+        if twice:
+            assert otel_evals.check_sync(judge, "second", deadline=30).status == "fail"
+        return RIGHT
+
+    support(app, work)
+    eventually(lambda: otel_evals.stats().eligible == 1)  # the run has closed
+    ends.set()
+    assert [e.revision for e in app.settle()] == ([2, 1] if twice else [1])
+    assert app.span().attributes["otel_evals.score.slow"] == (0.9 if twice else 0.1)
+
+
 def test_cascades_follow_a_check() -> None:
     after = scorer(id="after", version="1")(lambda run: 1.0)
     app = checked_app(GROUNDED, Rule(after, sample=sampling.below("grounded_in_tools", 0.5)))

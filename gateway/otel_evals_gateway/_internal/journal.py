@@ -47,8 +47,10 @@ class ReceivedJournal(Source):
         self._lock = threading.Lock()
         self._put_at: dict[str, float] = {}
         """For each trace, the number of items that the intake was given with its latest; infinity before."""
-        self.taken: Callable[[], float] = lambda: inf
-        """Returns the number of items that the engine has taken from its intake."""
+        self._ending: set[str] = set()
+        """Traces that are done once the engine has taken what waits in its intake."""
+        self.level: Callable[[], tuple[float, float]] = lambda: (inf, inf)
+        """Returns the numbers of items that the engine has taken from its intake, and that it was given."""
 
     @property
     def problem(self) -> str | None:
@@ -69,9 +71,16 @@ class ReceivedJournal(Source):
 
     def done(self, trace_id: str) -> None:
         with self._lock:
-            if self._put_at.get(trace_id, 0) <= self.taken():
-                self._put_at.pop(trace_id, None)
-                self._journal.done(bytes.fromhex(trace_id))
+            self._ending.add(trace_id)
+            taken, given = self.level()
+            for each in [*self._ending]:
+                put_at = self._put_at.get(each, 0)
+                if put_at == inf:  # more of it is on its way, and reported later
+                    self._ending.discard(each)
+                elif min(put_at, given) <= taken:  # counted during a take, it may be too large
+                    self._ending.discard(each)
+                    self._put_at.pop(each, None)
+                    self._journal.done(bytes.fromhex(each))
 
     def forwarded(self, keys: Collection[bytes]) -> None:
         """Drop held spans that were forwarded."""

@@ -78,7 +78,8 @@ class Gateway:
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
-            self._journal.taken = lambda: self.scoring.engine.intake.taken
+            intake = lambda: self.scoring.engine.intake  # noqa: E731
+            self._journal.level = lambda: (intake().taken, intake().put)
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 from opentelemetry.trace import format_span_id
@@ -149,11 +149,16 @@ class CheckedRun:
     decisions: RunDecisions
     counts: dict[str, int] = field(default_factory=dict)
     """Number of checks, by scorer id."""
+    open: int = 0
+    """Number of checks without an outcome."""
+    closing: Any = None
+    """The target that waits for these checks, once the run has closed: its span is held for them."""
     newest: dict[str, Evaluation] = field(default_factory=dict)
     """The evaluation of the latest check that has ended, by evaluation id."""
 
     def begin(self, run: Run, rule: Rule) -> int:
         """Record the begin of a check; returns its number."""
+        self.open += 1
         self.decisions.run = run
         self.decisions.sampled[rule.scorer_id] = CHECKED
         self.decisions.on_record[rule.scorer_id] = Sampled(inclusion_probability(CHECKED, run), "check")
@@ -165,6 +170,7 @@ class CheckedRun:
 
         An answer that passes instead of one that was rewritten has the effect `rewritten`.
         """
+        self.open -= 1
         verdict = check.settle(check.policy.verdict(evaluation.outcome))
         earlier = self.newest.get(evaluation.evaluation_id)
         effect = None if check.left else verdict.effect

@@ -50,7 +50,7 @@ class Deliveries:
         if self._deliver is not None:
             self._deliver(scored)
             return
-        names = self.fan_out.put(scored, kept=self._left is not None)
+        names = self.fan_out.put(scored, kept=self._left is not None) if scored.evaluations else []
         if self._left is not None and not target.is_check:
             self._left.put(target, names)
 
@@ -70,6 +70,7 @@ class Deliveries:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        hide_task()
         # Not a task group: if one of them fails, the other continues until the loop ends.
         await asyncio.gather(self.fan_out.run(), self._report_all_picks())
 

@@ -121,11 +121,18 @@ class RunScorer:
             for part in [run] if scope == "run" else self._agents(run):
                 decisions, decided = rules.decider.decide(part, scope, early)
                 accepted.append((part, decided))
-                if any(decision.status == "sampled" for decision in decided):
-                    # The root of a run may be an agent that is judged too: they share a target.
-                    target, pending = by_span.setdefault(part.root_span_id, (Target(part), []))
-                    pending += _sampled(rules, target, decisions, decided)
+                for decision in decided:
+                    if decision.status != "sampled":
+                        continue
+                    if part.root_span_id not in by_span:  # the root of a run may be an agent, too
+                        by_span[part.root_span_id] = Target(part), []
+                    target, pending = by_span[part.root_span_id]
+                    pending.append(Pending(rules.queues[decision.rule.name], target, decisions))
         self._ledger.accepted(run, accepted)
+        if checked is not None and checked.open:
+            target, _ = by_span.setdefault(run.root_span_id, (Target(run), []))
+            target.open += checked.open
+            checked.closing = target
         return dict(by_span.values())
 
     def decide_conversation(self, joined: JoinedConversation) -> dict[Target, list[Pending]]:
@@ -239,10 +246,10 @@ class RunScorer:
         target, rule, decisions = pending.target, pending.queue.rule, pending.decisions
         if is_unreadable(pending.run) and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # the scorer saw only a part
-        evaluation = self._conclude(pending, outcome)
+        evaluation, closing = self._conclude(pending, outcome), None
         if pending.check is not None:
             check, checked = pending.check
-            evaluation = checked.end(check, evaluation)
+            evaluation, closing = checked.end(check, evaluation), checked.closing
         self._ledger.ended(rule.name, evaluation, pending.error)
         self._attacher.attach(pending.run, evaluation, pending.opened)
         pending.error = pending.opened = None
@@ -250,7 +257,14 @@ class RunScorer:
         if decisions.waiting:
             decided = rules.decider.follow(decisions, rule.scorer_id, outcome)
             self._ledger.decided(pending.run, decided)
-            self._start(rules, target, _sampled(rules, target, decisions, decided))
+            follows = closing or target
+            self._start(rules, follows, _sampled(rules, follows, decisions, decided))
+        self._leave(target)
+        if closing is not None:  # the span of a closed run was held for this check
+            self._leave(closing)
+
+    def _leave(self, target: Target) -> None:
+        """Count the end of an evaluation of a target; the last one closes it."""
         target.open -= 1
         if not target.open:
             self._close(target)

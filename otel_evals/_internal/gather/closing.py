@@ -161,4 +161,7 @@ def _is_flat(trace: Trace, root: str) -> bool:
     """Return True if all open spans of a trace are directly below a root, which is the usual case."""
     if root not in trace.spans or trace.spans[root].above in trace.spans:
         return False
-    return all(span_id == root or span.above == root for span_id, span in trace.spans.items())
+    for span_id, span in trace.spans.items():  # noqa: SIM110  # `all` is a call for each span
+        if span_id != root and span.above != root:
+            return False
+    return True

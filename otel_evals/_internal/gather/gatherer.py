@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from msgspec.structs import replace
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals._internal.capture.items import (
@@ -26,9 +25,8 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.gather.closing import Closing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
 from otel_evals._internal.gather.traces import AssemblyLimits, Traces
-from otel_evals._internal.model import Loss, SpanEvent, SpanRecord
+from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
-from otel_evals._internal.util.plain import shallow
 
 _logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE: Final = 256
@@ -54,18 +52,19 @@ class Gatherer:
         self._capacity = capacity
         self._shortest = min(closing.evicts_after, closing.remember)
         self._traces = Traces(limits, closing.remember, closing.remember_bytes)
+        self._by_id = self._traces.by_id
         self._due: list[tuple[float, int, str]] = []
         """A heap: when to look at a trace, a running number so that the first is first, and the trace."""
         self._numbers = count()
         self._latest = 0.0
         self._left: dict[str, None] = {}
-        self._kinds: dict[type, tuple[Callable[[Any, float, list[Loss]], None], Loss]] = {
-            CapturedSpan: (self._add_span, Loss("span", "span_unreadable", "")),
-            RecordedSpan: (self._add_span, Loss("span", "span_unreadable", "")),
-            CapturedLog: (self._add_log, Loss("log", "log_unreadable", "")),
+        self._kinds: dict[type, Callable[[Any, float, list[Loss]], None]] = {
+            CapturedSpan: self._add_span,
+            RecordedSpan: self._add_span,
+            CapturedLog: self._add_log,
         }
         if closing.whole:  # in process, the owner of a span is known without the spans between
-            self._kinds[UnclaimedSpan] = self._add_link, Loss("span", "span_unreadable", "")
+            self._kinds[UnclaimedSpan] = self._add_link
         self.roots_seen = 0
         """Spans without a parent that were added, claimed or not. Any thread may read it."""
         self.reports_left = False
@@ -79,8 +78,6 @@ class Gatherer:
         self.next_eviction = inf
         """When to call `evict_old`; infinity for not at all."""
 
-    # --- what others ask ---
-
     @property
     def usage(self) -> tuple[int, int]:
         """Open traces, and their bytes. Any thread may read it."""
@@ -91,32 +88,24 @@ class Gatherer:
         """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
         return self._traces.rooted
 
-    @property
-    def forgotten_early(self) -> int:
-        """Closed traces forgotten before their time, for lack of room. Any thread may read it."""
-        return self._traces.forgotten_early
-
     def waiting(self, trace_id: str) -> int:
         """Count the spans of a trace whose run has not closed. Any thread may call it."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return 0 if trace is None else len(trace.spans)
 
     def so_far(self, trace_id: str) -> SpanGroup:
         """Return the spans of a trace whose runs have not closed, with their log records."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return SpanGroup((), {}) if trace is None else trace.group([*trace.spans])
 
     def take_left(self) -> list[str]:
-        """Return the traces with items since the last call of which nothing is open any more.
-
-        Only if `reports_left` is set.
-        """
+        """Return the traces with items since the last call of which nothing is open, if `reports_left`."""
         left, self._left = self._left, {}
         return [trace_id for trace_id in left if not self.is_open(trace_id)]
 
     def is_open(self, trace_id: str) -> bool:
         """Return True if a run may still come from what arrived of a trace."""
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         return trace is not None and (bool(trace.spans) or trace.due < inf)
 
     # --- what arrives ---
@@ -126,15 +115,15 @@ class Gatherer:
         losses: list[Loss] = []
         self._latest = now
         for item in items:
-            kind = self._kinds.get(type(item))
-            if kind is None:
+            add = self._kinds.get(type(item))
+            if add is None:
                 continue
-            add, unreadable = kind
             try:
                 add(item, now, losses)
             except Exception:
                 _logger.debug("an item could not be decoded", exc_info=True)
-                losses.append(unreadable)
+                what: Literal["log", "span"] = "log" if add == self._add_log else "span"
+                losses.append(Loss(what, f"{what}_unreadable", ""))
         return losses
 
     def lack(self, items: Iterable[IntakeItem], now: float) -> None:
@@ -146,7 +135,7 @@ class Gatherer:
             else:
                 span = item if isinstance(item, UnclaimedSpan) else item.record()
                 trace_id, span_id = span.trace_id, span.span_id
-            trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+            trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
             trace.lacks_spans = True
             if span_id is not None and span_id not in trace.spans:
                 trace.remember(span_id, arrived=True)
@@ -155,7 +144,7 @@ class Gatherer:
     def forget(self, trace_ids: Iterable[str]) -> None:
         """Forget traces without a loss: another process gathers them, or this one again from the start."""
         for trace_id in trace_ids:
-            trace = self._traces.get(trace_id)
+            trace = self._by_id.get(trace_id)
             if trace is not None:
                 self._traces.forget(trace)
 
@@ -165,7 +154,7 @@ class Gatherer:
         owner = f"{item.owner:016x}" if item.owner else None
         above = owner or record.parent_span_id
         self.roots_seen += record.parent_span_id is None
-        trace = self._traces.get(trace_id)
+        trace = self._by_id.get(trace_id)
         if trace is None:
             trace = Trace(trace_id, now, now)
         else:
@@ -186,52 +175,40 @@ class Gatherer:
             trace.add(span_id, span)
             self._closing.arrived(trace, span_id, span)
         self._settle(trace)
-        self._evict_excess(trace, losses)
+        self._make_room(trace, losses)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
         number = 1
         if reason == "span_late" and trace.ignored_to < inf:
-            number += self._drop_below(trace, record.start_time, record.span_id)
+            number += trace.drop_below(record)
             trace.remember(record.span_id, arrived=True)  # spans below it are late, too
         losses.append(Loss("span", reason, record.trace_id, number))
         self._settle(trace, active=False)
 
-    def _drop_below(self, trace: Trace, began: int, span_id: str) -> int:
-        """Drop the open spans below one that began before others of its run were evicted; count them."""
-        if not trace.spans or began > trace.ignored_to:
-            return 0
-        tops = trace.tops()
-        below = [each for top, inside in tops.items() if trace.spans[top].above == span_id for each in inside]
-        if below:
-            trace.close(below, whole=False)
-        return len(below)
-
     def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
         self.roots_seen += item.parent_span_id is None
-        trace = self._traces.get(item.trace_id) or Trace(item.trace_id, now, now)
+        trace = self._by_id.get(item.trace_id) or Trace(item.trace_id, now, now)
         active = trace.ignored_to < inf
         if active:
             trace.last_seen = now
             trace.rooted = trace.rooted or item.parent_span_id is None
             trace.add_link(item.span_id, item.parent_span_id)
         self._settle(trace, active=active)
-        self._forget_unclaimed(losses)
-        self._evict_excess(trace, losses)
+        self._make_room(trace, losses)
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
-        trace = self._traces.get(trace_id) or Trace(trace_id, now, now)
+        trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
         active = trace.ignored_to < inf and not trace.closed.get(span_id)
         if active:
             trace.last_seen = now
-            lost = trace.add_log(span_id, _shallow(item.event), self._limits.max_spans_per_trace)
+            lost = trace.add_log(span_id, item.event, self._limits.max_spans_per_trace)
             if lost:
                 losses.append(Loss("log", "log_limit", trace_id, lost))
         else:
             losses.append(Loss("log", "log_late", trace_id))
         self._settle(trace, active=active)
-        self._forget_unclaimed(losses)
-        self._evict_excess(trace, losses)
+        self._make_room(trace, losses)
 
     def _settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a changed trace where it belongs, and have it looked at when it may close."""
@@ -240,7 +217,9 @@ class Gatherer:
             trace.due = inf
             self._note_left(trace)
         else:
-            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+            due = self._closing.closes_at(trace, self._latest)
+            if due < trace.due:
+                self._look_at(trace, due)
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
 
     def _note_left(self, trace: Trace) -> None:
@@ -256,10 +235,7 @@ class Gatherer:
     # --- what leaves ---
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close complete runs, some hundred at a time, as far as there is capacity.
-
-        With infinity, all that need not wait.
-        """
+        """Close complete runs, some hundred at a time, within the capacity; with infinity, all of them."""
         room = self._capacity()
         most = room if now == inf else min(room, CLOSED_AT_ONCE)
         self._latest = self._latest if now == inf else now
@@ -267,12 +243,13 @@ class Gatherer:
         again: list[Trace] = []
         while self._due and self._due[0][0] <= now and len(closed) < most:
             due, _, trace_id = heappop(self._due)
-            trace = self._traces.get(trace_id)
+            trace = self._by_id.get(trace_id)
             if trace is None or trace.due != due:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf
             closed += self._close(trace, now)
-            if trace.spans or (trace.state is State.UNCLAIMED and not self._is_over(trace, now)):
+            is_over = now < inf and self._closing.closes_at(trace, now) <= now
+            if trace.spans or (trace.state is State.UNCLAIMED and not is_over):
                 again.append(trace)
             else:
                 self._note_left(trace)
@@ -293,9 +270,6 @@ class Gatherer:
             self._traces.settle(trace, active=not trace.spans)
         return groups
 
-    def _is_over(self, trace: Trace, now: float) -> bool:
-        return now < inf and self._closing.closes_at(trace, now) <= now
-
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended, and forget closed ones whose time is over."""
         losses: list[Loss] = []
@@ -314,20 +288,24 @@ class Gatherer:
         losses = [] if self.keeps_open else self.add(items, self._latest)
         for trace in self._traces.open():
             runs = trace.runs()
-            ended = runs if trace.rooted else runs & trace.ended.keys()
+            ended = len(runs if trace.rooted else runs & trace.ended.keys())
             self._evict(trace, "")
-            if self.keeps_open:
-                continue
-            if ended:
-                losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, len(ended)))
-            if len(ended) < len(runs):
-                left = len(runs) - len(ended)
-                losses.append(Loss("run", "root_not_ended_at_shutdown", trace.trace_id, left))
+            if ended and not self.keeps_open:
+                losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, ended))
+            if ended < len(runs) and not self.keeps_open:
+                losses.append(Loss("run", "root_not_ended_at_shutdown", trace.trace_id, len(runs) - ended))
         return losses
 
-    def _evict_excess(self, newest: Trace, losses: list[Loss]) -> None:
+    def _make_room(self, newest: Trace, losses: list[Loss]) -> None:
+        if not self._traces.full:
+            return
         while excess := self._traces.excess(newest):
             losses += self._evict(*excess)
+        for trace in self._traces.unclaimed_excess():
+            lost = sum(map(len, trace.logs.values()))
+            if lost:
+                losses.append(Loss("log", "log_limit", trace.trace_id, lost))
+            self._note_left(trace)
 
     def _evict(self, trace: Trace, reason: str) -> list[Loss]:
         """Drop the open runs of a trace, including their spans that have not ended yet."""
@@ -340,18 +318,3 @@ class Gatherer:
         trace.last_seen = self._latest
         self._settle(trace)
         return [Loss("run", reason, trace.trace_id, len(runs))] if runs else []
-
-    def _forget_unclaimed(self, losses: list[Loss]) -> None:
-        for trace in self._traces.unclaimed_excess():
-            lost = sum(map(len, trace.logs.values()))
-            if lost:
-                losses.append(Loss("log", "log_limit", trace.trace_id, lost))
-            self._note_left(trace)
-
-
-def _shallow(log: SpanEvent) -> SpanEvent:
-    """Limit the depth of a log record's values to what can be stored: an application may log anything."""
-    body, attributes = shallow(log.body), shallow(log.attributes)
-    if body is log.body and attributes is log.attributes:
-        return log
-    return replace(log, body=body, attributes=attributes)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event
+from otel_evals._internal.util.plain import shallow
 
 _TRACE_BYTES: Final = 1_000
 _LINK_BYTES: Final = 200
@@ -140,6 +141,7 @@ class Trace(msgspec.Struct, gc=False):
             held = self.logs[span_id] = []
         if len(held) >= most:
             return lost + 1
+        log = _shallow(log)
         held.append(log)
         self.size += size_of_event(log)
         return lost
@@ -154,6 +156,9 @@ class Trace(msgspec.Struct, gc=False):
         if span_id not in self.closed:
             self.size += _ID_BYTES
         self.closed[span_id] = arrived or self.closed.get(span_id, False)
+        self._forget_excess()
+
+    def _forget_excess(self) -> None:
         if len(self.closed) > _MOST_CLOSED:
             # Many at once: the first key is found by scanning the places of the deleted ones.
             for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
@@ -217,7 +222,10 @@ class Trace(msgspec.Struct, gc=False):
         group = self.group(span_ids)
         for span_id in span_ids:
             self.size -= self.spans.pop(span_id).size
-            self.remember(span_id, arrived=True)
+            if span_id not in self.closed:
+                self.size += _ID_BYTES
+            self.closed[span_id] = True
+        self._forget_excess()
         if self.logs:
             for record in group.spans:
                 self.take_logs(record.span_id)
@@ -232,6 +240,16 @@ class Trace(msgspec.Struct, gc=False):
                     self.remember(span_id, arrived=True)
             self.clear(whole=whole)
         return group
+
+    def drop_below(self, record: SpanRecord) -> int:
+        """Drop the open spans below one that began before others of its run were evicted; count them."""
+        if not self.spans or record.start_time > self.ignored_to:
+            return 0
+        tops = [top for top in self.tops().items() if self.spans[top[0]].above == record.span_id]
+        below = [span_id for _, inside in tops for span_id in inside]
+        if below:
+            self.close(below, whole=False)
+        return len(below)
 
     def clear(self, *, whole: bool) -> None:
         """Drop what is open; `whole` drops unclaimed spans and log records as well."""
@@ -296,3 +314,11 @@ def tops_of(span_ids: Collection[str], above: Callable[[str], str | None]) -> di
 
 def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
     return tuple(sorted(logs, key=lambda log: log.time))
+
+
+def _shallow(log: SpanEvent) -> SpanEvent:
+    """Limit the depth of a log record's values to what can be stored: an application may log anything."""
+    body, attributes = shallow(log.body), shallow(log.attributes)
+    if body is log.body and attributes is log.attributes:
+        return log
+    return replace(log, body=body, attributes=attributes)

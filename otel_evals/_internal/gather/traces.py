@@ -13,6 +13,7 @@ from otel_evals._internal.gather.trace import State, Trace
 _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
 _MOST_UNCLAIMED: Final = 50_000
+_UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,11 @@ class Traces:
         self._limits = limits
         self._remember = remember
         self._remember_bytes = remember_bytes
-        self._by_id: dict[str, Trace] = {}
+        self.by_id: dict[str, Trace] = {}
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
         self._bytes = [0 for _ in State]
-        self.forgotten_early = 0
-        """Closed traces that were forgotten before their time."""
+        self.full = False
+        """True if more is open, or unclaimed, than the bounds allow."""
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -56,29 +57,36 @@ class Traces:
         """Open traces that are never evicted for others, and their bytes. Any thread may read it."""
         return len(self._of[State.ROOTED]), self._bytes[State.ROOTED]
 
-    def get(self, trace_id: str) -> Trace | None:
-        return self._by_id.get(trace_id)
-
     def open(self) -> list[Trace]:
         return [*self._of[State.OPEN].values(), *self._of[State.ROOTED].values()]
 
     def settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
-        trace_id, state = trace.trace_id, trace.state_now()
+        trace_id = trace.trace_id
+        state = State.ROOTED if trace.spans and trace.rooted else State.OPEN
+        if not trace.spans:
+            state = trace.state_now()
         if trace.counted and trace.state is state:
             self._bytes[state] += trace.size - trace.counted
             if active:
                 self._of[state].move_to_end(trace_id)
         else:
             self._take_out(trace)
-            self._by_id[trace_id] = self._of[state][trace_id] = trace
+            self.by_id[trace_id] = self._of[state][trace_id] = trace
             self._bytes[state] += trace.size
             trace.state = state
         trace.counted = trace.size
+        of, size = self._of, self._bytes
+        self.full = (
+            size[_OPEN] + size[_ROOTED] > self._limits.max_bytes
+            or len(of[_OPEN]) + len(of[_ROOTED]) > self._limits.max_traces
+            or size[_UNCLAIMED] > self._limits.max_bytes
+            or len(of[_UNCLAIMED]) > _MOST_UNCLAIMED
+        )
 
     def forget(self, trace: Trace) -> None:
         self._take_out(trace)
-        self._by_id.pop(trace.trace_id, None)
+        self.by_id.pop(trace.trace_id, None)
 
     def _take_out(self, trace: Trace) -> None:
         if trace.counted:
@@ -130,7 +138,6 @@ class Traces:
         closed = self._of[State.CLOSED]
         while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
             self.forget(next(iter(closed.values())))
-            self.forgotten_early += 1
 
     def oldest(self, state: State) -> float:
         """Return the time of the least recent activity in a state; infinity without traces."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
-from otel_evals._internal.recursion import ECHOES, has_own_fence
+from otel_evals._internal.recursion import ECHOES, FENCE, has_own_fence
 from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability, recorded_probability
 from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
@@ -175,7 +175,20 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 def _is_judge_question(run: Run) -> bool:
     """Return True if a judge of this deployment asked the run's question, as its keyed fence proves."""
+    if run.operations and not _may_have_fence(run):
+        return False  # reading the messages of every run would cost as much as all the rest
     return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
+
+
+def _may_have_fence(run: Run) -> bool:
+    for operation in run.operations:
+        span = operation.span
+        if span.events or span.logs:
+            return True
+        for value in span.attributes.values():
+            if FENCE in (value if type(value) is str else str(value)):
+                return True
+    return False
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("confluent_kafka")
 
+from confluent_kafka import TopicPartition
+
 from otel_evals._internal.capture.items import RecordedSpan
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.traces import AssemblyLimits
@@ -19,6 +21,7 @@ from otel_evals.model import SpanRecord
 from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.closing import MessageClosing
 from otel_evals_gateway._internal.kafka.look_back import LookBack
+from otel_evals_gateway._internal.kafka.partitions import Partitions
 from otel_evals_gateway._internal.kafka.progress import Progress
 
 QUIET, IDLE, MAX_AGE = 5.0, 20.0, 60.0
@@ -162,6 +165,30 @@ def test_a_trace_that_is_written_while_it_is_finished_stays_unfinished() -> None
     assert progress.offset(PLACE) == 8
     assert progress.forget([PLACE]) == {"c"}
     assert (progress.offset(PLACE), len(progress), progress.last("c")) == (-1, 0, None)
+
+
+class Delivered:
+    """A consumer that has delivered everything, and was then positioned further back."""
+
+    def offsets_for_times(self, places: Any, timeout: float) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, 50) for place in places]
+
+    position = offsets_for_times
+
+
+def test_a_partition_is_not_read_to_its_end_while_messages_are_read_again() -> None:
+    clock, progress, consumer = ReadingClock(lambda: 100.0), Progress(), Delivered()
+    partitions = Partitions(consumer, progress, clock, LookBack(consumer, {PLACE[0]: 60.0}), {PLACE[0]})
+    partitions.assign([PLACE])
+    assert partitions.look() is None
+    assert (clock.now, partitions.lag) == (0.0, 50)
+    progress.take(PLACE, 49, [], 1.0)
+    assert partitions.look() is None
+    assert (clock.now, partitions.lag) == (100.0, 0)
+    progress.forget([PLACE])
+    partitions.ended(PLACE, 50)
+    assert partitions.look() is None
+    assert partitions.lag == 0
 
 
 def test_the_clock_follows_messages_in_a_backlog_and_time_at_the_end() -> None:

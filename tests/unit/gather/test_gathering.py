@@ -209,13 +209,14 @@ class Gathering(RuleBasedStateMachine):
         self.active(trace_id, known)
         if len(known.spans) >= MOST_SPANS and (span.parent_span_id if self.whole else owner):
             known.lacks = known.closed[span_id] = True
-            return [Loss("span", "span_limit_per_trace", trace_id), *self.excess(trace_id)]
+            more = [*self.excess(trace_id), *self.unclaimed_excess()]
+            return [Loss("span", "span_limit_per_trace", trace_id), *more]
         known.spans[span_id] = Held(span, above, owner is None, self.now)
         if self.whole:
             known.rooted |= span.parent_span_id is None
         elif owner is None and above not in known.spans:
             known.ended[span_id] = self.now + GRACE
-        return [*self.excess(trace_id)]
+        return [*self.excess(trace_id), *self.unclaimed_excess()]
 
     def closes(self) -> list[Said]:
         return [self.take(i, known, part) for i, known in [*self.known.items()] for part in self.parts(known)]
@@ -280,7 +281,7 @@ class Gathering(RuleBasedStateMachine):
                         known.closed[span_id] = True
                     else:
                         known.links[span_id] = above
-            expected = [*self.unclaimed_excess(), *self.excess(trace_id)]
+            expected = [*self.excess(trace_id), *self.unclaimed_excess()]
         self.add(UnclaimedSpan(trace_id, span_id, above), expected)
 
     @rule(
@@ -306,7 +307,7 @@ class Gathering(RuleBasedStateMachine):
             else:
                 lost += 1
             expected += [Loss("log", "log_limit", trace_id, lost)] if lost else []
-        expected += [*self.unclaimed_excess(), *self.excess(trace_id)]
+        expected += [*self.excess(trace_id), *self.unclaimed_excess()]
         self.add(CapturedLog(trace, trace * 16 + number, log), expected)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 2.0, 6.0, 10.0]))

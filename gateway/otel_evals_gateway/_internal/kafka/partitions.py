@@ -42,7 +42,7 @@ class Partitions:
         """Messages that were not read when `look` was called."""
         self._committed: dict[Partition, int] = {}
         self._ended: dict[Partition, int] = {}
-        """Ends that were reached: the consumer knows no position before the first message."""
+        """Ends that were reached, also without a message."""
         self._paused = False
 
     def assign(self, places: Collection[Partition]) -> None:
@@ -95,13 +95,11 @@ class Partitions:
             self._clock.lost_sight()
             return f"the brokers cannot be reached: {error.args[0].str()}"
         ends = {key_of(place): int(place.offset) for place in found}
-        at = {key_of(place): self._position(place) for place in self._consumer.position(places)}
+        # Not the consumer's position: it may have delivered messages that are to be read again.
+        at = {place: max(self._progress.end(place), self._ended.get(place, -1)) for place in ends}
         self.lag = sum(max(0, end - max(0, at[place])) for place, end in ends.items())
         self._clock.looked([place for place, end in ends.items() if at[place] >= end])
         return None
-
-    def _position(self, place: TopicPartition) -> int:
-        return max(int(place.offset), self._ended.get(key_of(place), -1))
 
 
 def key_of(place: TopicPartition) -> Partition:

@@ -81,6 +81,10 @@ class Progress:
         first = self._first.get(place)
         return next(iter(first.values())) if first else self._next.get(place, -1)
 
+    def end(self, place: Partition) -> int:
+        """Return the offset after the last message that was read; negative if none was."""
+        return self._next.get(place, -1)
+
     def forget(self, places: Collection[Partition]) -> set[str]:
         """Forget partitions that another member has now; returns their unfinished traces."""
         gone: set[str] = set()

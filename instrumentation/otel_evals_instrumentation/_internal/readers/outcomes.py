@@ -88,7 +88,7 @@ def was_left(span: SpanRecord, attributes: Mapping[str, Any], key: str) -> bool:
 
     `key` is the attribute that has the response. OpenInference says OK for streams that were read to the end.
     """
-    streamed = any(attributes.get(each) in (True, "true", "True") for each in _STREAMING)
+    streamed = any([attributes.get(each) in (True, "true", "True") for each in _STREAMING])  # noqa: C419
     given = attributes.get("llm.invocation_parameters")
     if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
         return False
