@@ -172,8 +172,8 @@ def _is_state(question: Question, root: Operation) -> bool:
 
 def is_data_of(operation: Operation, text: str | None) -> bool:
     """Return True for an object that is the whole value of an attribute, not a part of a message."""
-    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
-        return False
+    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]") or text[:2] == '["':
+        return False  # a list of texts may be an answer
     return any(value == text for value in operation.span.attributes.values())
 
 
