@@ -103,7 +103,11 @@ def _is_same_call(one: Part, other: Part) -> bool:
 def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
     """Return the result in a tool's message, whose content is plain text or parts."""
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
-    is_list = bool(content) and isinstance(content, (list, tuple)) and all(isinstance(item, str) for item in content)
+    is_list = (
+        bool(content)
+        and isinstance(content, (list, tuple))
+        and all(isinstance(item, str) for item in content)
+    )
     data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) and not is_list else content
     data = unmasked(data) if isinstance(data, str) else data
     name = item.get("name")
