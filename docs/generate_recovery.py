@@ -1,4 +1,4 @@
-"""Writes docs/recovery.md: `python docs/generate_recovery.py FOLDER_OF_CAPTURES > docs/recovery.md`."""
+"""Writes docs/recovery.md: `python docs/generate_recovery.py FOLDER_OF_CAPTURES... > docs/recovery.md`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.runs import find_runs
-from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals._internal.read.names import ORDER
+from otel_evals._internal.read.reader import read_runs
 from otel_evals.dialects import load_dialects
 from otel_evals.model import OperationKind, Run
 
@@ -54,6 +54,7 @@ MISSES = """\
 | Langtrace | LangChain | each step has a trace of its own |
 | Splunk for LangChain | system instructions | recorded as the user's |
 | ADK (JS) 2.0, Traceloop for OpenAI (JS) | a model that fails | no error, or no span |
+| Spring AI | a tool that returns its error as a text | its span ends without an error |
 | any | truncation of a text | detected only if some JSON was cut at the same length |
 """
 
@@ -118,9 +119,62 @@ CONVENTIONS = """\
 The instrumentation scope selects the convention of a span. In unknown scopes, attributes do; if a span has
 attributes of several conventions, the first in this table reads it.
 
-| convention | scopes, by prefix | attributes in other scopes | content is enabled by |
+The last column is the default for content and the setting that changes it. `off` leaves out questions,
+answers, system instructions, tool arguments and results, and documents.
+
+| convention | scopes, by prefix | attributes in other scopes | content |
 |---|---|---|---|
 """
+
+ENDED = """\
+
+## What the states mean
+
+`run.availability` has a state for each of `input`, `output`, `system`, `tool_arguments`, `tool_results`
+and `documents`:
+
+| state | meaning |
+|---|---|
+| `present` | recorded in full |
+| `empty` | recorded, and nothing is in it: an answer without text, with blanks, or with thoughts only |
+| `refused` | an answer without text, because the model refused or a filter blocked it |
+| `truncated` | a limit removed a part: of a text, or of the attributes of a span or a log record |
+| `truncated` | also an answer that a limit of tokens ended, and a stream whose reader went away |
+| `captured_off` | left out or masked by the instrumentation; the question of the same call is absent, too |
+| `not_recorded` | nothing in the trace mentions it |
+
+`run.finish_reasons` has one vocabulary for all providers, whatever the case, separators and enum names:
+
+| reason | recorded as, for example |
+|---|---|
+| `stop` | `end_turn`, `COMPLETE`, `FinishReason.STOP` |
+| `length` | `max_tokens`, `MAX_TOKENS`, `model_context_window_exceeded` |
+| `refused` | `refusal`, or a part of that type |
+| `blocked` | `content_filter`, `SAFETY`, `BLOCKLIST`, `SPII`, `guardrail_intervened`, `MODEL_ARMOR` |
+| `tool_calls` | `tool_use`, `function_call`, `TOOL_EXECUTION` |
+| `error` | `error`, `MALFORMED_FUNCTION_CALL` |
+| `paused` | `pause_turn`, `requires_action`, `interrupted` |
+| `other` | anything else |
+
+A tool call has the status `ok`, `error`, `pending` or `unknown`. Interrupts, approvals and deferred calls
+of LangGraph, pydantic-ai, OpenAI Agents, ADK, AG2 and others end spans with errors. Such a call is
+`pending`, and a run that ends with one is `waiting`. It is no error, scorers of answers do not score it
+(`run_waiting`), and its continuation joins it where ids allow. Executions with one call id are `attempts`
+of one call, whose status is that of the last one. A run starts, ends and lasts as its root does, whatever
+the clocks of other hosts say.
+
+## Names, versions and tenant
+
+The first of these names that a span of the run or its resource has counts; for one name, the root comes
+first. Names with `metadata.` also stand for the same key in `ai.telemetry.metadata.`,
+`langfuse.trace.metadata.`, `langfuse.observation.metadata.`, `traceloop.association.properties.`,
+`lmnr.association.properties.`, `langsmith.metadata.`, `mastra.metadata.`, and in the JSON object
+`metadata`. `run.sources` has the attribute that each came from.
+
+| field | attributes, most trusted first |
+|---|---|
+"""
+MODEL = "| `models` | `gen_ai.response.model`, then `gen_ai.request.model`, of each model call |\n"
 
 PARTICULARS = """\
 
@@ -128,7 +182,8 @@ Rules beyond the names of attributes:
 
 | convention | rule |
 |---|---|
-| any | placeholders for content (`<elided>`, `[REDACTED]`, ...) count as not recorded |
+| any | placeholders for content (`[REDACTED]`, `HIDDEN:non-empty`, `redacted-by-litellm`, ...) are masks |
+| any | an error that a framework writes as a tool's response, or as the call's outcome, is a failure |
 | any | a truncated message list gives a question only if nothing, or calls of this run, follow it |
 | any | the name of a log event determines the role, whatever its body says |
 | any | results are unwrapped from `{"result": ...}` only in conventions that wrap them |
@@ -171,6 +226,7 @@ Rules beyond the names of attributes:
 | `claude_code` | also plug-ins that write its form of transcripts; labels before contents are removed |
 | `codex` | prompts, tool results and tokens are in log records; answers are not recorded |
 | `genkit` | texts may be structured output; only model names count as models |
+| `genkit` | in Go, every action has the flow's name; its subtype decides |
 | `google_adk` | requests and responses are JSON; other text is not content |
 | `gemini_cli` | a streamed answer has one content per chunk; truncated values end with a notice |
 | `langfuse` | tokens are added up as its total shows; a LangGraph thread is the conversation |
@@ -192,6 +248,7 @@ Rules beyond the names of attributes:
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, with the role before each line |
 | `openllmetry` | rerankers give documents, not answers; results of MCP are wrapped |
+| `quarkus` | AI services have spans without attributes; only a prompt's last line is surely the user's |
 | `spring_ai` | content is in log lines; only the last text of a prompt is known to be the user's |
 | `vercel_ai` | a model's span may repeat the agent's conversation under other ids: it is the same |
 | `voltagent` | `entity.type` describes the agent on all its spans; `span.type` the span itself |
@@ -201,7 +258,7 @@ FIELDS = ("input", "output", "system", "tool_arguments", "tool_results", "docume
 IDS = ("conversation_id", "user_id")
 
 
-def generate(folder: Path) -> str:
+def generate(folders: Iterable[Path]) -> str:
     """The whole page."""
     lines = [
         HEAD,
@@ -209,8 +266,27 @@ def generate(folder: Path) -> str:
     ]
     lines[-1] += " | conversation | user | tokens | content is on by |"
     lines.append("|---" * 12 + "|")
-    lines.extend(sorted(_rows(folder)))
-    return "\n".join(lines) + "\n" + OTHERS + CONVENTIONS + "".join(_conventions()) + PARTICULARS + MISSES
+    lines.extend(sorted(row for folder in folders for row in _rows(folder)))
+    parts = (
+        "\n".join(lines),
+        "\n",
+        OTHERS,
+        CONVENTIONS,
+        *_conventions(),
+        PARTICULARS,
+        ENDED,
+        *_names(),
+        MODEL,
+        MISSES,
+    )
+    return "".join(parts)
+
+
+def _names() -> Iterator[str]:
+    """The order in which names are read, each namespace for metadata once."""
+    for field, names in ORDER.items():
+        shown = [f"`{name}`" for name in names if "metadata" not in name or name.startswith("metadata.")]
+        yield f"| `{field}` | {', '.join(n for n in shown if 'properties' not in n)} |\n"
 
 
 def _conventions() -> Iterator[str]:
@@ -219,6 +295,7 @@ def _conventions() -> Iterator[str]:
             ", ".join(f"`{name}`" for name in names) for names in (dialect.scopes, dialect.markers)
         )
         setting = content_setting("", dialect.name)
+        setting = setting if setting.startswith(("on", "off", "always", "none")) else f"off; {setting}"
         yield f"| `{dialect.name}` | {scopes or '-'} | {markers or '-'} | {setting} |\n"
 
 
@@ -226,7 +303,7 @@ def _rows(folder: Path) -> Iterator[str]:
     dialects = load_dialects()
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         paths = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        found = join_split_runs(r for trace in read_traces(paths) for r in find_runs(trace, dialects))
+        found = read_runs(read_traces(paths), dialects)
         runs = [run for run in found if run.root_kind is not OperationKind.EMBEDDING]
         if runs:
             cells = [_state(runs, name) for name in FIELDS]
@@ -272,4 +349,4 @@ def _there(runs: list[Run], name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(generate(Path(sys.argv[1])))
+    sys.stdout.write(generate(map(Path, sys.argv[1:])))

@@ -37,6 +37,7 @@ from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model.otlp_json import records_of
 from otel_evals._internal.otlp.files import read_requests, read_traces
 from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.json_text import write_json
 from otel_evals.destinations import InMemoryDestination
 from otel_evals.dialects import load_dialects
@@ -50,7 +51,7 @@ RULES = [{"scorer": "answered", "sample": 1.0}]
 _SERVICES = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
 _IDLE = 10
 """Half seconds without a new record, more than the gateway waits for spans of a trace without a root."""
-_APART = 0.02
+_APART = 0.03
 """Seconds between traces, so that they close in this order: a call continues an earlier one."""
 _NOT_THE_SAME = ("evaluations", "history")
 """Keys of a record that differ by what scored it; the history of the last turn may be known twice."""
@@ -79,7 +80,7 @@ def from_files(captures: Iterable[list[str]]) -> Iterator[Run]:
 
 
 def as_records(runs: Iterable[Run]) -> dict[tuple[str, str], Any]:
-    return by_id(run_record(ScoredRun(run=run)) for run in runs)
+    return by_id(run_record(ScoredRun(run=redacted(run))) for run in runs)
 
 
 def by_id(records: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Any]:

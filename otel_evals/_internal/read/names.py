@@ -78,6 +78,9 @@ _FIRST: Final = {field: _first_names(field) for field in NAMES}
 _KEYS: Final = {field: keys.split() for field, (_, keys) in NAMES.items()}
 _ANY: Final = frozenset().union(*_FIRST.values(), *_LAST.values(), _METADATA_OBJECTS)
 
+ORDER: Final = {field: (*names, *_LAST[field]) for field, names in _FIRST.items()}
+"""All names of a field, most trusted first."""
+
 Named = tuple[str, Source]
 """A value with its origin."""
 

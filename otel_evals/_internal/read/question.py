@@ -122,16 +122,27 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
             break
         if message.role == "user" and says(message):
             asked.append(message)
-    if not asked or (messages[0].role == "unknown" and _ends_a_result(asked[-1].text, operations)):
+    if not asked or (messages[0].role == "unknown" and not _ends_with_question(operation, operations)):
         return None
     history = tuple(m for m in messages[:start] if m.role != "system")
     return Question(operation, tuple(asked), history)
 
 
-def _ends_a_result(text: str, operations: Iterable[Operation]) -> bool:
-    """Return True for the end of a prompt without roles that is the end of a tool's result."""
-    tools = (o.span.attributes for o in operations if o.kind is OperationKind.TOOL)
-    return any(isinstance(v, str) and v.endswith(text) for attributes in tools for v in attributes.values())
+def _ends_with_question(call: Operation, operations: Iterable[Operation]) -> bool:
+    """Return True if a prompt without roles ends with the user's words, as far as known.
+
+    It does not if it ends with a tool's result, or is the prompt of another call as well: both were cut off.
+    """
+    text = call.input_messages[-1].text
+    for other in operations:
+        if other.kind is OperationKind.INFERENCE and other is not call:
+            if other.input_messages == call.input_messages:
+                return False
+        elif other.kind is OperationKind.TOOL:
+            results = other.span.attributes.values()
+            if any(isinstance(value, str) and value.endswith(text) for value in results):
+                return False
+    return True
 
 
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
@@ -161,8 +172,8 @@ def _is_state(question: Question, root: Operation) -> bool:
 
 def is_data_of(operation: Operation, text: str | None) -> bool:
     """Return True for an object that is the whole value of an attribute, not a part of a message."""
-    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
-        return False
+    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]") or text[:2] == '["':
+        return False  # a list of texts may be an answer
     return any(value == text for value in operation.span.attributes.values())
 
 

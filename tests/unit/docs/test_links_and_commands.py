@@ -37,7 +37,7 @@ def test_no_page_installs_from_an_index_on_which_there_is_no_release() -> None:
 
 
 def test_the_pages_keep_their_limits() -> None:
-    """24,000 words outside tables and code, without the generated pages; README and CHANGELOG by lines."""
+    """24,400 words outside tables and code, without the generated pages; README and CHANGELOG by lines."""
     generated = {"scorer-reference.md", "configuration.md", "recovery.md"}
     pages = [page for page in (ROOT / "docs").rglob("*.md") if "reference" not in page.parts]
     words = 0
@@ -46,6 +46,6 @@ def test_the_pages_keep_their_limits() -> None:
             text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
             lines = [line for line in text.splitlines() if not line.lstrip().startswith("|")]
             words += len(" ".join(lines).split())
-    assert words <= 24_000
+    assert words <= 24_400
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 40

@@ -36,9 +36,9 @@ BOUNDED = {
     "_SpanCalls.calls": "spans of one run",
     "_SpanCalls._with_id": "spans of one run",
     "_SpanCalls._alike": "spans of one run",
-    "_Mentioned._left": "calls of one run",
-    "_Mentioned._by_id": "calls of one run",
-    "_Mentioned._by_name": "calls of one run",
+    "Mentioned._left": "calls of one run",
+    "Mentioned._by_id": "calls of one run",
+    "Mentioned._by_name": "calls of one run",
     "SplitRuns._since": "held runs, at most `window`",
     "Spill._held": "records in memory, at most `memory` bytes",
 }

@@ -1,4 +1,4 @@
-"""Instrumentations that keep to OpenTelemetry's names: OpenLIT and MCP."""
+"""Instrumentations that keep to OpenTelemetry's names: OpenLIT, MCP and Koog."""
 
 from __future__ import annotations
 
@@ -79,3 +79,15 @@ def mcp() -> Convention:
 def _mcp_kind(span: SpanRecord) -> OperationKind | None:
     method = span.attributes.get("mcp.method.name")
     return OperationKind.TOOL if method == "tools/call" else OperationKind.OTHER
+
+
+# --- Koog ---
+
+
+def koog() -> Convention:
+    """Return the dialect of Koog, whose scope is the service's name."""
+    return Convention(
+        name="koog",
+        content="off; `setVerbose(true)` of the feature `OpenTelemetry`",
+        markers=("koog.event.id", "koog.node.id", "koog.strategy.name"),
+    )

@@ -190,6 +190,11 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
         parsed = first_choice(parsed)
     messages = _messages(parsed, side, role)
     text = parsed if type(parsed) is str else value
+    are_texts = (
+        side == "output" and type(parsed) is list and len(parsed) > 1 and set(map(type, parsed)) == {str}
+    )
+    if are_texts and not cut and not any(text[:1] in ("{", "[") for text in parsed):
+        return (text_message(role, text_of(value)),), False, True
     if type(parsed) is list and not cut and are_numbers(parsed):
         return (text_message(role, value),), False, True
     if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):

@@ -65,7 +65,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
         parts = _with_calls(parts, _tool_calls(item))
     if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
         call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
-        if not parts and content in (None, []) and call_id is None and item.get("name") is None:
+        if not parts and content in (None, []) and call_id is None and not item.get("name"):
             return Message(role=role)
         parts = (_as_result(parts, content, call_id, item),)
     name = item.get("name")
@@ -103,7 +103,12 @@ def _is_same_call(one: Part, other: Part) -> bool:
 def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
     """Return the result in a tool's message, whose content is plain text or parts."""
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
-    data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) else content
+    is_list = (
+        bool(content)
+        and isinstance(content, (list, tuple))
+        and all(isinstance(item, str) for item in content)
+    )
+    data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) and not is_list else content
     data = unmasked(data) if isinstance(data, str) else data
     name = item.get("name")
     return Part(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -93,26 +94,10 @@ def result_value(value: Any) -> Any:
     if type(value) is str and (value[:1], value[-1:]) in _BRACKETS:  # perhaps the repr of an object
         decoded = literal(value)
         value = decoded if isinstance(decoded, (dict, list)) else value
-    if isinstance(value, dict):
-        if set(value) == {"type", "value"} and value["type"] in _TYPES:
-            return value["value"]
-        if value.get("type") == "function_result" and "result" in value:  # Microsoft's agents
-            return parse(value["result"])
-        if value.get("type") == "text" and _is_text(value):  # MCP's only content
-            text = unmasked(str(value.get("text", value.get("content"))))
-            return None if text is None else parse(text)
-        if "raw_output" in value and "tool_name" in value:  # LlamaIndex
-            return value["raw_output"]
-        if isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value)):
-            return result_value(value["content"])
-        return _reference(value) if _is_media(value) else value
-    if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
-        text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
-        return None if text is None else parse(text)
-    if isinstance(value, (list, tuple)) and len(value) == 1 and _is_json(value[0]):
-        return value[0]["json"]
-    if isinstance(value, (list, tuple)) and any(map(_is_media, value)):
-        return [_reference(item) if _is_media(item) else item for item in value]
+    wrappers = _OBJECTS if isinstance(value, dict) else _LISTS if isinstance(value, (list, tuple)) else ()
+    for is_wrapped, unwrap, _ in wrappers:
+        if is_wrapped(value):
+            return unwrap(value)
     return value
 
 
@@ -150,6 +135,41 @@ def _is_text(item: Any) -> bool:
         and set(item) <= {"type", "text", "content", "annotations", "meta", "_meta"}
         and item.get("type", "text") == "text"
     )
+
+
+def _text_in(items: Iterable[dict[str, Any]]) -> Any:
+    """Return the JSON or the text in texts."""
+    text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in items))
+    return None if text is None else parse(text)
+
+
+def _is_envelope(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value))
+
+
+_Wrapper = tuple[Callable[[Any], bool], Callable[[Any], Any], str]
+"""A predicate, the function that unwraps what it is true of, and the product that writes it."""
+_OBJECTS: tuple[_Wrapper, ...] = (
+    (lambda v: v.keys() == {"type", "value"} and v["type"] in _TYPES, itemgetter("value"), "Vercel"),
+    (
+        lambda v: v.get("type") == "function_result" and "result" in v,
+        lambda v: parse(v["result"]),
+        "Microsoft",
+    ),
+    (lambda v: v.get("type") == "text" and _is_text(v), lambda v: _text_in((v,)), "MCP, one content"),
+    (lambda v: "raw_output" in v and "tool_name" in v, itemgetter("raw_output"), "LlamaIndex"),
+    (_is_envelope, lambda v: result_value(v["content"]), "MCP and Bedrock"),
+    (lambda v: _is_media(v), lambda v: _reference(v), "images and sounds"),
+)
+_LISTS: tuple[_Wrapper, ...] = (
+    (lambda v: bool(v) and all(map(_is_text, v)), _text_in, "Anthropic and MCP, texts"),
+    (lambda v: len(v) == 1 and _is_json(v[0]), lambda v: v[0]["json"], "Bedrock"),
+    (
+        lambda v: any(map(_is_media, v)),
+        lambda v: [_reference(item) if _is_media(item) else item for item in v],
+        "images and sounds among others",
+    ),
+)
 
 
 def _string(item: dict[str, Any], keys: Iterable[str]) -> str | None:
