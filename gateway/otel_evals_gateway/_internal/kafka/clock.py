@@ -1,8 +1,8 @@
 """The time up to which all assigned partitions have been read, by the timestamps of their messages.
 
-A trace is complete once it was quiet by this clock: a backlog or an outage must not make it look quiet. In a
-backlog the clock follows the messages. Where a partition is read to its end, it follows the present, but
-hardly faster than time passes: after an outage, producers may be behind with what they could not send.
+A trace is complete once it was quiet by this clock: a backlog or an outage must not make it look quiet. The
+clock follows the messages. Where a partition is read to its end, it advances with the time that passes, and
+does not jump to the present: producers may be behind with what they could not send in an outage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from otel_evals_gateway._internal.kafka.progress import Partition
 _RECOVERY_SECONDS = 15.0
 """Seconds after an outage in which the clock stands: producers may wait before they send again."""
 _SPEED = 1.25
-"""Seconds that the clock of a partition that is read to its end may advance in one second, to catch up."""
+"""Seconds that the clock of a partition without new messages advances in one second, to reach the present."""
 
 
 class _Look(NamedTuple):
@@ -53,9 +53,8 @@ class ReadingClock:
 
     def read(self, place: Partition, timestamp: float) -> float:
         """Note a message; returns the time of its partition, which no sender can move into the future."""
-        at, before = min(timestamp, self._most(place)), self._read_to.get(place, 0.0)
-        self._read_to[place] = max(at, before)
-        return self._read_to[place]
+        at = self._read_to[place] = max(min(timestamp, self._wall()), self._read_to.get(place, 0.0))
+        return at
 
     def looked(self, at_end: Collection[Partition]) -> None:
         """Note of which partitions nothing was left to read."""
@@ -64,16 +63,13 @@ class ReadingClock:
             if place not in at_end:
                 self._at_end.pop(place, None)
                 continue
+            look = self._at_end.get(place)
             if not before:
                 self._read_to[place] = now
-            elif place in self._at_end and now >= self._recovering:
-                self._read_to[place] = max(before, self._most(place))
+            elif look is not None and now >= self._recovering:
+                speed = _SPEED if look.clock == before else 1.0
+                self._read_to[place] = min(now, before + speed * (now - look.when))
             self._at_end[place] = _Look(now, self._read_to[place])
-
-    def _most(self, place: Partition) -> float:
-        """Return the latest time that a partition's clock may have now."""
-        now, look = self._wall(), self._at_end.get(place)
-        return now if look is None else min(now, look.clock + _SPEED * (now - look.when))
 
     def lost_sight(self) -> None:
         """Note that the brokers cannot be reached."""
