@@ -119,7 +119,7 @@ def check_version(tag: str | None) -> None:
 
 def version() -> str:
     """Return the version of the library."""
-    return str(runpy.run_path(str(ROOT / "otel_evals/_internal/version.py"))["__version__"])
+    return str(runpy.run_path(str(ROOT / "otel_evals/_internal/util/version.py"))["__version__"])
 
 
 def build(scratch: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from otel_evals import scorers
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.dialect import load_dialects
+from otel_evals._internal.model.dialect import load_dialects
 from otel_evals._internal.offline import tally
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.otlp.files import read_traces

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from otel_evals._internal.dialect import content_setting
+from otel_evals._internal.model.dialect import content_setting
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.names import ORDER
 from otel_evals._internal.read.reader import read_runs

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otel_evals._internal.lazy import load_names
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.lazy import load_names
+from otel_evals._internal.util.version import __version__
 
 if TYPE_CHECKING:
     from otel_evals import context, sampling, scorers
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from otel_evals._internal.offline.run_evals import run_evals
-    from otel_evals._internal.scoring.scorer import Scorer, scorer
+    from otel_evals._internal.scorers.kit.scorer import Scorer, scorer
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
 
 _NAMES = {
@@ -70,7 +70,7 @@ _NAMES = {
     "_internal.model": ("Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall Verdict"),
     "_internal.offline.run_evals": "run_evals",
     "_internal.live.pipeline": "Pipeline",
-    "_internal.scoring.scorer": "Scorer scorer",
+    "_internal.scorers.kit.scorer": "Scorer scorer",
     "errors": "ConfigError DestinationError JudgeError OtelEvalsError",
 }
 __all__ = [

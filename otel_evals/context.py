@@ -1,6 +1,7 @@
 """Resolvers: the evidence a judge is shown in addition to the input and output of a run."""
 
-from otel_evals._internal.context import (
+from otel_evals._internal.model import Context
+from otel_evals._internal.scorers.kit.context import (
     Params,
     Resolver,
     Results,
@@ -14,7 +15,6 @@ from otel_evals._internal.context import (
     static,
     tool_results,
 )
-from otel_evals._internal.model import Context
 
 __all__ = [
     "Context",

@@ -3,8 +3,8 @@
 Register a dialect under the entry-point group `otel_evals_dialect`.
 """
 
-from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
+from otel_evals._internal.model.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.operations import CONTENT, is_pseudo_tool
 from otel_evals._internal.model.spans import Record
 from otel_evals._internal.util.bounded_cache import BoundedCache

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otel_evals._internal.lazy import load_names
+from otel_evals._internal.util.lazy import load_names
 
 if TYPE_CHECKING:
-    from otel_evals._internal.context import Params, Results
     from otel_evals._internal.scorers.agents import failure_step, tool_call_judge, trajectory_judge
     from otel_evals._internal.scorers.answers import (
         answer_relevancy,
@@ -34,6 +33,19 @@ if TYPE_CHECKING:
         hallucination,
         summarization,
     )
+    from otel_evals._internal.scorers.kit.context import Params, Results
+    from otel_evals._internal.scorers.kit.examples import with_examples
+    from otel_evals._internal.scorers.kit.panel import Panel, panel, votes
+    from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
+    from otel_evals._internal.scorers.kit.scorer import (
+        FunctionScorer,
+        Scorer,
+        ScorerFacts,
+        missing,
+        scorer,
+        to_score,
+    )
+    from otel_evals._internal.scorers.kit.steps import ReasonParams, StepScorer, step_scorer
     from otel_evals._internal.scorers.output import answered, no_secrets, same_language
     from otel_evals._internal.scorers.own import classifier, multi_turn_judge, rubric
     from otel_evals._internal.scorers.retrieval import context_precision, context_relevance
@@ -48,18 +60,6 @@ if TYPE_CHECKING:
     from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
     from otel_evals._internal.scorers.valid_json import valid_json
     from otel_evals._internal.scorers.within_budget import within_budget
-    from otel_evals._internal.scoring.examples import with_examples
-    from otel_evals._internal.scoring.panel import Panel, panel, votes
-    from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
-    from otel_evals._internal.scoring.scorer import (
-        FunctionScorer,
-        Scorer,
-        ScorerFacts,
-        missing,
-        scorer,
-        to_score,
-    )
-    from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 
 __all__ = [
     "FunctionScorer",
@@ -118,12 +118,12 @@ __all__ = [
 ]
 
 _KIT = {
-    "context": "Params Results",
-    "scoring.examples": "with_examples",
-    "scoring.panel": "Panel panel votes",
-    "scoring.prompt": "PromptStep ScoreReply",
-    "scoring.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
-    "scoring.steps": "ReasonParams StepScorer step_scorer",
+    "scorers.kit.context": "Params Results",
+    "scorers.kit.examples": "with_examples",
+    "scorers.kit.panel": "Panel panel votes",
+    "scorers.kit.prompt": "PromptStep ScoreReply",
+    "scorers.kit.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
+    "scorers.kit.steps": "ReasonParams StepScorer step_scorer",
 }
 _BUILT_IN = {
     "scorers.agents": "failure_step tool_call_judge trajectory_judge",

@@ -11,17 +11,17 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.engine.assembly import assembly_limits
 from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.engine.journal.journal import Journal
+from otel_evals._internal.engine.journal.runs import decode_run, encode_run
+from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.closing import QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.journal.journal import Journal
-from otel_evals._internal.journal.runs import decode_run, encode_run
-from otel_evals._internal.journal.segments import Entry
 from otel_evals._internal.live.providers import Providers, make_missing
 from otel_evals._internal.read.conversation import conversation_digest
-from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
-from otel_evals._internal.trust import is_proof
+from otel_evals._internal.trust.keys import is_proof
+from otel_evals._internal.trust.marks import state_marking
 
 __all__ = [
     "CapturedLog",

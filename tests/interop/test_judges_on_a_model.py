@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from otel_evals import scorers
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals.errors import JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import Exploration, JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.model import Score

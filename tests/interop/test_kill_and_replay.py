@@ -28,7 +28,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from otel_evals._internal.scoring.scorer import scorer
+from otel_evals._internal.scorers.kit.scorer import scorer
 from tests.support.traffic import agent_run
 
 store, backend, url, headers, value, runs = sys.argv[1:]

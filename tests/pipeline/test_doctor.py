@@ -33,8 +33,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otel_evals import Rule, sampling, scorer
 from otel_evals.scorers import answered
-from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
-from otel_evals._internal.scoring.steps import step_scorer
+from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scorers.kit.steps import step_scorer
 from tests.support.traffic import agent_run
 
 def provider(**options):

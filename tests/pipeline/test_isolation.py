@@ -22,7 +22,7 @@ from opentelemetry import trace
 from pydantic import BaseModel
 
 from otel_evals import ConfigError, NotScored, Rule, Run, Score, Scorer, scorer
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import ScorerFailure, StepRecord
 from tests.support import PYTHONPATH

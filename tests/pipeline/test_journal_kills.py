@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals._internal.journal.segments import Segment
+from otel_evals._internal.engine.journal.segments import Segment
 from otel_evals.destinations import read_jsonl
 from tests.support import PYTHONPATH
 from tests.support.waits import SECONDS, eventually

@@ -30,7 +30,7 @@ APPLICATION = """
     from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
     from otel_evals._internal.durable_queue.table import RunTable
     from otel_evals._internal.model import SpanRecord
-    from otel_evals._internal.scoring.scorer import scorer
+    from otel_evals._internal.scorers.kit.scorer import scorer
 
     MAX_BYTES, SENT, SIZE = {max_bytes}, {sent}, 200_000
     AGENT = {{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}}

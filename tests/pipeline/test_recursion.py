@@ -32,7 +32,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from otel_evals import Rule, Run
-from otel_evals._internal.recursion import is_marked
+from otel_evals._internal.trust.marks import is_marked
 from otel_evals.judges import JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import classifier, scorer
 from tests.support import PYTHONPATH

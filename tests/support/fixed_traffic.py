@@ -16,7 +16,7 @@ from opentelemetry.trace import set_span_in_context
 
 import otel_evals
 from otel_evals import Run, scorer
-from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
 from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
 from otel_evals.scorers import step_scorer

@@ -23,7 +23,7 @@ import asyncio, os, signal, sqlite3, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals._internal.scoring.scorer import scorer
+from otel_evals._internal.scorers.kit.scorer import scorer
 from tests.support.traffic import agent_run
 
 @scorer(version="1")

@@ -6,7 +6,7 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scorers.kit.prompt import PromptStep
 from otel_evals.context import Params, tool_results
 from otel_evals.model import NotScored
 from otel_evals.scorers import ReasonParams, StepScorer, hallucination, step_scorer

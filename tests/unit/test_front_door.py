@@ -48,8 +48,8 @@ def test_importing_the_package_loads_nothing_else_of_it() -> None:
     assert in_a_fresh_process(code).split() == [
         "otel_evals",
         "otel_evals._internal",
-        "otel_evals._internal.lazy",
-        "otel_evals._internal.version",
+        "otel_evals._internal.util.lazy",
+        "otel_evals._internal.util.version",
     ]
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
+from otel_evals._internal.model.dialect import content_setting
 from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.error_log import log_error
 from otel_evals.errors import JudgeError

@@ -20,7 +20,7 @@ from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.recursion import ScorerSpan
+from otel_evals._internal.trust.marks import ScorerSpan
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import type_name
 

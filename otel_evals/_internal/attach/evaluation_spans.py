@@ -39,7 +39,7 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state, marks
+from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_context, marked_state, marks
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from otel_evals import semconv
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, Stats
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
-from otel_evals._internal.redis_server import servers
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.redis_server import servers
 
 _logger = logging.getLogger(__name__)
 _SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]

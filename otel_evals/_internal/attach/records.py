@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 
 from otel_evals import semconv
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure, StepRecord
-from otel_evals._internal.recursion import mark
+from otel_evals._internal.trust.marks import mark
 
 MAX_TEXT = 4_000
 MAX_LABEL = 256

@@ -24,7 +24,7 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from otel_evals import semconv
 from otel_evals._internal.attach.hold import Hold, Key, PendingScores
 from otel_evals._internal.capture.items import size_of_sdk_span
-from otel_evals._internal.trust import is_proof
+from otel_evals._internal.trust.keys import is_proof
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.wakeup import Wakeup
 

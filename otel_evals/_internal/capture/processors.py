@@ -26,11 +26,11 @@ from otel_evals._internal.capture.backlog import Intake
 from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.remote_state import RemoteState
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import SpanEvent
-from otel_evals._internal.recursion import need_span
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
-from otel_evals._internal.trust import proof_of
+from otel_evals._internal.trust.keys import proof_of
+from otel_evals._internal.trust.marks import need_span
 
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000

@@ -13,8 +13,8 @@ from collections import Counter
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceState
 
-from otel_evals._internal.recursion import marking
-from otel_evals._internal.trust import TRUST_KEY
+from otel_evals._internal.trust.keys import TRUST_KEY
+from otel_evals._internal.trust.marks import marking
 
 _logger = logging.getLogger(__name__)
 _MOST_TRACES = 10_000

@@ -13,7 +13,7 @@ from typer.main import get_command, get_group
 
 from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.install_hint import install_hint, package_hint
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.version import __version__
 
 ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""

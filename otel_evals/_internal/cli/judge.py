@@ -33,9 +33,9 @@ from otel_evals._internal.offline.judge_trials import (
     load_attacks,
 )
 from otel_evals._internal.offline.progress_bar import bar
-from otel_evals._internal.scoring.labels import Example, read_labels
-from otel_evals._internal.scoring.outcome import root_cause
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.labels import Example, read_labels
+from otel_evals._internal.scorers.kit.outcome import root_cause
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)

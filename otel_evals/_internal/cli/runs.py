@@ -13,9 +13,9 @@ import typer
 from otel_evals._internal.cli.scored_records import ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text, report_skipped
 from otel_evals._internal.deliver.jsonl import read_jsonl
-from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run, ToolCall
+from otel_evals._internal.model.dialect import load_dialects
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs

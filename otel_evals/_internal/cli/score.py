@@ -29,9 +29,9 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
-from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Dropped, Evaluation, Score, ScorerFailure, SpanRecord
+from otel_evals._internal.model.dialect import load_dialects
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.earlier_scores import EarlierScores
 from otel_evals._internal.offline.progress_bar import bar

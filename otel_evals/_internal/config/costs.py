@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.scorer import Scorer
 
 
 def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[dict[str, Any]]:
@@ -31,8 +31,8 @@ def judges_of(scorer: Any) -> Iterator[Any]:
     if not hasattr(scorer, "steps"):
         return
     # Most scorers ask no judge: what judges need is loaded for the others only.
-    from otel_evals._internal.scoring.prompt import PromptStep
-    from otel_evals._internal.scoring.steps import StepScorer
+    from otel_evals._internal.scorers.kit.prompt import PromptStep
+    from otel_evals._internal.scorers.kit.steps import StepScorer
 
     if isinstance(scorer, StepScorer):
         for step in scorer.steps.values():

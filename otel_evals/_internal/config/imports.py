@@ -7,7 +7,7 @@ import inspect
 from functools import partial
 from typing import Any, get_origin, get_type_hints
 
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals.errors import ConfigError
 
 PREFIX = "python:"

@@ -13,7 +13,7 @@ from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.sections import build_section, section_names
 from otel_evals._internal.deliver.destination import Destination
-from otel_evals._internal.scoring.scorer import FunctionScorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer
 from otel_evals._internal.util.options import Problems, suggestion
 from otel_evals.errors import ConfigError, ConfigErrors
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from otel_evals._internal import context
 from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit import context
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
@@ -54,8 +54,10 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 
 def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
     """Show the labels in a file to the scorer's judge."""
-    from otel_evals._internal.scoring.examples import with_examples  # what judges need, for others not loaded
-    from otel_evals._internal.scoring.labels import read_labels
+    from otel_evals._internal.scorers.kit.examples import (
+        with_examples,  # what judges need, for others not loaded
+    )
+    from otel_evals._internal.scorers.kit.labels import read_labels
 
     try:
         found = read_labels(Path(path).read_text("utf-8").splitlines())

@@ -12,7 +12,7 @@ from otel_evals import semconv
 from otel_evals._internal.deliver.record import cost_of, steps_of
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.version import __version__
 
 _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
 """Of the UUIDs (version 5, RFC 9562) made of evaluation ids."""

@@ -12,11 +12,11 @@ from math import inf
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 

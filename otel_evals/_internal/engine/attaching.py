@@ -15,7 +15,7 @@ from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.version import __version__
 
 
 def new_attacher(

@@ -16,11 +16,11 @@ from otel_evals._internal.accounting.ledger import Ledger, LoggedTrace
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.model.dialect import Dialects
 
 _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""

@@ -23,7 +23,7 @@ from otel_evals._internal.engine.check import Check, CheckedRun
 from otel_evals._internal.model import Evaluation, NotScored, Run, Sampled, Score, StepRecord
 from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.sampling.decide import RunDecisions
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals._internal.util.error_log import log_error
 
 Result = Score | NotScored | BaseException

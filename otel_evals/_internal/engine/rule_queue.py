@@ -20,20 +20,20 @@ from otel_evals._internal.engine.pending import Pending, Result, ended_early
 from otel_evals._internal.model import Dropped, Outcome, Run, ScorerFailure
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.decide import Decider
-from otel_evals._internal.scoring.isolation import (
+from otel_evals._internal.scorers.kit.isolation import (
     START_SECONDS,
     IsolatedScorer,
     ProcessDiedError,
     most_processes,
 )
-from otel_evals._internal.scoring.outcome import (
+from otel_evals._internal.scorers.kit.outcome import (
     asked_wait,
     failure_of,
     root_cause,
     steps_of_error,
     to_outcome,
 )
-from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, hide_task, in_thread
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.retry import backoff

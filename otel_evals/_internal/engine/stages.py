@@ -23,7 +23,6 @@ from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine import inspection
 from otel_evals._internal.engine.assembly import Assembly, assembly_limits
 from otel_evals._internal.engine.check import Check
@@ -38,6 +37,7 @@ from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled

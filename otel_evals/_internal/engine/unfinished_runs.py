@@ -11,11 +11,11 @@ from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpans
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.check import Place
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.runs import find_runs
 
 _ATTEMPTS = 5

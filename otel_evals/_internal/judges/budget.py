@@ -20,8 +20,8 @@ import anyio
 
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.model import Usage
-from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.calls import in_thread
+from otel_evals._internal.util.redis_server import is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError, StoreError
 

@@ -20,9 +20,9 @@ from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.model import Usage
-from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
 
 _LONGEST_WAIT = 5.0

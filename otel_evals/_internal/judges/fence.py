@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 
 from otel_evals._internal.judges.judge import Judge, JudgeRequest
 from otel_evals._internal.model import Context, Media, NotScored, Run
-from otel_evals._internal.recursion import new_mark
 from otel_evals._internal.redaction.redactor import redact
+from otel_evals._internal.trust.marks import new_mark
 from otel_evals.errors import ConfigError
 
 

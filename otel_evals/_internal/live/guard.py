@@ -16,7 +16,7 @@ from otel_evals._internal.engine.check import OnError, OnFail
 from otel_evals._internal.live import configure
 from otel_evals._internal.live.verdicts import Checks, GuardedCall
 from otel_evals._internal.model import Verdict
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.calls import is_async
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -33,17 +33,17 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.model.dialect import Dialects, load_dialects
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.util.os_threads import are_greenlets
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.version import __version__
 from otel_evals.errors import ConfigError
 
 if TYPE_CHECKING:
-    from otel_evals._internal.journal.runs import RunJournal
+    from otel_evals._internal.engine.journal.runs import RunJournal
 
 _MOMENT_SECONDS = 0.1
 """Seconds for exporting held spans after a shutdown that used all its time."""
@@ -216,8 +216,8 @@ class Pipeline:
 
 
 def _journal(folder: Path) -> RunJournal:
-    from otel_evals._internal.journal.journal import Journal  # imported only if used
-    from otel_evals._internal.journal.runs import RunJournal
+    from otel_evals._internal.engine.journal.journal import Journal  # imported only if used
+    from otel_evals._internal.engine.journal.runs import RunJournal
 
     return RunJournal(Journal(folder))
 

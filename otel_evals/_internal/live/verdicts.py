@@ -16,8 +16,8 @@ from otel_evals._internal.engine.check import Check, OnError, OnFail, Place, Pol
 from otel_evals._internal.live import configure
 from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.model import Verdict
-from otel_evals._internal.recursion import is_marked
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.scorer import Scorer
+from otel_evals._internal.trust.marks import is_marked
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.wakeup import Wakeup
 from otel_evals.errors import ConfigError

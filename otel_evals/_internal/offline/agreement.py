@@ -9,7 +9,7 @@ from typing import Any
 
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.offline.judge_trials import Judged, cost_of
-from otel_evals._internal.scoring.outcome import root_cause
+from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.util.plain import type_name
 from otel_evals.errors import ConfigError
 

@@ -14,9 +14,9 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.model import Evaluation, Run, ScoredRun, ScorerFailure
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.offline.earlier_scores import EarlierScores
 
 _Item = TypeVar("_Item")

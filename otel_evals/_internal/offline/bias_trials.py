@@ -13,8 +13,8 @@ from typing import Any
 from otel_evals._internal.judges.judge import Judge, JudgeRequest
 from otel_evals._internal.model import Message, Part, Run
 from otel_evals._internal.offline.judge_trials import Outcome, all_of, gained, outcome_of
-from otel_evals._internal.scoring.labels import run_of
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.labels import run_of
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.statistics.estimate import Estimate, estimate
 from otel_evals._internal.statistics.sums import Sums
 

@@ -18,8 +18,8 @@ import anyio
 
 from otel_evals._internal.model import Direction, Document, NotScored, Run, Score, ToolCall
 from otel_evals._internal.model.evaluations import total_cost
-from otel_evals._internal.scoring.labels import Example, run_of
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.labels import Example, run_of
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals.errors import ConfigError
 
 _Item = TypeVar("_Item")

@@ -25,8 +25,8 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.requirements import Requirement, check, gate, overall_status, thresholds_of
 from otel_evals._internal.offline.span_recorder import SpanRecorder, recorder_for
 from otel_evals._internal.offline.tally import kin_of, tally
-from otel_evals._internal.scoring.labels import run_of
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scorers.kit.labels import run_of
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.calls import call
 from otel_evals.errors import ConfigError
 

@@ -20,8 +20,8 @@ from opentelemetry.trace import INVALID_SPAN, format_span_id, format_trace_id
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
-from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.model import Run, SpanEvent, SpanRecord
+from otel_evals._internal.model.dialect import Dialects, load_dialects
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.errors import ConfigError
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import log_error
 

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from otel_evals import semconv
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.contents import read_operations, restore_choices, with_details
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during, make_tree
 from otel_evals._internal.read.turns import group_loose, invocations_in
-from otel_evals._internal.trust import is_proof
+from otel_evals._internal.trust.keys import is_proof
 
 # Called for every run and span, without a Python call each.
 _LOGS, _PARENT, _SPAN_ID = attrgetter("logs"), attrgetter("parent_span_id"), attrgetter("span_id")

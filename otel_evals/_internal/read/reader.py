@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs

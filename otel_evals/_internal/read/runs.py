@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.passes import (

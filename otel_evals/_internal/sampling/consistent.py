@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from otel_evals._internal.model import Run
-from otel_evals._internal.trust import keyed_number
+from otel_evals._internal.trust.keys import keyed_number
 
 _RANGE = 1 << 56
 _ANY_ID = (1 << 128) - 1

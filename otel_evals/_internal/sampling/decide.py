@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
-from otel_evals._internal.recursion import ECHOES, FENCE, has_own_fence
 from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability, recorded_probability
 from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
+from otel_evals._internal.trust.marks import ECHOES, FENCE, has_own_fence
 from otel_evals._internal.util.plain import type_name
 
 CHECKED: Final = Chance(1.0)

@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from otel_evals._internal.model import Run
-from otel_evals._internal.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals._internal.sampling.conditions import find_attribute
 from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
 from otel_evals._internal.sampling.shared_counts import SharedCounts, name_of
+from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals.errors import ConfigError
 
 _SECONDS = {"minute": 60.0, "hour": 3600.0}

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from otel_evals._internal.redis_server import PREFIX, RedisServer
 from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals._internal.util.redis_server import PREFIX, RedisServer
 from otel_evals.errors import StoreError
 
 EXCHANGE_SECONDS = 0.5

@@ -21,8 +21,8 @@ from otel_evals._internal.model import (
     Usage,
 )
 from otel_evals._internal.scorers.bounds import built, extra_library
-from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
+from otel_evals._internal.scorers.kit.fingerprint import fingerprint
+from otel_evals._internal.scorers.kit.scorer import Scorer, missing, to_score
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, create_model
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score, ToolCall
@@ -21,8 +20,9 @@ from otel_evals._internal.scorers.judged import (
     numbered,
     prompt_text,
 )
-from otel_evals._internal.scoring.run_steps import RunStep, run_steps
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.kit.run_steps import RunStep, run_steps
+from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
 from otel_evals._internal.scorers.judged import Judgement, build, reply_in, worths
-from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError
 
 

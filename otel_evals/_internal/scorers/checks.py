@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.tool_use import has_failed
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
 

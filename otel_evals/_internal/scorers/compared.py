@@ -16,7 +16,7 @@ from otel_evals._internal.scorers.bounds import (
     compared,
     extra_library,
 )
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
 _MAX_NAMED = 10

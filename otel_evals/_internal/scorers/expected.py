@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
 from otel_evals._internal.scorers.judged import Judgement, build, worths
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.kit.steps import StepScorer
 
 MOST_FOR_EXTRAS = 0.2
 """Most that additions take away."""

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
+from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, missing, scorer
 from otel_evals._internal.scorers.text.claims import Claim, claims_in, fold, list_items
 from otel_evals._internal.scorers.text.contradiction import Alternatives
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
-from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 from otel_evals._internal.util.counted import counted
 
 _MAX_NAMED = 8

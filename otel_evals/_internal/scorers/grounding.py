@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import round_half_up
 from otel_evals._internal.scorers.judged import Judgement, build, material, pieces_of
-from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params, Resolver
+from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError
 
 

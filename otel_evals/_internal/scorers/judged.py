@@ -12,13 +12,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
-from otel_evals._internal.context import Params, Resolver, combine, documents, static, tool_results
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scorers.kit.context import (
+    Params,
+    Resolver,
+    combine,
+    documents,
+    static,
+    tool_results,
+)
+from otel_evals._internal.scorers.kit.prompt import PromptStep
+from otel_evals._internal.scorers.kit.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
 
 _EDGES = " \t\r\n.,;:!?\"'`*_()[]。、！？，"  # noqa: RUF001  # of Chinese and Japanese too

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, create_model
 
-from otel_evals._internal.context import Params, Resolver, evidence
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Run, Score
@@ -22,9 +21,10 @@ from otel_evals._internal.scorers.judged import (
     normalise_word,
     numbered,
 )
-from otel_evals._internal.scoring.prompt import READY_SLOTS
-from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params, Resolver, evidence
+from otel_evals._internal.scorers.kit.prompt import READY_SLOTS
+from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
 from otel_evals._internal.scorers.judged import Judgement, build, pieces_of
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.context import Params, Resolver
+from otel_evals._internal.scorers.kit.steps import StepScorer
 
 
 def context_precision(

@@ -11,7 +11,7 @@ from statistics import fmean, pvariance
 
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import unreadable
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.install_hint import extra
 from otel_evals.errors import ConfigError
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, ToolCall
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from otel_evals._internal.model import NotScored, Operation, OperationKind, Run, Score, ToolCall
 from otel_evals._internal.scorers.bounds import round_half_up
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 

@@ -12,8 +12,8 @@ from typing import Any
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.bounds import round_half_up
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 

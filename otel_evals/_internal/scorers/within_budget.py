@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score
-from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
 _NO_PRICES: Mapping[str, tuple[float, float]] = MappingProxyType({})

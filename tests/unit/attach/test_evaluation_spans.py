@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import SpanContext, StatusCode, TraceState
 
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans
-from otel_evals._internal.recursion import is_marked, need_span
+from otel_evals._internal.trust.marks import is_marked, need_span
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run

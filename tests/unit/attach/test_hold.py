@@ -23,7 +23,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
-from otel_evals._internal.trust import proof_of
+from otel_evals._internal.trust.keys import proof_of
 from tests.support.waits import SECONDS
 
 

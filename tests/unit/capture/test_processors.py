@@ -29,9 +29,9 @@ from otel_evals import sampling, semconv
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
-from otel_evals._internal.recursion import mark
 from otel_evals._internal.sampling.consistent import credible_state
-from otel_evals._internal.trust import signature
+from otel_evals._internal.trust.keys import signature
+from otel_evals._internal.trust.marks import mark
 from otel_evals.dialects import Dialects, load_dialects
 
 DIALECTS = load_dialects()

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
 from otel_evals._internal.capture.remote_state import RemoteState
-from otel_evals._internal.recursion import mark
+from otel_evals._internal.trust.marks import mark
 
 
 def remote(trace_id: int, state: str) -> SpanContext:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
 from otel_evals._internal.util.install_hint import install_hint, package_hint
-from otel_evals._internal.version import __version__
+from otel_evals._internal.util.version import __version__
 
 COMMAND = (
     "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"

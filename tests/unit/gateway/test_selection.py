@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otel_evals._internal.capture.items import CapturedLog, RecordedSpan, UnclaimedSpan
 from otel_evals._internal.sampling.consistent import threshold
-from otel_evals._internal.trust import proof_of, signature
+from otel_evals._internal.trust.keys import proof_of, signature
 from otel_evals.sampling import is_sampled
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from tests.support.trace_builder import DIALECTS

@@ -17,16 +17,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from otel_evals._internal.engine.journal.journal import Journal
+from otel_evals._internal.engine.journal.runs import RunJournal, decode_group, encode_group, items_of
+from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.journal.journal import Journal
-from otel_evals._internal.journal.runs import RunJournal, decode_group, encode_group, items_of
-from otel_evals._internal.journal.segments import Entry
 from otel_evals.model import SpanEvent, SpanRecord
 
 _WRITER = """
 import sys
 from pathlib import Path
-from otel_evals._internal.journal.journal import Journal, Entry
+from otel_evals._internal.engine.journal.journal import Journal, Entry
 
 journal = Journal(Path(sys.argv[1]), max_segment=20_000)
 kept = {entry.payload: entry.keys for entry in journal.adopt()}
@@ -251,7 +251,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 
 def test_without_locks_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otel_evals._internal.journal.journal.HAS_FILE_LOCKS", False)
+    monkeypatch.setattr("otel_evals._internal.engine.journal.journal.HAS_FILE_LOCKS", False)
     journal = Journal(tmp_path)
     assert not journal.append(entry("a"))
     assert "needs file locks" in (journal.problem or "")

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from otel_evals._internal.scoring.explore import Look, RunView
-from otel_evals._internal.scoring.run_steps import RunStep, run_steps
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.explore import Look, RunView
+from otel_evals._internal.scorers.kit.run_steps import RunStep, run_steps
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 from otel_evals.judges import (
     Budget,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from otel_evals import semconv
 from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_split_runs
-from otel_evals._internal.trust import proof_of
+from otel_evals._internal.trust.keys import proof_of
 from otel_evals.dialects import Dialects, load_dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
 from tests.support.lines_run import lines_run

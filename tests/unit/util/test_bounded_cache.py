@@ -18,7 +18,7 @@ FOLDERS = (
     "otel_evals/_internal/read",
     "otel_evals/_internal/model",
     "otel_evals/_internal/otlp",
-    "otel_evals/_internal/dialect.py",
+    "otel_evals/_internal/model/dialect.py",
     "instrumentation",
 )
 BOUNDED = {

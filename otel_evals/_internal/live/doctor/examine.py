@@ -19,7 +19,7 @@ from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
-from otel_evals._internal.scoring.isolation import is_child
+from otel_evals._internal.scorers.kit.isolation import is_child
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)

@@ -166,7 +166,7 @@ def test_the_plugin_costs_sessions_that_do_not_use_it_nothing(pytester: pytest.P
 import sys
 
 def test_light():
-    assert "otel_evals._internal.pytest_plugin" in sys.modules
+    assert "otel_evals._internal.offline.pytest_plugin" in sys.modules
     own = {"otel_evals._internal.offline", "otel_evals._internal.config"}
     assert not {*own, "opentelemetry.sdk", "pydantic"} & set(sys.modules)
 """)

@@ -14,7 +14,7 @@ import pytest
 
 from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.redis_server import RedisServer, redis_server
+from otel_evals._internal.util.redis_server import RedisServer, redis_server
 from otel_evals.errors import ConfigError, JudgeError, JudgeUnavailableError, StoreError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 
@@ -63,7 +63,7 @@ def test_a_silent_server_costs_a_bounded_time_once(
         assert "hidden" not in str(told.value)
     assert connections(silent) <= 2, "one call waited, the others did not"
     assert server.failures == 50
-    (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals._internal.redis_server"]
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals._internal.util.redis_server"]
     assert "is unavailable" in line
     assert "hidden" not in line
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from otel_evals._internal.scoring.fingerprint import fingerprint
+from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Direction, NotScored, Run, Score, Usage
 from otel_evals.scorers import missing, scorer, to_score

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import (
     Slot,
     items_of,
@@ -26,10 +25,11 @@ from otel_evals._internal.judges.fence import (
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
-from otel_evals._internal.recursion import need_span
-from otel_evals._internal.scoring.evidence import Evidence
-from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.shared_answers import asked_once, question_of
+from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.kit.evidence import Evidence
+from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.shared_answers import asked_once, question_of
+from otel_evals._internal.trust.marks import need_span
 from otel_evals._internal.util.plain import as_text, plain_text, plain_value, type_name
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from otel_evals import ConfigError, load_config
-from otel_evals._internal.scoring.isolation import NotPortableError, pack
+from otel_evals._internal.scorers.kit.isolation import NotPortableError, pack
 from otel_evals.context import tool_results
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, LiteLLMJudge
 from otel_evals.scorers import Scorer

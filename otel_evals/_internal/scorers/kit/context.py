@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
+from otel_evals._internal.model.dialect import content_setting
 from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.json_text import read_json

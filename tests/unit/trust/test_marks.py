@@ -11,14 +11,13 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
-from otel_evals._internal import trust
-from otel_evals._internal.recursion import (
+from otel_evals._internal.trust.keys import TRUST_KEY, signature
+from otel_evals._internal.trust.marks import (
     is_marked,
     marked_state,
     marking,
     state_marking,
 )
-from otel_evals._internal.trust import TRUST_KEY, signature
 from tests.support.waits import SECONDS
 
 
@@ -26,7 +25,7 @@ def of_another_process(**environment: str) -> str:
     """What a process with this environment writes as the mark's value."""
     inherited = {name: value for name, value in os.environ.items() if name != TRUST_KEY}
     done = subprocess.run(
-        [sys.executable, "-c", "from otel_evals._internal.trust import signature; print(signature())"],
+        [sys.executable, "-c", "from otel_evals._internal.trust.keys import signature; print(signature())"],
         env={**inherited, **environment},
         capture_output=True,
         text=True,

@@ -16,11 +16,11 @@ from anyio.lowlevel import checkpoint
 from msgspec import structs
 from pydantic import BaseModel
 
-from otel_evals._internal.context import seen
 from otel_evals._internal.judges.fence import Fence
 from otel_evals._internal.judges.judge import CallTotals, Exploration, Judge, JudgeRequest
 from otel_evals._internal.model import Context, StepRecord
-from otel_evals._internal.scoring.run_steps import RunStep
+from otel_evals._internal.scorers.kit.context import seen
+from otel_evals._internal.scorers.kit.run_steps import RunStep
 from otel_evals._internal.util.json_text import read_json
 
 STEP = "explore"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, overload
 
 from msgspec.structs import replace
 
-from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Direction, NotScored, Run, Score, StepRecord
-from otel_evals._internal.scoring.fingerprint import fingerprint
+from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals._internal.util.calls import call, is_async
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError, OtelEvalsError

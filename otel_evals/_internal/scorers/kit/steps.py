@@ -13,13 +13,21 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 
 from msgspec import structs
 
-from otel_evals._internal.context import Params, Resolver, Results, StepName, is_pure, resolve, seen
 from otel_evals._internal.judges.judge import Judge, window_of
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
-from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.prompt import PromptStep, StepRecordBuilder, describe_error
-from otel_evals._internal.scoring.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
+from otel_evals._internal.scorers.kit.context import (
+    Params,
+    Resolver,
+    Results,
+    StepName,
+    is_pure,
+    resolve,
+    seen,
+)
+from otel_evals._internal.scorers.kit.fingerprint import fingerprint
+from otel_evals._internal.scorers.kit.prompt import PromptStep, StepRecordBuilder, describe_error
+from otel_evals._internal.scorers.kit.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError

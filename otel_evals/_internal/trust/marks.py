@@ -25,7 +25,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 from otel_evals._internal.model import Run, Usage
-from otel_evals._internal.trust import SECONDS, is_signature, keyed_number, signature
+from otel_evals._internal.trust.keys import SECONDS, is_signature, keyed_number, signature
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import JudgeError
 

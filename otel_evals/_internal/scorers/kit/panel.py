@@ -10,10 +10,10 @@ import anyio
 from msgspec.structs import replace
 
 from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
-from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.outcome import root_cause, to_outcome
-from otel_evals._internal.scoring.prompt import vote
-from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.scorers.kit.fingerprint import fingerprint
+from otel_evals._internal.scorers.kit.outcome import root_cause, to_outcome
+from otel_evals._internal.scorers.kit.prompt import vote
+from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
 

@@ -10,8 +10,8 @@ from typing import Any
 from otel_evals._internal.judges.fence import shorten, visible
 from otel_evals._internal.model import Run
 from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals._internal.scoring.steps import StepScorer
+from otel_evals._internal.scorers.kit.scorer import Scorer
+from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 

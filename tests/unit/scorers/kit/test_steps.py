@@ -10,8 +10,8 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.prompt import PromptStep
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals.context import Context, Params, pure, static, tool_results
 from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge

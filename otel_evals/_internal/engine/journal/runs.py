@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.capture.items import RecordedSpan
-from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.engine.journal.journal import Journal
+from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.journal.journal import Journal
-from otel_evals._internal.journal.segments import Entry
 from otel_evals._internal.model import OperationKind, Run, SpanEvent, SpanRecord
+from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.reader import group_of, read_runs
 
 _logger = logging.getLogger(__name__)

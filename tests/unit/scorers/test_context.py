@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from otel_evals._internal.context import seen
+from otel_evals._internal.scorers.kit.context import seen
 from otel_evals.context import (
     Context,
     Params,

@@ -24,10 +24,10 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from opentelemetry.context import attach
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
-from otel_evals._internal.recursion import mark
 from otel_evals._internal.redaction.redactor import current_redaction, use_redaction
-from otel_evals._internal.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
-from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
+from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, root_cause, to_outcome
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
+from otel_evals._internal.trust.marks import mark
 from otel_evals._internal.util.error_log import content_is_shown, show_content
 from otel_evals._internal.util.install_hint import package_hint
 from otel_evals.errors import JudgeUnavailableError

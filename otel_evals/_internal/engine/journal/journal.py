@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from otel_evals._internal.journal.segments import Entry, ForeignFileError, Segment, done
+from otel_evals._internal.engine.journal.segments import Entry, ForeignFileError, Segment, done
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 
 _logger = logging.getLogger(__name__)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Fence, Slot, items_of, length
 from otel_evals._internal.judges.judge import Exploration, Judge, JudgeRequest, window_of
 from otel_evals._internal.model import NotScored, StepRecord
 from otel_evals._internal.redaction.redactor import redact
-from otel_evals._internal.scoring.explore import Explorer, question_steps
-from otel_evals._internal.scoring.run_steps import run_steps
+from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.kit.explore import Explorer, question_steps
+from otel_evals._internal.scorers.kit.run_steps import run_steps
 
 
 class Record(Protocol):

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scorers.kit.prompt import PromptStep
+from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 from otel_evals.judges import CachedJudge, ScriptedJudge
 from otel_evals.model import Direction, NotScored, Run, Score

@@ -1,0 +1,1 @@
+"""Keys, signatures, and the mark of what an evaluation caused."""
