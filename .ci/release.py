@@ -34,7 +34,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-ROOMS = ("otel_evals", "instrumentation", "exporters", "gateway", "monitor")
+PACKAGES = ("otel_evals", "instrumentation", "exporters", "gateway", "monitor")
 OF_THE_TREE = (
     "tests/unit/test_packaging.py",
     "tests/unit/docs",
@@ -127,7 +127,7 @@ def build(scratch: Path) -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     copy(
         scratch / "elsewhere",
-        ("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore", *ROOMS),
+        ("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore", *PACKAGES),
     )
     for source, target in ((ROOT, DIST), (scratch / "elsewhere", scratch / "again")):
         run(sys.executable, "-m", "hatchling", "build", "-d", target, cwd=source)
@@ -198,7 +198,10 @@ def test(wheel: Path, name: str, suite: Suite, scratch: Path, paths: Sequence[st
     environment, folder = scratch / name, scratch / f"tests-{name}"
     needed = f"otel-evals[{','.join(suite.extras)}] @ {wheel.as_uri()}"
     venv(environment, interpreter(suite.python), *GROUP, "-c", scratch / f"{name}.txt", needed)
-    copy(folder, [file for file in tracked() if not file.startswith(tuple(f"{room}/" for room in ROOMS))])
+    copy(
+        folder,
+        [file for file in tracked() if not file.startswith(tuple(f"{package}/" for package in PACKAGES))],
+    )
     print(f"\n== the wheel with the {name} dependencies on Python {suite.python}", flush=True)
     ignored = [f"--ignore={path}" for path in OF_THE_TREE]
     # Libraries of other ages warn of each other; only the locked versions have to be free of that.

@@ -152,8 +152,10 @@ class Attack:
         self._provider.add_span_processor(pipeline.spans)
         neighbours = [Raising(draw), Blocking(draw)][: draw.randint(0, 2)]
         for exporter in (self._fine, *neighbours):
-            room = 50_000 if exporter is self._fine else 512  # a blocked one never releases its items
-            held = BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=room, schedule_delay_millis=100)
+            capacity = 50_000 if exporter is self._fine else 512  # a blocked one never releases its items
+            held = BatchSpanProcessor(
+                pipeline.hold(exporter), max_queue_size=capacity, schedule_delay_millis=100
+            )
             self._provider.add_span_processor(held)
         return pipeline
 

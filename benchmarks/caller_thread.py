@@ -12,7 +12,7 @@ from opentelemetry.trace import set_span_in_context
 
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.processors import CaptureSpans
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 
 REPEATS, NUMBER = 40, 2_000
 
@@ -28,7 +28,7 @@ class Sink:
 
 def cost(ceiling: float, attributes: dict[str, str], scope: str, *, below: bool) -> float:
     """Microseconds for one span's start and end."""
-    capture = CaptureSpans(Sink(), load_dialects(), ceiling, lambda trace_id, span_id: None)
+    capture = CaptureSpans(Sink(), load_conventions(), ceiling, lambda trace_id, span_id: None)
     tracer = TracerProvider().get_tracer(scope)
     parent = tracer.start_span("parent")
     if below:

@@ -27,7 +27,9 @@ CASES = {
 def make_run(number: int, rng: random.Random) -> Run:
     trace_id, span_id = f"{rng.getrandbits(128):032x}", f"{number:016x}"
     span = SpanRecord(trace_id=trace_id, span_id=span_id)
-    operations = tuple(Operation(span=span, kind=OperationKind.AGENT, dialect="otel_genai") for _ in range(3))
+    operations = tuple(
+        Operation(span=span, kind=OperationKind.AGENT, convention="otel_genai") for _ in range(3)
+    )
     return Run(
         trace_id=trace_id,
         root_span_id=span_id,

@@ -183,7 +183,7 @@ def text(role: str, content: str) -> Message:
 
 def operation(number: int, kind: OperationKind, name: str, **fields: Any) -> Operation:
     span = SpanRecord(trace_id="1" * 32, span_id=f"{number:016x}", start_time=number)
-    return Operation(span=span, kind=kind, dialect="labels", name=name, **fields)
+    return Operation(span=span, kind=kind, convention="labels", name=name, **fields)
 
 
 def run_of(steps: Iterable[Operation], **fields: Any) -> Run:

@@ -1,4 +1,4 @@
-"""Cost of reading: per operation and per run for each dialect on captures, and for one made-up run.
+"""Cost of reading: per operation and per run for each convention on captures, and for one made-up run.
 
     python benchmarks/reading.py [FOLDER_OF_CAPTURES]
 
@@ -19,10 +19,10 @@ from typing import Any
 
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import SpanRecord
 
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 
 
 def microseconds(work: Callable[[], Any], rounds: int = 7, seconds: float = 0.1) -> float:
@@ -89,27 +89,29 @@ def bench_made_up() -> None:
     spans = made_up()
     texts = [v for s in spans for k, v in s.attributes.items() if k.endswith("messages")]
     print(f"three spans, {sum(map(len, texts))} bytes of messages")
-    print(f"  find_runs          {microseconds(lambda: find_runs(spans, DIALECTS)):8.1f} us per run")
+    print(f"  find_runs          {microseconds(lambda: find_runs(spans, KNOWN_CONVENTIONS)):8.1f} us per run")
     for span in spans:
         name = span.attributes["gen_ai.operation.name"]
-        print(f"  read {name:13} {microseconds(lambda span=span: DIALECTS.read(span)):8.1f} us")
+        print(f"  read {name:13} {microseconds(lambda span=span: KNOWN_CONVENTIONS.read(span)):8.1f} us")
     print(f"  json.loads alone   {microseconds(lambda: [json.loads(t) for t in texts]):8.1f} us")
 
 
 def bench_captures(folder: Path) -> None:
-    """Per dialect: microseconds per operation and per run over all captures it reads."""
+    """Per convention: microseconds per operation and per run over all captures it reads."""
     operations: dict[str, list[float]] = collections.defaultdict(list)
     runs: dict[str, list[float]] = collections.defaultdict(list)
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         paths = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
         for trace in list(read_traces(paths))[:3]:
-            found = find_runs(trace, DIALECTS)
+            found = find_runs(trace, KNOWN_CONVENTIONS)
             if not found:
                 continue
-            cost = microseconds(lambda trace=trace: find_runs(trace, DIALECTS), rounds=3, seconds=0.01)
-            runs[found[0].dialect].append(cost / len(found))
-            operations[found[0].dialect].append(cost / sum(len(run.operations) for run in found))
-    print(f"{'dialect':16}{'us per operation':>18}{'us per run':>12}{'traces':>8}")
+            cost = microseconds(
+                lambda trace=trace: find_runs(trace, KNOWN_CONVENTIONS), rounds=3, seconds=0.01
+            )
+            runs[found[0].convention].append(cost / len(found))
+            operations[found[0].convention].append(cost / sum(len(run.operations) for run in found))
+    print(f"{'convention':16}{'us per operation':>18}{'us per run':>12}{'traces':>8}")
     for name in sorted(runs):
         mean, each = sum(runs[name]) / len(runs[name]), operations[name]
         print(f"{name:16}{sum(each) / len(each):18.1f}{mean:12.1f}{len(each):8}")

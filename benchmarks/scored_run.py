@@ -97,7 +97,7 @@ class SetUp:
         )
         self.captured: list[Any] = []
         self.backlog = Backlog(1, 1)
-        capture = CaptureSpans(self, self.pipeline.dialects, 1.0)
+        capture = CaptureSpans(self, self.pipeline.conventions, 1.0)
         self.provider.add_span_processor(capture)
         self.tracer = self.provider.get_tracer("bench")
         self.stages: Any = self.pipeline.engine.steps

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from otel_evals import scorers
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.model.dialect import load_dialects
+from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline import tally
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.otlp.files import read_traces
@@ -92,7 +92,7 @@ def captured(folder: Path) -> Iterator[Run]:
     """The runs of each capture with their log records, and an expected answer."""
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         files = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        for run in read_runs(read_traces(files), load_dialects()):
+        for run in read_runs(read_traces(files), load_conventions()):
             yield replace(run, ground_truth=EXPECTED, trace_flags=1)
 
 

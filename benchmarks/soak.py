@@ -3,7 +3,7 @@
     python benchmarks/soak.py --minutes 30 --rate 200
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
-process is killed every minute; the store's file finds no room for a while; the wall clock steps back; the
+process is killed every minute; the store's file finds no capacity for a while; the wall clock steps back; the
 destination is down for a sixth of the time. Ends with exit code 1 if the counters do not balance, a span is
 missing, or memory grows in the last third of the time, after the faults.
 """

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.names import ORDER
 from otel_evals._internal.read.reader import read_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import OperationKind, Run
 
 HEAD = """\
@@ -232,7 +232,7 @@ Rules beyond the names of attributes:
 | `langfuse` | tokens are added up as its total shows; a LangGraph thread is the conversation |
 | `langfuse` | its attributes count on any span, after the attributes of frameworks and libraries |
 | `langwatch` | values have types; a text stays a text even if it is JSON; conversations are on model spans |
-| `livekit` | a turn is a run, the session has room and caller; content moved from `lk.*` to `lk.pii.*` |
+| `livekit` | a turn is a run, the session has capacity and caller; content moved from `lk.*` to `lk.pii.*` |
 | `logfire` | a run of openai-agents has its agent's name, not the workflow's |
 | `logfire` | the final span of a streamed call is complete; events may be a list in one attribute |
 | `loongsuite` | also Dify, whose workflows are runs; steps and tasks only wrap an agent's work |
@@ -290,20 +290,20 @@ def _names() -> Iterator[str]:
 
 
 def _conventions() -> Iterator[str]:
-    for dialect in load_dialects():
+    for convention in load_conventions():
         scopes, markers = (
-            ", ".join(f"`{name}`" for name in names) for names in (dialect.scopes, dialect.markers)
+            ", ".join(f"`{name}`" for name in names) for names in (convention.scopes, convention.markers)
         )
-        setting = content_setting("", dialect.name)
+        setting = content_setting("", convention.name)
         setting = setting if setting.startswith(("on", "off", "always", "none")) else f"off; {setting}"
-        yield f"| `{dialect.name}` | {scopes or '-'} | {markers or '-'} | {setting} |\n"
+        yield f"| `{convention.name}` | {scopes or '-'} | {markers or '-'} | {setting} |\n"
 
 
 def _rows(folder: Path) -> Iterator[str]:
-    dialects = load_dialects()
+    conventions = load_conventions()
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         paths = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        found = read_runs(read_traces(paths), dialects)
+        found = read_runs(read_traces(paths), conventions)
         runs = [run for run in found if run.root_kind is not OperationKind.EMBEDDING]
         if runs:
             cells = [_state(runs, name) for name in FIELDS]
@@ -320,9 +320,9 @@ def _name(entry: dict[str, Any]) -> str:
 def _setting(runs: Iterable[Run]) -> str:
     """The settings that were found, most informative first."""
     told = dict.fromkeys(
-        content_setting(o.span.scope_name, o.dialect) for r in runs for o in r.operations if o.sources
+        content_setting(o.span.scope_name, o.convention) for r in runs for o in r.operations if o.sources
     )
-    told = told or dict.fromkeys(content_setting(r.scope_name, r.dialect) for r in runs)
+    told = told or dict.fromkeys(content_setting(r.scope_name, r.convention) for r in runs)
     return "; ".join(text for text in told if text)
 
 

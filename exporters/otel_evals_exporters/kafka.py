@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 _TIMEOUT = 20.0
 """Seconds for the acknowledgement of a batch: less than the engine gives an attempt."""
 _FULL = 0.1
-"""Seconds to wait for room in librdkafka's queue."""
+"""Seconds to wait for capacity in librdkafka's queue."""
 _PERMANENT = """
 CLUSTER_AUTHORIZATION_FAILED INVALID_RECORD MSG_SIZE_TOO_LARGE SASL_AUTHENTICATION_FAILED
 TOPIC_AUTHORIZATION_FAILED TOPIC_EXCEPTION _AUTHENTICATION _INVALID_ARG

@@ -1,7 +1,7 @@
 """Reads the spans of agent frameworks and instrumentations, and records spans of hand-written agents.
 
 This module has the public names: decorators and their spans. Span conventions are found through the
-entry-point group `otel_evals_dialect`.
+entry-point group `otel_evals_convention`.
 """
 
 from otel_evals_instrumentation._internal.decorators.decorators import (

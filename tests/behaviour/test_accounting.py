@@ -51,7 +51,7 @@ def test_a_scored_trace_is_explained_from_its_spans_to_its_destination() -> None
     app.settle()
     answer = app.pipeline.explain(found)
     assert answer.status == "scored"
-    assert (answer.spans, answer.runs, answer.dialects) == (3, 1, ("otel_genai",))
+    assert (answer.spans, answer.runs, answer.conventions) == (3, 1, ("otel_genai",))
     scored, skipped = answer.decisions
     assert (scored.rule, scored.status, scored.attempts, scored.value) == ("one", "scored", 1, 1.0)
     assert scored.probability == 1.0
@@ -111,7 +111,7 @@ def test_every_stage_that_a_trace_can_be_in_is_told() -> None:
     assert [app.pipeline.explain(found).status for found in traces] == ["scored", "scored", "dropped"]
     stranger = app.pipeline.explain(12345)
     assert stranger.status == "unknown"
-    assert "no dialect claims its spans" in str(stranger)
+    assert "no convention claims its spans" in str(stranger)
 
 
 def test_a_cascade_that_waits_is_told_and_shutdown_does_not_leave_it_waiting() -> None:

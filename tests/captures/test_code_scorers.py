@@ -15,7 +15,7 @@ from otel_evals import scorers
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import Availability, NotScored, Run, Score
 from otel_evals.scorers import FunctionScorer, checks
 from tests.support.captures import FOLDERS, entries, paths_of
@@ -51,11 +51,11 @@ def built() -> list[FunctionScorer]:
 
 @pytest.fixture(scope="module")
 def runs() -> list[Run]:
-    dialects = load_dialects()
+    conventions = load_conventions()
     found: list[Run] = []
     for folder, entry in entries():
         paths = paths_of(folder, entry)
-        found += join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+        found += join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, conventions))
     assert len(found) > 300
     return found
 

@@ -11,12 +11,12 @@ import pytest
 from otel_evals._internal.engine.score import is_unreadable
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import Operation, Run, SpanRecord
 from tests.support.captures import FOLDERS, entries, paths_of
 
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 OF_RUNS = [field.name for field in fields(Run) if field.name != "operations"]
 OF_OPERATIONS = [field.name for field in fields(Operation)]
 
@@ -31,18 +31,18 @@ def traces(most: int) -> list[list[SpanRecord]]:
 
 def check(trace: list[SpanRecord], stride: int) -> None:
     """Ask fresh runs for one field each, and compare with runs all of whose fields were derived in order."""
-    whole = find_runs(trace, DIALECTS)
+    whole = find_runs(trace, KNOWN_CONVENTIONS)
     for run in whole:
         everything(run)
     for name in OF_RUNS[::stride]:
-        fresh = find_runs(trace, DIALECTS)
+        fresh = find_runs(trace, KNOWN_CONVENTIONS)
         assert [getattr(run, name) for run in fresh] == [getattr(run, name) for run in whole], name
     for name in OF_OPERATIONS[::stride]:
-        fresh = find_runs(trace, DIALECTS)
+        fresh = find_runs(trace, KNOWN_CONVENTIONS)
         assert [[getattr(o, name) for o in run.operations] for run in fresh] == [
             [getattr(o, name) for o in run.operations] for run in whole
         ], name
-    fresh = find_runs(trace, DIALECTS)
+    fresh = find_runs(trace, KNOWN_CONVENTIONS)
     assert (
         pickle.loads(pickle.dumps(tuple(fresh))) == tuple(whole) == tuple(pickle.loads(pickle.dumps(fresh)))
     )

@@ -39,8 +39,8 @@ from otel_evals._internal.otlp.files import read_requests, read_traces
 from otel_evals._internal.read.reader import read_runs
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.json_text import write_json
+from otel_evals.conventions import load_conventions
 from otel_evals.destinations import InMemoryDestination
-from otel_evals.dialects import load_dialects
 from otel_evals.model import SpanRecord
 from otel_evals_gateway._internal.receiver.decoder import json_message
 from tests.support.captures import everything
@@ -76,7 +76,7 @@ BATCHES = batches()
 
 def from_files(captures: Iterable[list[str]]) -> Iterator[Run]:
     for paths in captures:
-        yield from read_runs(read_traces(paths), load_dialects())
+        yield from read_runs(read_traces(paths), load_conventions())
 
 
 def as_records(runs: Iterable[Run]) -> dict[tuple[str, str], Any]:
@@ -236,13 +236,13 @@ def test_a_process_reads_the_runs_of_the_file(captures: list[list[str]]) -> None
 
 
 def traces_apart(captures: Iterable[list[str]]) -> set[str]:
-    """Traces with several spans that no dialect's span is above, as below an application's own.
+    """Traces with several spans that no convention's span is above, as below an application's own.
 
     A process scores each of them alone, before the application's span has ended.
     """
-    dialects, found = load_dialects(), set()
+    conventions, found = load_conventions(), set()
     for trace in chain.from_iterable(map(read_traces, captures)):
-        claimed = {s.span_id for s in trace if dialects.choose(s.scope_name, s.attributes, s.name)}
+        claimed = {s.span_id for s in trace if conventions.choose(s.scope_name, s.attributes, s.name)}
         parents = {s.span_id: s.parent_span_id for s in trace}
         tops = 0
         for span_id in claimed:

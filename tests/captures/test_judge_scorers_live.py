@@ -16,7 +16,7 @@ from otel_evals import scorers
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import NotScored, Run, Score
 from otel_evals.scorers import Scorer
 from tests.support.auto_judge import AutoJudge
@@ -54,11 +54,11 @@ def built() -> list[Scorer]:
 
 @pytest.fixture(scope="module")
 def runs() -> list[Run]:
-    dialects = load_dialects()
+    conventions = load_conventions()
     found: list[Run] = []
     for folder, entry in entries():
         traces = read_traces(paths_of(folder, entry))
-        trees = (run for trace in traces for run in find_runs(trace, dialects))
+        trees = (run for trace in traces for run in find_runs(trace, conventions))
         found += join_split_runs(trees)
     return found
 

@@ -13,13 +13,13 @@ import pytest
 
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import Availability, Run, SpanRecord
 from tests.support.captures import FOLDERS, entries, paths_of
 from tests.support.replacing import replace
 
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 CAPTURES = list(entries())
 ROUNDS = int(os.environ.get("OTEL_EVALS_MUTATIONS", "1"))
 
@@ -40,11 +40,11 @@ each_capture = pytest.mark.parametrize(
 @each_capture
 def test_shuffled_and_doubled_spans_give_the_same_runs(entry: Any) -> None:
     for trace in traces_of(entry):
-        expected = find_runs(trace, DIALECTS)
+        expected = find_runs(trace, KNOWN_CONVENTIONS)
         for seed in range(ROUNDS):
             mixed = [*trace, *random.Random(seed).sample(trace, len(trace) // 2)]
             random.Random(seed).shuffle(mixed)
-            assert find_runs(mixed, DIALECTS) == expected
+            assert find_runs(mixed, KNOWN_CONVENTIONS) == expected
 
 
 @each_capture
@@ -52,11 +52,11 @@ def test_a_dropped_span_takes_away_and_never_changes(entry: Any) -> None:
     """A run whose root is gone may fall apart, but tells no call and no answer that the whole one did not."""
     pick = random.Random(entry[1]["file"])
     for trace in traces_of(entry):
-        whole = find_runs(trace, DIALECTS)
+        whole = find_runs(trace, KNOWN_CONVENTIONS)
         answers = {said.strip() for said in all_answers(whole)}
         for gone in pick.sample(range(len(trace)), min(2 * ROUNDS, len(trace))):
             left = [span for number, span in enumerate(trace) if number != gone]
-            runs = find_runs(left, DIALECTS)
+            runs = find_runs(left, KNOWN_CONVENTIONS)
             assert set(call_names(runs)) <= set(call_names(whole)), trace[gone].name
             assert len(runs) > len(whole) or call_names(runs) <= call_names(whole), trace[gone].name
             assert {run.output.strip() for run in runs if run.output} <= answers, trace[gone].name
@@ -73,8 +73,8 @@ def all_answers(runs: list[Run]) -> Iterator[str]:
 @each_capture
 def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: Any) -> None:
     for trace, limit in product(traces_of(entry), [40, 1_000]):
-        whole = find_runs(trace, DIALECTS)
-        for run in find_runs([_cut(span, limit) for span in trace], DIALECTS):
+        whole = find_runs(trace, KNOWN_CONVENTIONS)
+        for run in find_runs([_cut(span, limit) for span in trace], KNOWN_CONVENTIONS):
             for name in ("input", "output"):
                 value = getattr(run, name)
                 if value is None or run.availability[name] is Availability.TRUNCATED:
@@ -86,9 +86,9 @@ def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: A
 def test_a_list_that_was_cut_off_never_tells_an_older_turn_s_question(entry: Any) -> None:
     """What is left of a list may be history; only a question that itself was cut off may have been last."""
     for trace in traces_of(entry):
-        asked = [run.input for run in find_runs(trace, DIALECTS) if run.input]
+        asked = [run.input for run in find_runs(trace, KNOWN_CONVENTIONS) if run.input]
         cut = ([_cut(span, limit) for span in trace] for limit in (150, 400, 900, 2_000))
-        for run in chain.from_iterable(find_runs(spans, DIALECTS) for spans in cut):
+        for run in chain.from_iterable(find_runs(spans, KNOWN_CONVENTIONS) for spans in cut):
             told = run.input
             last = run.input_messages[-1].parts[-1] if run.input_messages else None
             cut_off = last is not None and last.truncated

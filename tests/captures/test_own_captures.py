@@ -13,7 +13,7 @@ import pytest
 
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 
 FOLDER = Path(__file__).parent / "data"
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "data"
     "path", sorted(FOLDER.glob("*.otlp.json")), ids=lambda path: path.name.split(".otlp")[0]
 )
 def test_a_turn_with_a_tool_is_recovered_whole(path: Path) -> None:
-    ((run,),) = (find_runs(trace, load_dialects()) for trace in read_traces([str(path)]))
+    ((run,),) = (find_runs(trace, load_conventions()) for trace in read_traces([str(path)]))
     assert (run.input, run.output) == ("Does the ferry sail on Sundays?", "It sails at nine and at noon.")
     assert run.system_instructions == "Be brief."
     assert run.models == ("harbour-1-0",)

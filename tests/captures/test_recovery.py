@@ -17,7 +17,7 @@ from otel_evals._internal.cli.runs import run_as_json
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from tests.support.captures import FOLDERS, entries, paths_of
 
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
@@ -36,11 +36,11 @@ def judge() -> ModuleType:
 
 
 def test_content_is_recovered_and_nothing_is_invented(judge: ModuleType) -> None:
-    dialects = load_dialects()
+    conventions = load_conventions()
     totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     for folder, entry in entries():
         paths = paths_of(folder, entry)
-        found = join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+        found = join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, conventions))
         runs: list[Any] = [json.loads(json.dumps(run_as_json(run), default=str)) for run in found]
         raw = judge.records(paths)
         for scenario in entry["scenarios"]:

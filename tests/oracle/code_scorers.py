@@ -117,7 +117,7 @@ def _on_steps(case: Case, scorer: FunctionScorer) -> Scorer:
 
 
 def _run(steps: Any, duration: float | None) -> Run:
-    root = Operation(span=SpanRecord(trace_id="", span_id="0"), kind=OperationKind.AGENT, dialect="")
+    root = Operation(span=SpanRecord(trace_id="", span_id="0"), kind=OperationKind.AGENT, convention="")
     operations, children = [root], {}
     for operation, below in _operations("0", steps, children):
         operations.append(operation)
@@ -159,7 +159,7 @@ def _operation(span_id: str, step: Mapping[str, Any]) -> Operation:
     return Operation(
         span=SpanRecord(trace_id="", span_id=span_id, end_time=_nanoseconds(step.get("children") or [step])),
         kind=kind,
-        dialect="",
+        convention="",
         name=step["name"],
         tool_call=replace(call, span_id=span_id) if call else None,
         usage=tokens if tokens.total_tokens else None,

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_evals import Run
 from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import Availability, OperationKind
 from otel_evals.scorers import grounded_in_tools, tool_call_accuracy
 from otel_evals_instrumentation import agent, inference, retrieval, tool, workflow
@@ -27,7 +27,7 @@ QUESTION = "What does order A-7 cost?"
 
 
 def runs_of(spans: tuple[ReadableSpan, ...]) -> list[Run]:
-    return find_runs([CapturedSpan(span, 0).record() for span in spans], load_dialects())
+    return find_runs([CapturedSpan(span, 0).record() for span in spans], load_conventions())
 
 
 def test_our_reader_reads_all_that_the_decorators_wrote() -> None:

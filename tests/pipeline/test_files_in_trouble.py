@@ -195,7 +195,7 @@ stats = scores(20)
 assert stats.rules["one"].scored == 23, stats
 before = len(asked)
 refused = [not spent(budget) for _ in range(200)]
-assert sum(refused) > 0, "the disk is full, and the budget has no room to write"
+assert sum(refused) > 0, "the disk is full, and the budget has no capacity to write"
 assert len(asked) - before == refused.count(False)
 for number in range(50):
     request = JudgeRequest(instructions="a", prompt=str(number) * 500, step="a")
@@ -207,7 +207,7 @@ for _ in range(100):
     if spent(budget):
         break
     time.sleep(0.1)
-assert len(asked) == before + 1, "it goes on when there is room again"
+assert len(asked) == before + 1, "it goes on when there is capacity again"
 stats = scores(5)
 assert stats.rules["one"].scored == 28, stats
 delivered = pipeline.destination_stats()["jsonl"]

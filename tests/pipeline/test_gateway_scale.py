@@ -194,7 +194,7 @@ def report(what: str, watch: Watch, seconds: float, answers: Counter[int], stats
 
 
 def test_very_many_traces_of_one_span_in_tap(tmp_path: Path) -> None:
-    """More than can be judged in the time: all are scored, or are counted as what there was no room for."""
+    """More than can be judged in the time: all are scored, or counted as beyond the capacity."""
     spans = Spans(REQUEST, "invoke_agent", 200)
     with GatewayProcess(tmp_path, ["answered"], {"quiet": 0.5, "idle": 5.0}) as gateway:
         with Watch(gateway) as watch:

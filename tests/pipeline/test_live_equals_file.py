@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from otel_evals import Rule, Run
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.scorers import grounded_in_tools
 from tests.support.replacing import replace
 from tests.support.stub_openai import CallTool, StubOpenAI
@@ -118,7 +118,7 @@ def test_a_run_from_a_file_equals_the_run_that_was_scored_live(
     spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
     write(tmp_path / "spans", spans, form)
     (trace,) = read_traces([str(tmp_path / "spans")])
-    (from_file,) = find_runs(trace, load_dialects())
+    (from_file,) = find_runs(trace, load_conventions())
     assert from_file == without_random_flag(scored.run)
     assert (from_file.input, from_file.output) == (QUESTION, ANSWER)
     assert [c.name for c in from_file.tool_calls] == ["lookup_order"]

@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals import ConfigError, Direction, Pipeline, Rule, Run, Score, Scorer, sampling, scorer
 from otel_evals._internal.config.loader import build_config
+from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.destinations import EventPreset
-from otel_evals.dialects import Dialects, load_dialects
 from otel_evals.judges import Exploration, JudgeReply
 from otel_evals.model import ScoredRun
 from otel_evals.sampling import Chance, Sampler
@@ -176,15 +176,15 @@ class OddPreset(EventPreset):
         return self._trouble.at("OddPreset called", {"preset": 1})
 
 
-class OddDialect(Odd):
-    """Claims the spans of one scope, and reads them as another dialect does."""
+class OddConvention(Odd):
+    """Claims the spans of one scope, and reads them as another convention does."""
 
     name = "odd"
     scopes = (ODD_SCOPE,)
     markers = ()
 
     def read(self, span: Any) -> Any:
-        return self._trouble.at("OddDialect called", NORMAL.choose("", span.attributes).read(span))  # type: ignore[union-attr]
+        return self._trouble.at("OddConvention called", NORMAL.choose("", span.attributes).read(span))  # type: ignore[union-attr]
 
 
 class OddJudge(Odd):
@@ -230,14 +230,14 @@ def odd_steps(trouble: Trouble) -> Scorer:
 
 
 STEPS = ("preprocess", "get_context", "data", "check", "generate_score", "generate_reason")
-NORMAL = load_dialects()
+NORMAL = load_conventions()
 PLACES = (
     *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
     *(f"OddInline.{name}" for name in ("id", "version", "direction", "scale", "score_at_once", "at_once")),
     *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant", "repeatable")),
     *(f"OddDestination.{name}" for name in ("export", "keep_picks", "shutdown")),
-    *(f"OddDialect.{name}" for name in ("name", "scopes", "markers", "read")),
-    *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddDialect", "condition")),
+    *(f"OddConvention.{name}" for name in ("name", "scopes", "markers", "read")),
+    *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddConvention", "condition")),
     "OddScorer awaited",
     "OddSampler text",
     "OddDestination awaited",
@@ -279,9 +279,9 @@ class Application:
         config = build_config(
             rules, destinations, redact=self._redact, grace=0.0, shutdown_timeout=2.0, metrics=False
         )
-        dialects = Dialects([*NORMAL, OddDialect(trouble)])
+        conventions = Conventions([*NORMAL, OddConvention(trouble)])
         self.provider = TracerProvider(shutdown_on_exit=False)
-        self.pipeline = Pipeline(config, tracer_provider=self.provider, dialects=dialects)
+        self.pipeline = Pipeline(config, tracer_provider=self.provider, conventions=conventions)
         self.provider.add_span_processor(self.pipeline.spans)
         self.good: set[str] = set()
 
@@ -392,16 +392,16 @@ def test_health_names_the_rule_whose_code_fails(place: str, kind: str, named: st
     application.close()
 
 
-def test_health_names_a_destination_and_a_dialect_that_fail() -> None:
+def test_health_names_a_destination_and_a_convention_that_fail() -> None:
     application = Application()
     application.trouble.arm("OddDestination awaited", 1, "exits", always=True)
-    application.trouble.arm("OddDialect called", 1, "returns nonsense", always=True)
+    application.trouble.arm("OddConvention called", 1, "returns nonsense", always=True)
     application.runs(2, ODD_SCOPE)
     application.runs(1)
     application.settle()
     health = application.pipeline.health()
     assert health.failing_destinations == ("odd",)
-    assert "dialect odd: cannot read spans" in (health.problem or "")
+    assert "convention odd: cannot read spans" in (health.problem or "")
     application.close()
 
 

@@ -6,7 +6,7 @@ Agent traffic and records
     fixed_traffic       traffic whose times, tokens and cost are always the same
     sampled_traffic     traffic with a known mean under a sampler that looks at runs
     handwritten         an agent made with the decorators, and what became of its spans
-    trace_builder       spans with attributes, and what dialects read from them
+    trace_builder       spans with attributes, and what conventions read from them
     recordings          sends recorded traffic to an endpoint
     runs                runs made by hand, for scorers
     jobs                jobs made by hand, for the evaluator and the durable queue

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.model import Run, SpanEvent, SpanRecord
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRACE = "c" * 32
@@ -58,7 +58,7 @@ def runs_of(case: Mapping[str, Any]) -> list[Run]:
     for number, given in enumerate(case["spans"]):
         span = span_of(number, given)
         traces.setdefault(span.trace_id, []).append(span)
-    return list(read_runs(traces.values(), DIALECTS))
+    return list(read_runs(traces.values(), KNOWN_CONVENTIONS))
 
 
 def span_of(number: int, given: Mapping[str, Any]) -> SpanRecord:

@@ -10,7 +10,7 @@ from typing import Any
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.model import SpanEvent, SpanRecord
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 __all__ = ["Case", "case", "missed", "span"]
 
@@ -72,7 +72,7 @@ def _is_collection(value: Any) -> bool:
 
 def missed(case: Case) -> Iterator[tuple[str, Any, Any]]:
     """The facts of a case that are not recovered, as (fact, wanted, found)."""
-    runs = list(join_split_runs(find_runs(case.spans, DIALECTS)))
+    runs = list(join_split_runs(find_runs(case.spans, KNOWN_CONVENTIONS)))
     found: dict[str, Any] = {"runs": len(runs)}
     if runs:
         run = runs[-1]

@@ -1,4 +1,4 @@
-"""The public API of the five rooms as text, one line per name. Run as a program, it rewrites the snapshot.
+"""The public API of the five packages as text, one line per name. Run as a program, it rewrites the snapshot.
 
 A module is public if no part of its path starts with an underscore, and a name if its module lists it in
 `__all__`. A name that several modules export is described in the first and referred to in the others; members
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOMS = (
+PACKAGES = (
     "otel_evals",
     "otel_evals_exporters",
     "otel_evals_gateway",
@@ -41,8 +41,8 @@ class PublicName:
 
 
 def public_modules() -> list[ModuleType]:
-    """Return the public modules of all rooms, sorted by name."""
-    names = [name for room in ROOMS for name in (room, *_below(room))]
+    """Return the public modules of all packages, sorted by name."""
+    names = [name for package in PACKAGES for name in (package, *_below(package))]
     return [importlib.import_module(name) for name in sorted(names)]
 
 
@@ -142,8 +142,8 @@ def _class_lines(name: str, kind: type, public: set[type]) -> Iterator[str]:
 
 
 def _owners(kind: type) -> list[type]:
-    """Return a class and its bases, as far as they belong to the rooms."""
-    return [each for each in kind.__mro__ if each.__module__.partition(".")[0] in ROOMS]
+    """Return a class and its bases, as far as they belong to the packages."""
+    return [each for each in kind.__mro__ if each.__module__.partition(".")[0] in PACKAGES]
 
 
 def _source(value: Any) -> list[ast.stmt]:

@@ -24,7 +24,9 @@ SETUPS, PAGES = "tests.support.setups", "tests.support.adopted_app"
 SCORE = "otel_evals.score.answered"
 EVENT = "gen_ai.evaluation.result"
 CALLS = 3
-ROOMS = [str(Path(PYTHONPATH, room)) for room in ("instrumentation", "exporters", "gateway", "monitor")]
+PACKAGES = [
+    str(Path(PYTHONPATH, package)) for package in ("instrumentation", "exporters", "gateway", "monitor")
+]
 """The environments may have another checkout."""
 
 
@@ -122,7 +124,7 @@ def _variables(receiver: OtlpReceiver, stub: StubOpenAI, azure: AzureIngestion) 
     at = receiver.endpoint
     own = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "PYTHON"))}
     return own | {
-        "PYTHONPATH": os.pathsep.join([PYTHONPATH, *ROOMS]),
+        "PYTHONPATH": os.pathsep.join([PYTHONPATH, *PACKAGES]),
         "CALLS": str(CALLS),
         "OTEL_SERVICE_NAME": "app",
         "OTEL_TRACES_SAMPLER": "always_on",  # Azure Monitor's own is five traces a second

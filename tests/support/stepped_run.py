@@ -17,7 +17,7 @@ def span_id(number: int) -> str:
 
 def operation(number: int, kind: OperationKind, **fields: Any) -> Operation:
     span = SpanRecord(trace_id=TRACE, span_id=span_id(number), start_time=number * 10**9)
-    return Operation(span=span, kind=kind, dialect="test", **fields)
+    return Operation(span=span, kind=kind, convention="test", **fields)
 
 
 def calls(name: str, arguments: Any) -> Message:

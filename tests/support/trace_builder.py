@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import Run, SpanEvent, SpanRecord
 
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 
 
 class TraceBuilder:
@@ -39,7 +39,7 @@ class TraceBuilder:
     @property
     def run(self) -> Run:
         """The only run of the trace."""
-        (run,) = find_runs(self.spans, DIALECTS)
+        (run,) = find_runs(self.spans, KNOWN_CONVENTIONS)
         return run
 
 
@@ -69,5 +69,5 @@ def span(number: int, attributes: dict[str, Any], *, parent: int | None = 1, **m
 
 def run_of(*spans: SpanRecord) -> Run:
     """The only run of these spans."""
-    (run,) = find_runs(spans, DIALECTS)
+    (run,) = find_runs(spans, KNOWN_CONVENTIONS)
     return run

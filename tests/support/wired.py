@@ -20,7 +20,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.engine.engine import Engine
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 from tests.support.waits import SECONDS
 
 __all__ = ["Wired", "wired"]
@@ -37,13 +37,13 @@ class Wired:
         self.loop = asyncio.get_running_loop()
         open_spans = OpenSpans()
         attacher = attacher or Attacher(None, None, None, None)
-        self.engine = Engine(self.config, DIALECTS, attacher, open_spans=open_spans, source=source)
+        self.engine = Engine(self.config, KNOWN_CONVENTIONS, attacher, open_spans=open_spans, source=source)
         self.engine.thread = self  # type: ignore[assignment]
         self.ledger = self.engine.ledger
         self.taken = 0
         self.captured: list[CapturedItem] = []
         self.backlog = Backlog(1, 1)
-        self.capture = CaptureSpans(self, DIALECTS, self.config.ceiling, open_spans=open_spans)
+        self.capture = CaptureSpans(self, KNOWN_CONVENTIONS, self.config.ceiling, open_spans=open_spans)
         self.logs = CaptureLogRecords(self, self.capture.keeps)
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(self.capture)

@@ -118,7 +118,7 @@ def test_the_demo_runs_from_the_wheel(wheel: zipfile.ZipFile, tmp_path: Path) ->
     assert len((tmp_path / "out" / "scores.jsonl").read_text().splitlines()) == 30
 
 
-@pytest.mark.parametrize("group", ["otel_evals_destination", "otel_evals_dialect", "otel_evals_scorer"])
+@pytest.mark.parametrize("group", ["otel_evals_destination", "otel_evals_convention", "otel_evals_scorer"])
 def test_every_plug_that_is_announced_can_be_loaded(group: str) -> None:
     ours = [point for point in entry_points(group=group) if point.dist and point.dist.name == "otel-evals"]
     assert ours

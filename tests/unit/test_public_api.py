@@ -1,4 +1,4 @@
-"""The public API of the five rooms changes on purpose only, and all of it is documented."""
+"""The public API of the five packages changes on purpose only, and all of it is documented."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from opentelemetry import _logs, metrics, trace
 from opentelemetry.metrics import Observation
 
 from otel_evals import Config, __version__, semconv
-from otel_evals.dialects import Dialects
+from otel_evals.conventions import Conventions
 from otel_evals.errors import ConfigError
 from otel_evals.model import Loss, OperationKind, Run, SpanRecord
 from otel_evals.sdk.config import start_watches
@@ -50,7 +50,7 @@ class ScoringEngine:
 
     Args:
         config: rules, destinations, limits.
-        dialects: read spans.
+        conventions: read spans.
         providers: take what is emitted; its `meters` are used for all metrics.
         held_spans: get the scores of the spans that are forwarded, if any are held.
         sources: are told which traces are done, if none of their spans may be lost.
@@ -60,7 +60,7 @@ class ScoringEngine:
     def __init__(
         self,
         config: Config,
-        dialects: Dialects,
+        conventions: Conventions,
         providers: Providers,
         held_spans: HeldSpans | None = None,
         sources: Sequence[Source] = (),
@@ -68,7 +68,7 @@ class ScoringEngine:
     ) -> None:
         self.config = config
         self.options = options_of(config)
-        self.dialects = dialects
+        self.conventions = conventions
         self._roots_put = 0
         self._counting = threading.Lock()
         self._sources = sources
@@ -93,7 +93,7 @@ class ScoringEngine:
         self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
         self.gatherer.keeps_open = config.journal is not None
         new_gatherer = lambda: self.gatherer  # noqa: E731
-        self.engine = Engine(config, dialects, self._attacher, new_gatherer=new_gatherer, source=source)
+        self.engine = Engine(config, conventions, self._attacher, new_gatherer=new_gatherer, source=source)
         self.meter.create_observable_gauge(
             "otel_evals.gateway.open_traces.usage",
             [lambda _: [Observation(self.usage)]],
@@ -185,7 +185,7 @@ class ScoringEngine:
             self.engine.run(forget, _CALL_SECONDS)
 
     def opens_run(self, span: SpanRecord) -> bool:
-        operation = self.dialects.read(span)
+        operation = self.conventions.read(span)
         return operation is not None and operation.kind in _INVOCATIONS
 
     def close(self, deadline: float) -> None:

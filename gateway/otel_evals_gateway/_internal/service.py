@@ -14,10 +14,10 @@ from typing import Any
 from opentelemetry import metrics
 
 from otel_evals import Config
+from otel_evals.conventions import load_conventions
 from otel_evals.destinations import plain
-from otel_evals.dialects import load_dialects
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.pipeline import Providers
+from otel_evals.sdk.pipeline import Providers, QuietClosing
 from otel_evals_gateway._internal.configuration import ConfigReload, check
 from otel_evals_gateway._internal.counters import TrafficCounters, prometheus_page
 from otel_evals_gateway._internal.forwarder import Forwarder
@@ -66,20 +66,19 @@ class Gateway:
         meters, self._metrics = prometheus_page(providers.meters or metrics.get_meter_provider())
         providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
-        self._dialects = load_dialects()
+        self._conventions = load_conventions()
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
         self._journal = None if config.journal is None else ReceivedJournal(config.journal)
         self._kafka = kafka_source(options.kafka, config) if options.kafka else None
         reports = None if self._kafka is None else self._kafka.reports
         sources = [each for each in (self._journal, reports) if each is not None]
-        closing = {} if self._kafka is None else {"closing": self._kafka.closing}
-        self.scoring = ScoringEngine(config, self._dialects, providers, self._held_spans, sources, **closing)
+        closing = QuietClosing if self._kafka is None else self._kafka.closing
+        self.scoring = ScoringEngine(config, self._conventions, providers, self._held_spans, sources, closing)
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
-            intake = lambda: self.scoring.engine.intake  # noqa: E731
-            self._journal.level = lambda: (intake().taken, intake().put)
+            self._journal.level = self._intake_level
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
@@ -190,7 +189,7 @@ class Gateway:
 
     def _selector(self, config: Config) -> Selector:
         return Selector(
-            self._dialects, config.ceiling, self.options.max_attributes, trust_remote=config.trust_remote
+            self._conventions, config.ceiling, self.options.max_attributes, trust_remote=config.trust_remote
         )
 
     def _hold(self) -> HeldSpans | None:
@@ -212,6 +211,11 @@ class Gateway:
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
         nested = _nested(self._config)
         return Inline(self._tap, forwarder, self._held_spans, nested=nested)
+
+    def _intake_level(self) -> tuple[float, float]:
+        """Return the items that the engine has taken, and those that were put."""
+        intake = self.scoring.engine.intake
+        return intake.taken, intake.put
 
     # --- pages ---
 

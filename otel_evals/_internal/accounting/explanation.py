@@ -82,7 +82,7 @@ class Explanation:
     """Spans that were assembled."""
     waiting_spans: int = 0
     """Spans whose root has not ended."""
-    dialects: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
     runs: int = 0
     ignored: Mapping[str, int] = field(default_factory=dict)
     """Runs, spans and log records that were ignored, by reason."""
@@ -105,7 +105,7 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         if self.spans:
-            read = f", read as {', '.join(self.dialects)}" if self.dialects else ""
+            read = f", read as {', '.join(self.conventions)}" if self.conventions else ""
             yield f"Seen: {counted(self.spans, 'span')}{read}, in {counted(self.runs, 'run')}."
         if self.waiting_spans:
             yield f"Waiting for the root span: {counted(self.waiting_spans, 'span')}."
@@ -199,7 +199,7 @@ def explain_logged(
         randomness=share(randomness(int(trace_id, 16), logged.trace_state)),
         spans=logged.spans,
         waiting_spans=waiting_spans,
-        dialects=logged.dialects,
+        conventions=logged.conventions,
         runs=logged.runs,
         ignored=ignored,
         decisions=decisions,

@@ -40,7 +40,7 @@ _EVALUATION_BYTES = 250
 _MAX_EVALUATIONS = 500
 _FORGOTTEN_AT_ONCE = 16
 """One in so many traces is forgotten at once."""
-_DIALECT = attrgetter("dialect")
+_CONVENTION = attrgetter("convention")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MOST_READS = 1_000
@@ -76,7 +76,7 @@ class LoggedTrace(msgspec.Struct, eq=False, gc=False):
 
     spans: int = 0
     runs: int = 0
-    dialects: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
     trace_state: str = ""
     ignored: Counter[str] | None = None
     """Runs, spans and log records that were ignored, by reason."""
@@ -182,7 +182,7 @@ class Ledger:
         self._changes += 1
         for judged, decided in decisions:
             self.decided(judged, decided)
-        who = run.scope_name or run.dialect
+        who = run.scope_name or run.convention
         count = self._instrumentations.get(who, 0)
         if count or len(self._instrumentations) < _MAX_INSTRUMENTATIONS:
             self._instrumentations[who] = count + 1
@@ -294,7 +294,7 @@ class TraceLog:
         self._traces: dict[str, LoggedTrace] = {}  # the collector would walk an OrderedDict
         self._bytes = 0
         self._deliveries: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
-        self._dialects: dict[frozenset[str], tuple[str, ...]] = {}
+        self._conventions: dict[frozenset[str], tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -309,11 +309,11 @@ class TraceLog:
             trace.runs += 1
             self._bytes += len(run.trace_state) - len(trace.trace_state)
             trace.trace_state = run.trace_state
-            names = frozenset(trace.dialects).union(map(_DIALECT, run.operations))
-            dialects = self._dialects.get(names)
-            if dialects is None:
-                dialects = self._dialects[names] = tuple(sorted(names))
-            trace.dialects = dialects
+            names = frozenset(trace.conventions).union(map(_CONVENTION, run.operations))
+            conventions = self._conventions.get(names)
+            if conventions is None:
+                conventions = self._conventions[names] = tuple(sorted(names))
+            trace.conventions = conventions
 
     def ignored(self, trace_id: str, reason: str, count: int) -> None:
         trace = self._trace(trace_id)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
-from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.error_log import log_error
 from otel_evals.errors import JudgeError
@@ -195,7 +195,7 @@ class ContentLog:
         off = [name for name in _CONTENT if run.availability.get(name) is Availability.CAPTURED_OFF]
         if not off:
             return
-        setting = content_setting(run.scope_name, run.dialect)
+        setting = content_setting(run.scope_name, run.convention)
         self.off[who] = setting
         _logger.warning(
             "%s leaves out %s, so that scorers cannot judge it; content capture: %s",

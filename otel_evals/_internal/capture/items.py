@@ -1,4 +1,4 @@
-"""Captured items: ended spans that a dialect claims, and log records of spans."""
+"""Captured items: ended spans that a convention claims, and log records of spans."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
     """True if spans below it may have been refused."""
 
     def record(self) -> SpanRecord:
-        """Return the span as dialects read it. Runs for every span, so it makes no call that it can avoid."""
+        """Return the span as conventions read it. Runs for every span: it makes no call that it can avoid."""
         global _last_trace, _last_scope, _last_resource
         span = self.span
         read = read_fields if type(span) is ReadableSpan else read_properties
@@ -160,7 +160,7 @@ class CapturedLog(NamedTuple):
 
 
 class UnclaimedSpan(NamedTuple):
-    """The place of a received span that no dialect claims; claimed spans may be above and below it."""
+    """The place of a received span that no convention claims; claimed spans may be above and below it."""
 
     trace_id: str
     span_id: str

@@ -1,7 +1,7 @@
 """Capture in process: a span processor and a log-record processor.
 
 Both run on the application's threads, so they do little: a ratio test on the trace id, a look-up of the
-dialect, and an append. They parse nothing, never wait and never raise.
+convention, and an append. They parse nothing, never wait and never raise.
 
 They also decide which span is the root of a run, because only they know which spans above are still open:
 a claimed span below no open claimed span is a root.
@@ -27,7 +27,7 @@ from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.remote_state import RemoteState
 from otel_evals._internal.model import SpanEvent
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
 from otel_evals._internal.trust.keys import proof_of
 from otel_evals._internal.trust.marks import need_span
@@ -57,7 +57,7 @@ class CaptureSpans(SpanProcessor):
     """
 
     intake: Intake
-    dialects: Dialects
+    conventions: Conventions
     ceiling: float
     expect: Callable[[int, int], None] | None = None
     _: KW_ONLY
@@ -178,7 +178,7 @@ class CaptureSpans(SpanProcessor):
 
     def _claims(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope
-        return self.dialects.claims(scope.name if scope else "", span)
+        return self.conventions.claims(scope.name if scope else "", span)
 
     def _owner(self, span: ReadableSpan) -> int:
         parent = span.parent
@@ -210,7 +210,7 @@ class CaptureLogRecords(LogRecordProcessor):
     keeps: Callable[[int, int], bool]
     """Returns True if a span's trace may be sampled; `CaptureSpans.keeps`."""
     claims: Callable[[str, str], bool] = lambda _, event_name: bool(event_name)
-    """Returns True if a record of this scope and with this name may have content; `Dialects.claims_log`."""
+    """Returns True if a record of this scope and name may have content; `Conventions.claims_log`."""
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""

@@ -15,7 +15,7 @@ from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_te
 from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run, ToolCall
-from otel_evals._internal.model.dialect import load_dialects
+from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
@@ -39,7 +39,7 @@ def runs(
                     _print_trees(scored_records(files, command="runs"), _scored_tree)
                 return
             traces = read_traces(files, progress=advance, skipped=report_skipped)
-            count = show(read_runs(traces, load_dialects()))
+            count = show(read_runs(traces, load_conventions()))
     except BrokenPipeError:
         sys.stderr.close()
         raise typer.Exit(0) from None
@@ -97,7 +97,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
         "documents": [_picked(document, "id", "content", "score") for document in run.documents],
         **_picked(run, "models", "provider", "finish_reasons", "waiting"),
         "usage": _picked(run.usage, *run.usage.__struct_fields__),
-        **_picked(run, "start_time", "duration", "dialect"),
+        **_picked(run, "start_time", "duration", "convention"),
         "availability": dict(run.availability),
     }
 
@@ -129,10 +129,8 @@ def _tree(run: Run) -> Any:
     from rich.tree import Tree
 
     seconds = "" if run.duration is None else f"  {run.duration:.2f} s"
-    title = (
-        f"[bold]{_short(run.agent_name or run.root_kind)}[/]  [dim]{run.trace_id}{seconds}  {run.dialect}[/]"
-    )
-    tree = Tree(title)
+    name = _short(run.agent_name or run.root_kind)
+    tree = Tree(f"[bold]{name}[/]  [dim]{run.trace_id}{seconds}  {run.convention}[/]")
     tree.add(f"[cyan]user[/] {_shown(run, 'input')}")
     for call in run.tool_calls:
         ended = call.error if call.status == "error" else call.result

@@ -31,7 +31,7 @@ from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Dropped, Evaluation, Score, ScorerFailure, SpanRecord
-from otel_evals._internal.model.dialect import load_dialects
+from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.earlier_scores import EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
@@ -105,7 +105,7 @@ def score_traces(
     batch = BatchScorer(config, earlier)
     try:
         with bar("scoring runs", None) as advance:
-            runs = (((run.trace_id, kin_of(run)), run) for run in read_runs(traces, load_dialects()))
+            runs = (((run.trace_id, kin_of(run)), run) for run in read_runs(traces, load_conventions()))
             for (trace_id, whose), evaluations in batch.score_all(runs, at_once or _AT_ONCE, advance):
                 found += map(_without_prompts, evaluations)
                 kin[trace_id] = whose

@@ -1,4 +1,4 @@
-"""Sections of the configuration that other rooms define, such as `gateway` and `alarms`."""
+"""Sections of the configuration that other packages define, such as `gateway` and `alarms`."""
 
 from __future__ import annotations
 

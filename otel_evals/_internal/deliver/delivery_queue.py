@@ -92,9 +92,9 @@ class DeliveryQueue:
         return replace(counts, pending=counts.pending + self._pending.accepted)
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of further scored runs that are not dropped. May be called from any thread."""
-        return self._pending.room
+        return self._pending.capacity
 
     def put(self, scored: ScoredRun, leaving: ScoredRun | None = None, *, kept: bool = False) -> None:
         """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises.

@@ -146,9 +146,9 @@ class FanOut:
         return {queue.name: queue.stats for queue in self._queues}
 
     @property
-    def room(self) -> float:
+    def capacity(self) -> float:
         """Number of further scored runs that no destination drops. May be called from any thread."""
-        return min((queue.room for queue in self._queues), default=math.inf)
+        return min((queue.capacity for queue in self._queues), default=math.inf)
 
     def failing(self) -> tuple[str, ...]:
         """Return the destinations whose last attempt failed. May be called from any thread."""

@@ -69,7 +69,7 @@ class PendingDeliveries:
         return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of further scored runs for which neither the queue nor the parked runs overflow.
 
         In bytes, they count as twice the mean of those here, because their sizes are not known yet.

@@ -16,7 +16,7 @@ from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 
@@ -28,15 +28,15 @@ class Assembly:
 
     Args:
         config: the bounds.
-        dialects: read spans.
+        conventions: read spans.
         ledger: counts what is lost.
         gatherer: collects the spans of a trace until its runs close.
     """
 
-    def __init__(self, config: Config, dialects: Dialects, ledger: Ledger, gatherer: Gatherer) -> None:
+    def __init__(self, config: Config, conventions: Conventions, ledger: Ledger, gatherer: Gatherer) -> None:
         self.gatherer = gatherer
         self._ledger = ledger
-        self._reader = RunReader(dialects, ledger)
+        self._reader = RunReader(conventions, ledger)
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.joined: Callable[[Run], Run] = self._split_runs.joined
         self._yielded = 0.0

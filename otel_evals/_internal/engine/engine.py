@@ -41,7 +41,7 @@ class Engine(Stages):
 
     Args:
         config: rules, destinations, limits.
-        dialects: read spans.
+        conventions: read spans.
         attacher: attaches outcomes to traces.
         open_spans: the spans that have not ended, for checks of unfinished runs.
         new_gatherer: creates what assembles traces from items; one for the spans of this process by default.
@@ -75,7 +75,7 @@ class Engine(Stages):
         """
         pending = self.ledger.pending
         queued = self.scorer.rules.capacity
-        return min(queued if pending else max(1, queued), self.fan_out.room - pending)
+        return min(queued if pending else max(1, queued), self.fan_out.capacity - pending)
 
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""

@@ -20,7 +20,7 @@ from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 
 _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
@@ -31,7 +31,7 @@ class Inspected(Protocol):
     """The parts of an engine that are read here."""
 
     config: Config
-    dialects: Dialects
+    conventions: Conventions
     thread: EngineThread[Any]
     ledger: Ledger
     gatherer: Gatherer
@@ -66,7 +66,7 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
         since_progress=now - ledger.moved,
         beat_limit=stalled_after,
         progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
-        failing={**failing, **{f"dialect {k}": v for k, v in engine.dialects.failing.items()}},
+        failing={**failing, **{f"convention {k}": v for k, v in engine.conventions.failing.items()}},
         problems=problems,
         unstartable=thread.unstartable,
     )
@@ -110,7 +110,7 @@ def explain(engine: Inspected, trace_id: int | str, trace_state: str) -> Explana
 def _possible_reasons(engine: Inspected) -> Iterator[str]:
     """Yield possible reasons for the lack of a record of a trace that sampling did not rule out."""
     yield (
-        "Possible reasons: it was not recorded in this process, no dialect claims its spans, "
+        "Possible reasons: it was not recorded in this process, no convention claims its spans, "
         "or the application's own sampler did not sample it."
     )
     if refused := engine.thread.backlog.refused:

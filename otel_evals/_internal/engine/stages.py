@@ -37,7 +37,7 @@ from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled
@@ -55,7 +55,7 @@ class Stages:
     def __init__(
         self,
         config: Config,
-        dialects: Dialects,
+        conventions: Conventions,
         attacher: Attacher,
         *,
         open_spans: OpenSpans | None = None,
@@ -66,7 +66,7 @@ class Stages:
         queue_size: int = 2048,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config, self.dialects, self._attacher = config, dialects, attacher
+        self.config, self.conventions, self._attacher = config, conventions, attacher
         self._open_spans = open_spans or OpenSpans()
         self._new_gatherer = new_gatherer or self._local_gatherer
         self.source, self._deliver_to, self._known = source, deliver, known
@@ -83,9 +83,9 @@ class Stages:
         content, ceiling = config.capture_content, config.ceiling
         self.ledger = Ledger(names, config.explain_traces, content=content, ceiling=ceiling)
         self.gatherer = self._new_gatherer()
-        self._assembly = Assembly(config, self.dialects, self.ledger, self.gatherer)
+        self._assembly = Assembly(config, self.conventions, self.ledger, self.gatherer)
         joined = self._assembly.joined
-        self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.dialects, joined)
+        self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.conventions, joined)
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
         self.gatherer.reports_left = self.source is not None
@@ -247,7 +247,9 @@ class Stages:
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self._assembly.read_until)
         delivered = more = True
-        while more and delivered:  # a gatherer may close only as many runs as the destinations have room for
+        while (
+            more and delivered
+        ):  # a gatherer may close only as many runs as the destinations have capacity for
             more = self._score_due(inf)
             settled = await self.scorer.settled(deadline - time.monotonic())
             while ending and settled and self.conversations.waiting:

@@ -138,7 +138,7 @@ class EngineThread(Generic[_Item]):
             self._arm(self._wake)
 
     def put_all(self, items: Sequence[_Item]) -> None:
-        """Hand over items that belong together, even beyond the capacity; check `room` first."""
+        """Hand over items that belong together, even beyond the capacity; check `capacity` first."""
         self.backlog.add(items, len(self._items))
         self._items.extend(items)
         self._arm(self._wake)

@@ -14,8 +14,8 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.engine.check import Place
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, SpanRecord
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.derived import with_given
-from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.runs import find_runs
 
 _ATTEMPTS = 5
@@ -33,12 +33,12 @@ class UnfinishedRuns:
         self,
         open_spans: OpenSpans,
         gatherer: Gatherer,
-        dialects: Dialects,
+        conventions: Conventions,
         joined: Callable[[Run], Run],
     ) -> None:
         self._open_spans = open_spans
         self._gatherer = gatherer
-        self._dialects = dialects
+        self._conventions = conventions
         self._joined = joined
 
     def find(self, place: Place, answer: str | None) -> Run | NotScored:
@@ -67,7 +67,7 @@ class UnfinishedRuns:
                     links[record.span_id] = format_span_id(owner)
         if not records:
             return None
-        runs = find_runs(records, self._dialects, links)
+        runs = find_runs(records, self._conventions, links)
         claimed = {record.span_id for record in records}
         for here in map(format_span_id, place.above):
             if here in claimed:
@@ -81,7 +81,7 @@ class UnfinishedRuns:
 
     def _claims(self, span: Span) -> bool:
         scope = span.instrumentation_scope
-        return self._dialects.claims(scope.name if scope else "", span)
+        return self._conventions.claims(scope.name if scope else "", span)
 
 
 def with_answer(run: Run, answer: str) -> Run:

@@ -27,7 +27,7 @@ class Closing(Protocol):
     evicts_after: float
     """Seconds without a new span after which an open trace is evicted."""
     whole: bool
-    """True if a trace closes as a whole, with the spans that no dialect claims."""
+    """True if a trace closes as a whole, with the spans that no convention claims."""
 
     def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
         """Note a claimed span, which was just added to its trace."""

@@ -236,8 +236,8 @@ class Gatherer:
 
     def close_due(self, now: float) -> list[SpanGroup]:
         """Close complete runs, some hundred at a time, within the capacity; with infinity, all of them."""
-        room = self._capacity()
-        most = room if now == inf else min(room, CLOSED_AT_ONCE)
+        capacity = self._capacity()
+        most = capacity if now == inf else min(capacity, CLOSED_AT_ONCE)
         self._latest = self._latest if now == inf else now
         closed: list[SpanGroup] = []
         again: list[Trace] = []
@@ -255,7 +255,7 @@ class Gatherer:
                 self._note_left(trace)
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
-        self.waits = len(closed) >= room
+        self.waits = len(closed) >= capacity
         self.next_close = self._due[0][0] if self._due else inf
         if self.waits:
             self.next_close = max(self.next_close, now + _AGAIN_SECONDS)

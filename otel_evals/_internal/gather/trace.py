@@ -27,7 +27,7 @@ class State(IntEnum):
     """The state of a trace, from which follows who may be removed for others."""
 
     UNCLAIMED = 0
-    """Only log records, or spans that no dialect claims: a claimed span may still arrive."""
+    """Only log records, or spans that no convention claims: a claimed span may still arrive."""
     OPEN = 1
     ROOTED = 2
     """Open, and its root span has arrived."""

@@ -97,7 +97,7 @@ class Traces:
     def excess(self, newest: Trace) -> tuple[Trace, str] | None:
         """Return the open trace to evict and the reason; None within the bounds.
 
-        Traces without their root make room for others: the root may never come. The trace just added to is
+        Traces without their root make way for others: the root may never come. The trace just added to is
         evicted if it alone takes half of the bytes.
         """
         limits, others = self._limits, self._of[State.OPEN]

@@ -78,13 +78,16 @@ class Fence:
         if isinstance(slot, TrustedText):
             return str(slot)
         if isinstance(slot, Context):
-            pieces = [self._safe(piece, room) for piece, room in self._fitted(slot.pieces)]
+            pieces = [self._safe(piece, capacity) for piece, capacity in self._fitted(slot.pieces)]
             blocks = [self._block(f"{name} {n}", piece) for n, piece in enumerate(pieces, 1)]
             return "\n".join(blocks) or self._block(name, "(nothing)")
         if isinstance(slot, str):
             return self._block(name, self._safe(slot, self.max_chars) or "(empty)")
         # a JSON string has no line breaks, with which an item could pose as the next number
-        items = [json.dumps(self._safe(item, room), ensure_ascii=False) for item, room in self._fitted(slot)]
+        items = [
+            json.dumps(self._safe(item, capacity), ensure_ascii=False)
+            for item, capacity in self._fitted(slot)
+        ]
         lines = [f"{n}. {item}" for n, item in enumerate(items, 1)]
         return self._block(name, "\n".join(lines) or "(none)")
 
@@ -127,9 +130,9 @@ class Fence:
             note = f"[... {len(shown) - most + 1} items left out ...]"
             shown = [*shown[:head], note, *shown[len(shown) - (most - head - 1) :]]
         lengths = [len(item) for item in shown]
-        # Escapes and redaction may lengthen an item: without a cut, each may take all the room.
-        room = _equal_share(lengths, self.max_chars) if sum(lengths) > self.max_chars else self.max_chars
-        return [(item, room) for item in shown]
+        # Escapes and redaction may lengthen an item: without a cut, each may take all the capacity.
+        capacity = _equal_share(lengths, self.max_chars) if sum(lengths) > self.max_chars else self.max_chars
+        return [(item, capacity) for item in shown]
 
     def _safe(self, text: str, max_chars: int) -> str:
         """Shorten a text, then clean it, with a margin in which secrets at the cut are recognised."""
@@ -164,11 +167,11 @@ def visible(text: str) -> str:
 
 def _equal_share(lengths: Sequence[int], total: int) -> int:
     """Return the length to which to cut the longest so that the sum is at most `total`."""
-    room, left = total, len(lengths)
+    capacity, left = total, len(lengths)
     for length in sorted(lengths):
-        if length * left >= room:
-            return max(1, room // left)
-        room, left = room - length, left - 1
+        if length * left >= capacity:
+            return max(1, capacity // left)
+        capacity, left = capacity - length, left - 1
     return max([1, *lengths])
 
 

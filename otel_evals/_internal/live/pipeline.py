@@ -35,7 +35,7 @@ from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
-from otel_evals._internal.model.dialect import Dialects, load_dialects
+from otel_evals._internal.model.convention import Conventions, load_conventions
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.util.os_threads import are_greenlets
@@ -60,7 +60,7 @@ class Pipeline:
         evaluation_tracer_provider: a separate one for evaluation spans outside the judged traces.
         logger_provider: for evaluation events; the global one by default.
         meter_provider: for metrics; the global one by default.
-        dialects: read spans; all installed ones by default.
+        conventions: read spans; all installed ones by default.
 
     Raises:
         ConfigError: a rule has `isolation="process"`, but gevent has replaced threads.
@@ -74,7 +74,7 @@ class Pipeline:
         logger_provider: LoggerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         evaluation_tracer_provider: TracerProvider | None = None,
-        dialects: Dialects | None = None,
+        conventions: Conventions | None = None,
     ) -> None:
         _check_threads(config)
         self.config = config
@@ -82,7 +82,7 @@ class Pipeline:
         self._evaluation_provider = evaluation_tracer_provider
         self._scores = PendingScores()
         self._exporters: list[ScoringSpanExporter] = []
-        self.dialects = dialects = load_dialects() if dialects is None else dialects
+        self.conventions = conventions = load_conventions() if conventions is None else conventions
         """Read spans, and know the instrumentation scopes seen so far."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
@@ -91,10 +91,10 @@ class Pipeline:
         self._attacher = attacher = new_attacher(config, spans, logger_provider, scores)
         open_spans = OpenSpans()
         self._journal = None if config.journal is None else _journal(config.journal)
-        self._engine = Engine(config, dialects, attacher, open_spans=open_spans, source=self._journal)
+        self._engine = Engine(config, conventions, attacher, open_spans=open_spans, source=self._journal)
         self.spans = CaptureSpans(
             self._engine.thread,
-            dialects,
+            conventions,
             config.ceiling,
             self._scores.expect if config.holds else None,
             trust_remote=config.trust_remote,
@@ -103,7 +103,7 @@ class Pipeline:
             flush=self.force_flush,
             close=self.shutdown,
         )
-        self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps, dialects.claims_log)
+        self.log_records = CaptureLogRecords(self._engine.thread, self.spans.keeps, conventions.claims_log)
         if config.metrics:
             # Last, since a reader may call back at once. A meter keeps its instruments and their callbacks
             # for the life of the process.

@@ -1,4 +1,4 @@
-"""Operations, which dialects read from spans: messages, tool calls, documents and usage."""
+"""Operations, which conventions read from spans: messages, tool calls, documents and usage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source(Record, frozen=True):
     span_id: str
     key: str
     """Attribute, event or log name."""
-    dialect: str
+    convention: str
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -155,7 +155,7 @@ class OperationKind(StrEnum):
     RETRIEVAL = "retrieval"
     EMBEDDING = "embedding"
     OTHER = "other"
-    """Claimed by a dialect, but only a wrapper: a step, a turn, a guardrail."""
+    """Claimed by a convention, but only a wrapper: a step, a turn, a guardrail."""
 
 
 _PSEUDO_TOOLS = frozenset(
@@ -194,13 +194,13 @@ CONTENT = (
     "availability",
     "sources",
 )
-"""Fields of an operation that a dialect may read lazily, on first access."""
+"""Fields of an operation that a convention may read lazily, on first access."""
 
 
 @derives(*CONTENT)
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One span, read by a dialect: its kind and the normalised fields of that kind.
+    """One span, read by a convention: its kind and the normalised fields of that kind.
 
     None (or an empty tuple) means not recorded; `availability` has the cause, by field name. The content of a
     span is read on first access.
@@ -208,7 +208,7 @@ class Operation:
 
     span: SpanRecord
     kind: OperationKind
-    dialect: str
+    convention: str
     name: str | None = None
     """Name of the agent, workflow, tool or retriever."""
     input_messages: tuple[Message, ...] = ()

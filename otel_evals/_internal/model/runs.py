@@ -86,7 +86,7 @@ class Run:
     end_time: int | None = None
     resource: Mapping[str, Any] = field(default_factory=nothing)
     scope_name: str = ""
-    dialect: str = ""
+    convention: str = ""
     trace_flags: int = 1
     trace_state: str = ""
     availability: Mapping[str, Availability] = field(default_factory=nothing)

@@ -34,7 +34,7 @@ class SpanEvent(Record, frozen=True, kw_only=True):
 
 
 class SpanRecord(Record, frozen=True, kw_only=True):
-    """One span, as dialects read it; it ended in process, was received or was read from a file."""
+    """One span, as conventions read it; it ended in process, was received or was read from a file."""
 
     trace_id: str
     span_id: str

@@ -16,7 +16,7 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.model import Evaluation, Run, ScoredRun, ScorerFailure
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.offline.earlier_scores import EarlierScores
 
 _Item = TypeVar("_Item")
@@ -59,7 +59,7 @@ class BatchScorer:
         self._last_end = 0.0
         self._engine = Engine(
             self.config,
-            Dialects(()),
+            Conventions(()),
             Attacher(None, None, None, None),
             deliver=self._deliver,
             known=None if earlier is None else earlier.outcome,

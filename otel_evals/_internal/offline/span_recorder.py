@@ -21,7 +21,7 @@ from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.model import Run, SpanEvent, SpanRecord
-from otel_evals._internal.model.dialect import Dialects, load_dialects
+from otel_evals._internal.model.convention import Conventions, load_conventions
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.errors import ConfigError
 
@@ -30,8 +30,8 @@ _POLL_SECONDS = 0.005
 
 
 class Recording:
-    def __init__(self, dialects: Dialects) -> None:
-        self._dialects = dialects
+    def __init__(self, conventions: Conventions) -> None:
+        self._conventions = conventions
         self.items: list[CapturedItem] = []
         """Claimed spans in the order of their ends, and log records."""
         self.open: set[int] = set()
@@ -63,28 +63,28 @@ class Recording:
                 traces[record.trace_id].append(record)
                 if item.owner and format_span_id(item.owner) != record.parent_span_id:
                     links[record.span_id] = format_span_id(item.owner)
-        found = read_runs(traces.values(), self._dialects, links)
+        found = read_runs(traces.values(), self._conventions, links)
         return sorted(found, key=lambda run: run.end_time or run.start_time)
 
 
 class SpanRecorder(SpanProcessor):
     """A span processor that records while a recording is active, and is idle otherwise."""
 
-    def __init__(self, dialects: Dialects) -> None:
-        self._dialects = dialects
+    def __init__(self, conventions: Conventions) -> None:
+        self._conventions = conventions
         self.backlog = Backlog(1, 1)  # nothing waits here
-        self._capture = CaptureSpans(self, dialects, 1.0)
+        self._capture = CaptureSpans(self, conventions, 1.0)
         self._recordings: set[Recording] = set()
         self._everything: Recording | None = None
         self._by_trace: dict[int, Recording] = {}
         self.log_records = CaptureLogRecords(
-            self, lambda trace_id, _: trace_id in self._by_trace, dialects.claims_log
+            self, lambda trace_id, _: trace_id in self._by_trace, conventions.claims_log
         )
 
     @contextmanager
     def record_context(self) -> Iterator[Recording]:
         """Record the spans that start in this context and in copies of it, as separate traces."""
-        recording = Recording(self._dialects)
+        recording = Recording(self._conventions)
         context = trace.set_span_in_context(INVALID_SPAN, context_api.set_value(_KEY, recording))
         self._recordings.add(recording)
         token = context_api.attach(context)
@@ -97,7 +97,7 @@ class SpanRecorder(SpanProcessor):
     @contextmanager
     def record_all(self) -> Iterator[Recording]:
         """Record all spans that start during the recording, in any thread or context."""
-        recording = self._everything = Recording(self._dialects)
+        recording = self._everything = Recording(self._conventions)
         self._recordings.add(recording)
         try:
             yield recording
@@ -163,7 +163,7 @@ def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> Sp
         problem = f"a {type(provider).__name__} takes no span processors; give the SDK's TracerProvider"
         raise ConfigError("tracer_provider", problem)
     if provider not in _recorders:
-        _recorders[provider] = SpanRecorder(load_dialects())
+        _recorders[provider] = SpanRecorder(load_conventions())
         provider.add_span_processor(_recorders[provider])
     recorder = _recorders[provider]
     loggers: Any = logger_provider or _logs.get_logger_provider()

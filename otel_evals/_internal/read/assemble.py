@@ -58,7 +58,7 @@ def assemble(
         "end_time": span.end_time,
         "resource": span.resource,
         "scope_name": span.scope_name,
-        "dialect": root.dialect,
+        "convention": root.convention,
         "trace_flags": span.trace_flags,
         "trace_state": span.trace_state and _trace_state(span),
     }

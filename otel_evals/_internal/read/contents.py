@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Operation, SpanRecord
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.derived import DERIVATION, Derivation
-from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import log_error
 
@@ -31,12 +31,12 @@ _logged: set[str] = set()
 
 
 def read_operations(
-    records: Iterable[SpanRecord], dialects: Dialects
+    records: Iterable[SpanRecord], conventions: Conventions
 ) -> list[tuple[int, int, str, Operation]]:
     """Return the operations of a trace after what orders them: start, end (the latest first) and span id."""
     found: list[tuple[int, int, str, Operation]] = []
     for record in records:
-        operation = dialects.read(record)
+        operation = conventions.read(record)
         if operation is not None:
             span = operation.span
             found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
@@ -92,7 +92,7 @@ class _Content(msgspec.Struct, eq=False, gc=False):
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
             return derivation.derive("availability")
-        except BaseException as error:  # a third-party dialect must not fail the scorer
+        except BaseException as error:  # a third-party convention must not fail the scorer
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
             level = logging.DEBUG if logged else logging.WARNING
             if not logged:
@@ -153,18 +153,20 @@ _CHOICE: Final = "gen_ai.choice"
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
-def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+def restore_choices(records: Mapping[str, SpanRecord], conventions: Conventions) -> Mapping[str, SpanRecord]:
     """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
 
     Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
     """
     restored: dict[str, SpanRecord] = {}
     for record in records.values():
-        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+        if not record.logs or conventions.choose(record.scope_name, record.attributes) is not None:
             continue
         choices = [log for log in record.logs if log.name == _CHOICE]
         if choices:
-            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            calls = sorted(
+                _without_choice(record.span_id, records, conventions), key=lambda r: r.end_time or 0
+            )
             if len(calls) == len(choices):
                 restored.update(
                     (c.span_id, replace(c, logs=(*c.logs, log)))
@@ -174,13 +176,13 @@ def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Ma
 
 
 def _without_choice(
-    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+    parent: str, records: Mapping[str, SpanRecord], conventions: Conventions
 ) -> Iterable[SpanRecord]:
     for record in records.values():
         has_choice = any(log.name == _CHOICE for log in record.logs)
         if record.parent_span_id != parent or record.status == "ERROR" or has_choice:
             continue
-        if dialects.choose(record.scope_name, record.attributes) is not None:
+        if conventions.choose(record.scope_name, record.attributes) is not None:
             yield record
 
 

@@ -45,7 +45,7 @@ _IDS: Final = {
     """,
 }
 _INHERITED: Final = {field: names.split() for field, names in _IDS.items()}
-"""Attribute names by field of a run, for spans that no dialect reads."""
+"""Attribute names by field of a run, for spans that no convention reads."""
 NAMES: Final = {
     "agent_version": ("gen_ai.agent.version agent.version ai.agent.version", "agent_version agentVersion"),
     "prompt_version": (
@@ -115,10 +115,10 @@ def _in_attributes(names: Iterable[str], places: Sequence[Operation], root: Oper
         for operation in places:
             text = _text(operation.span.attributes.get(name))
             if text:
-                yield text, Source(operation.span_id, name, operation.dialect)
+                yield text, Source(operation.span_id, name, operation.convention)
         text = _text(resource.get(name))
         if text:
-            yield text, Source(root.span_id, name, root.dialect)
+            yield text, Source(root.span_id, name, root.convention)
 
 
 def _in_objects(keys: Sequence[str], places: Sequence[Operation]) -> Iterator[Named]:
@@ -134,7 +134,7 @@ def _in_objects(keys: Sequence[str], places: Sequence[Operation]) -> Iterator[Na
             for key in keys if isinstance(metadata, dict) else ():
                 text = _text(metadata.get(key))
                 if text:
-                    yield text, Source(operation.span_id, f"{name}.{key}", operation.dialect)
+                    yield text, Source(operation.span_id, f"{name}.{key}", operation.convention)
 
 
 def _text(value: Any) -> str | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.read.contents import read_operations, restore_choices, with_details
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during, make_tree
@@ -73,15 +73,15 @@ def drop_ours(trace: Trace) -> Trace:
     return replace(trace, ours=frozenset(record.span_id for record in marked if _is_ours(record)))
 
 
-def link(trace: Trace, dialects: Dialects) -> Trace:
+def link(trace: Trace, conventions: Conventions) -> Trace:
     """Read the spans, and link the operations to a tree."""
     records = trace.records
     if any(map(_LOGS, records.values())):
-        records = restore_choices(records, dialects)
+        records = restore_choices(records, conventions)
     mine = list(records.values())
     if trace.ours:
         mine = [r for i, r in records.items() if not _is_inside(i, trace.ours, trace.parents)]
-    found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
+    found = read_operations(mine, conventions) or read_operations(with_details(mine), conventions)
     found.sort(key=itemgetter(0, 1, 2))
     tree = make_tree(dict(map(itemgetter(2, 3), found)), trace.parents)
     return Trace(trace.records, trace.parents, trace.links, trace.ours, tree)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
@@ -21,25 +21,25 @@ _NOTHING = SpanGroup((), {})
 
 def read_runs(
     traces: Iterable[Sequence[SpanRecord]],
-    dialects: Dialects,
+    conventions: Conventions,
     links: Mapping[str, str | None] | None = None,
 ) -> Iterator[Run]:
     """Yield the runs of traces, each as soon as it is whole; for `links` see `find_runs`."""
-    return join_split_runs(run for trace in traces for run in find_runs(trace, dialects, links))
+    return join_split_runs(run for trace in traces for run in find_runs(trace, conventions, links))
 
 
 class RunReader:
     """Reads the spans of live runs, and records the result in the ledger."""
 
-    def __init__(self, dialects: Dialects, ledger: Ledger) -> None:
-        self._dialects = dialects
+    def __init__(self, conventions: Conventions, ledger: Ledger) -> None:
+        self._conventions = conventions
         self._ledger = ledger
 
     def read(self, group: SpanGroup) -> list[Run]:
         """Return the runs in a group of spans. Never raises."""
         trace_id = group.spans[0].trace_id
         try:
-            runs = find_runs(group.spans, self._dialects, group.links)
+            runs = find_runs(group.spans, self._conventions, group.links)
         except BaseException as error:
             log_error(_logger, "a run could not be read", error=error)
             self._ledger.lost(Loss("run", "unreadable", trace_id))
@@ -56,7 +56,7 @@ class RunReader:
         by_trace: dict[str, list[SpanRecord]] = {}
         for span in spans:
             by_trace.setdefault(span.trace_id, []).append(span)
-        return list(read_runs(by_trace.values(), self._dialects, links))
+        return list(read_runs(by_trace.values(), self._conventions, links))
 
 
 def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.derived import with_given
-from otel_evals._internal.model.dialect import Dialects
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.names import with_inherited_ids
 from otel_evals._internal.read.passes import (
@@ -31,7 +31,7 @@ _DEEPEST_AGENT = 100
 
 
 def find_runs(
-    spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None] | None = None
+    spans: Sequence[SpanRecord], conventions: Conventions, links: Mapping[str, str | None] | None = None
 ) -> list[Run]:
     """Return the runs in the spans of a trace, by start time. Never raises.
 
@@ -40,11 +40,11 @@ def find_runs(
 
     Args:
         spans: all spans of the trace, in any order; duplicates count once.
-        dialects: the dialects to read them with.
+        conventions: the conventions to read them with.
         links: by span id, the nearest ancestor if spans in between are missing.
     """
     trace = drop_ours(collect(spans, links))
-    trace = roots(link(trace, dialects))
+    trace = roots(link(trace, conventions))
     trace = drop_foreign_tools(adopt_loose(trace))
     trace = group_turns(split_groups(trace))
     runs = [_run_of(group, trace.tree) for group in trace.groups]

@@ -27,7 +27,7 @@ _LEVELS = 32
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
     """Return the run's tool calls by time; `above` maps each span to its nearest operation above.
 
-    Calls that a dialect does not count as tools, such as a framework's structured output, are left out.
+    Calls that a convention does not count as tools, such as a framework's structured output, are left out.
     """
     not_tools = {
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
-from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, missing, scorer
 from otel_evals._internal.scorers.text.claims import Claim, claims_in, fold, list_items
 from otel_evals._internal.scorers.text.contradiction import Alternatives
@@ -193,7 +193,7 @@ def _not_recorded(run: Run) -> NotScored:
     return NotScored(
         reason="tool_results_captured_off" if off else "tool_results_not_recorded",
         explanation=f"tools were called, but their results were not recorded; "
-        f"content capture: {content_setting(run.scope_name, run.dialect)}",
+        f"content capture: {content_setting(run.scope_name, run.convention)}",
     )
 
 

@@ -81,7 +81,7 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
     except jsonschema.SchemaError as error:
         raise ConfigError("valid_json.schema", f"is not a JSON Schema: {error.message}") from error
     bounded = jsonschema.validators.extend(kind, _bounded_keywords(schema, kind.VALIDATORS, jsonschema))
-    validator, best_match = bounded(_of_one_dialect(schema)), jsonschema.exceptions.best_match
+    validator, best_match = bounded(_of_one_convention(schema)), jsonschema.exceptions.best_match
 
     def problem(value: Any) -> str | None:
         error = best_match(validator.iter_errors(value))
@@ -154,12 +154,12 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
         yield from _parts(part)
 
 
-def _of_one_dialect(schema: Any) -> Any:
+def _of_one_convention(schema: Any) -> Any:
     """Remove `$schema`, which would restore jsonschema's own keywords."""
     if isinstance(schema, Mapping):
         return {
-            key: _of_one_dialect(value)
+            key: _of_one_convention(value)
             for key, value in schema.items()
             if key != "$schema" or not isinstance(value, str)
         }
-    return [_of_one_dialect(part) for part in schema] if isinstance(schema, list) else schema
+    return [_of_one_convention(part) for part in schema] if isinstance(schema, list) else schema

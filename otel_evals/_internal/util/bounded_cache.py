@@ -11,7 +11,7 @@ _LONGEST_KEY: Final = 1_000
 
 
 class BoundedCache(dict[Key, Value]):
-    """A dict of at most `limit` entries, the oldest of which makes room for a new one.
+    """A dict of at most `limit` entries, the oldest of which makes way for a new one.
 
     Use it wherever names from spans, headers, files or answers are keys: anybody can send new ones for
     ever. Texts above 1,000 characters are not kept. Reading is as fast as from any dict, and several threads

@@ -139,25 +139,25 @@ def shallow(value: Any) -> Any:
     return value if _is_shallow(value, _DEEPEST, [_MAX_KEPT]) else _shallow(value, _DEEPEST, [_MAX_KEPT])
 
 
-def _is_shallow(value: Any, depth: int, room: list[int]) -> bool:
+def _is_shallow(value: Any, depth: int, capacity: list[int]) -> bool:
     if not isinstance(value, Mapping | list | tuple):
         return True
-    room[0] -= len(value)
-    if depth == 0 or room[0] < 0:
+    capacity[0] -= len(value)
+    if depth == 0 or capacity[0] < 0:
         return False
     items = value.values() if isinstance(value, Mapping) else value
-    return all(_is_shallow(item, depth - 1, room) for item in items)
+    return all(_is_shallow(item, depth - 1, capacity) for item in items)
 
 
-def _shallow(value: Any, depth: int, room: list[int]) -> Any:
+def _shallow(value: Any, depth: int, capacity: list[int]) -> Any:
     if not isinstance(value, Mapping | list | tuple):
         return value
-    room[0] -= len(value)
-    if depth == 0 or room[0] < 0:
+    capacity[0] -= len(value)
+    if depth == 0 or capacity[0] < 0:
         return None
     if isinstance(value, Mapping):
-        return {key: _shallow(item, depth - 1, room) for key, item in value.items()}
-    return tuple(_shallow(item, depth - 1, room) for item in value)
+        return {key: _shallow(item, depth - 1, capacity) for key, item in value.items()}
+    return tuple(_shallow(item, depth - 1, capacity) for item in value)
 
 
 def as_text(value: Any, max_chars: int = MAX_EVIDENCE) -> str:
@@ -176,10 +176,10 @@ def as_text(value: Any, max_chars: int = MAX_EVIDENCE) -> str:
 
 def _json(value: Any, max_chars: int) -> str:
     parts: list[str] = []
-    room = max_chars
+    capacity = max_chars
     for part in json.JSONEncoder(ensure_ascii=False, default=plain_text).iterencode(value):
-        if len(part) > room:
-            return "".join([*parts, part[:room], " [cut off]"])
+        if len(part) > capacity:
+            return "".join([*parts, part[:capacity], " [cut off]"])
         parts.append(part)
-        room -= len(part)
+        capacity -= len(part)
     return "".join(parts)

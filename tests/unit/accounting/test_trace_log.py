@@ -37,10 +37,10 @@ from otel_evals.sampling import Chance
 from tests.support.replacing import replace
 
 
-def run(number: int, dialect: str = "otel_genai") -> Run:
+def run(number: int, convention: str = "otel_genai") -> Run:
     trace_id = f"{number:032x}"
     span = SpanRecord(trace_id=trace_id, span_id=f"{number:016x}")
-    operation = Operation(span=span, kind=OperationKind.AGENT, dialect=dialect)
+    operation = Operation(span=span, kind=OperationKind.AGENT, convention=convention)
     return Run(
         trace_id=trace_id,
         root_span_id=span.span_id,

@@ -107,7 +107,7 @@ def test_a_score_leaves_by_every_way() -> None:
 
 def an_operation(span_id: str) -> Operation:
     span = SpanRecord(trace_id=TRACE, span_id=span_id)
-    return Operation(span=span, kind=OperationKind.TOOL, dialect="test")
+    return Operation(span=span, kind=OperationKind.TOOL, convention="test")
 
 
 def test_a_score_about_an_operation_is_on_its_span() -> None:

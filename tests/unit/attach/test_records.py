@@ -159,7 +159,7 @@ def test_an_unknown_probability_is_left_out() -> None:
 
 def test_the_event_names_the_judged_response_and_the_conversation() -> None:
     span = SpanRecord(trace_id=TRACE, span_id=SPAN)
-    operation = Operation(span=span, kind=OperationKind.INFERENCE, dialect="d", response_id="chatcmpl-1")
+    operation = Operation(span=span, kind=OperationKind.INFERENCE, convention="d", response_id="chatcmpl-1")
     run = replace(RUN, operations=(operation,))
     assert (event(judged("hallucination"), run).log_record.attributes or {})[
         "gen_ai.response.id"

@@ -32,9 +32,9 @@ from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSp
 from otel_evals._internal.sampling.consistent import credible_state
 from otel_evals._internal.trust.keys import signature
 from otel_evals._internal.trust.marks import mark
-from otel_evals.dialects import Dialects, load_dialects
+from otel_evals.conventions import Conventions, load_conventions
 
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 CLAIMED = {"gen_ai.operation.name": "chat"}
 
 
@@ -64,9 +64,11 @@ class Collected:
 class App:
     """A tracer provider whose spans are captured."""
 
-    def __init__(self, ceiling: float = 1.0, dialects: Dialects = DIALECTS, **options: Any) -> None:
+    def __init__(
+        self, ceiling: float = 1.0, conventions: Conventions = KNOWN_CONVENTIONS, **options: Any
+    ) -> None:
         self.intake = Collected()
-        self.capture = CaptureSpans(self.intake, dialects, ceiling, **options)
+        self.capture = CaptureSpans(self.intake, conventions, ceiling, **options)
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(self.capture)
         self.tracer = self.provider.get_tracer("app")
@@ -291,15 +293,15 @@ class Raises:
     backlog = Backlog(1, 1)
 
     def put(self, item: CapturedItem, ends_run: bool = False) -> None:
-        raise RuntimeError("no room in this intake")
+        raise RuntimeError("no capacity in this intake")
 
 
 def test_nothing_is_raised_into_the_application() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(CaptureSpans(Raises(), DIALECTS, 1.0))
+    provider.add_span_processor(CaptureSpans(Raises(), KNOWN_CONVENTIONS, 1.0))
     with provider.get_tracer("app").start_as_current_span("agent", attributes=CLAIMED):
         pass
-    capture = CaptureSpans(Raises(), DIALECTS, 0.5)
+    capture = CaptureSpans(Raises(), KNOWN_CONVENTIONS, 0.5)
     odd: Any = ReadableSpan("no context")
     capture.on_start(odd)
     capture.on_end(odd)
@@ -414,7 +416,7 @@ def test_a_threshold_of_a_request_is_not_believed_however_many_came_while_it_was
         )
 
     collected, provider = Collected(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(CaptureSpans(collected, DIALECTS, 1.0))
+    provider.add_span_processor(CaptureSpans(collected, KNOWN_CONVENTIONS, 1.0))
     tracer = provider.get_tracer("server")
     server = tracer.start_span("GET /", context=requested(7))
     agent = tracer.start_span("chat", context=set_span_in_context(server), attributes=CLAIMED)

@@ -102,7 +102,7 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
 def test_a_command_that_cannot_be_imported_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A room whose extra is missing, or that is broken, fails with its own command only."""
+    """A capacity whose extra is missing, or that is broken, fails with its own command only."""
     assert "lacking" not in CliRunner().invoke(app, ["--help"]).output
     installed = tmp_path / "broken-1.0.dist-info"
     installed.mkdir()
@@ -123,7 +123,7 @@ def test_a_command_that_cannot_be_imported_leaves_the_others(
 
 
 def test_the_version_loads_no_command() -> None:
-    """Startup imports neither pydantic nor OpenTelemetry's SDK, nor any room."""
+    """Startup imports neither pydantic nor OpenTelemetry's SDK, nor any capacity."""
     code = f"""
 import atexit, sys
 atexit.register(lambda: print([m for m in sys.modules if m.partition('.')[0] in {{

@@ -97,7 +97,7 @@ def test_what_is_wrong_ends_with_status_2_and_its_name(wrong: str, spans: Path, 
 
 
 def test_more_runs_than_fit_at_once_are_all_scored_and_delivered(tmp_path: Path) -> None:
-    """Beyond every queue's size; nothing may be dropped for want of room."""
+    """Beyond every queue's size; nothing may be dropped for want of capacity."""
     exported, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exported))
     for number in range(300):

@@ -16,7 +16,7 @@ from otel_evals._internal.cli.runs import _tree
 from otel_evals._internal.cli.terminal import json_text, log_visibly
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 
 STEERS = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e\x00\r\x08\U000e0041"
 TRACE = "1" * 32
@@ -98,7 +98,7 @@ def test_no_command_steers_the_terminal(folder: Path) -> None:
 
 
 def test_nor_does_the_tree_of_a_run_on_a_terminal(folder: Path) -> None:
-    (run,) = read_runs(read_traces([str(folder / "run.json")]), load_dialects())
+    (run,) = read_runs(read_traces([str(folder / "run.json")]), load_conventions())
     console = Console(force_terminal=True, no_color=True, width=200)
     with console.capture() as printed:
         console.print(_tree(run))

@@ -161,7 +161,7 @@ def run(**fields: Any) -> Run:
         name="invoke_agent",
         attributes={"tenant.id": "acme", "tags": ("a", "b")},
     )
-    root = Operation(kind=OperationKind.AGENT, span=span, dialect="test")
+    root = Operation(kind=OperationKind.AGENT, span=span, convention="test")
     return Run(
         trace_id="1" * 32,
         root_span_id="1" * 16,

@@ -1,4 +1,4 @@
-"""Pending deliveries: the room that they report is there."""
+"""Pending deliveries: the capacity that they report is there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def test_as_many_runs_as_there_is_room_for_overflow_neither_number_nor_bytes() -
     assert size > 0
     pending = PendingDeliveries(queue_size=1_000, parked_size=1_000, max_bytes=100 * size)
     pending.put(scored, scored)
-    while (room := pending.room) > 0:
-        for number in range(room):
-            assert not pending.full, f"{number} of {room} fit"
+    while (capacity := pending.capacity) > 0:
+        for number in range(capacity):
+            assert not pending.full, f"{number} of {capacity} fit"
             pending.put(scored, scored)
     assert len(pending) > 90

@@ -48,7 +48,7 @@ def turn(number: int, conversation: str = "c", service: str = "shop", **fields: 
         "trace_id": trace_id,
         "trace_ids": (trace_id,),
         "root_span_id": root,
-        "operations": (Operation(span=span, kind=OperationKind.AGENT, dialect="d"),),
+        "operations": (Operation(span=span, kind=OperationKind.AGENT, convention="d"),),
         "conversation_id": conversation,
         "resource": {"service.name": service},
         "start_time": number * 10**10,
@@ -408,7 +408,7 @@ def test_what_cannot_be_taken_in_costs_nothing_else(caplog: pytest.LogCaptureFix
             raise RuntimeError("no")
 
     span = replace(turn(0).operations[0].span, logs=(SpanEvent(name="x", body=Hostile()),))
-    hostile = turn(0, operations=(Operation(span=span, kind=OperationKind.AGENT, dialect="d"),))
+    hostile = turn(0, operations=(Operation(span=span, kind=OperationKind.AGENT, convention="d"),))
     unknown = turn(1, "d", tool_calls=(tool("a", 1),), availability={"tool_results": "perhaps"})
     with BatchScorer(Config(rules=(Rule(polite, scope="conversation"), Rule(brief)))) as bench:
         for run in (hostile, unknown, turn(2, "e")):

@@ -19,7 +19,7 @@ from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.testing import InMemoryDestination
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 from tests.support.traffic import agent_run
 from tests.support.waits import eventually
 
@@ -37,9 +37,9 @@ class App:
     ) -> None:
         self.scored = InMemoryDestination()
         config = build_config(rules, [destination or self.scored], **{"grace": 0.0, **options})
-        self.engine = Engine(config, DIALECTS, Attacher(None, None, None, None), source=source)
+        self.engine = Engine(config, KNOWN_CONVENTIONS, Attacher(None, None, None, None), source=source)
         provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(CaptureSpans(self.engine.thread, DIALECTS, 1.0))
+        provider.add_span_processor(CaptureSpans(self.engine.thread, KNOWN_CONVENTIONS, 1.0))
         self.tracer = provider.get_tracer("app")
 
 
@@ -110,7 +110,7 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
         assert not a.engine.health(60.0, closed=True).thread_alive
 
 
-# --- rules do not take each other's room ---
+# --- rules do not take each other's capacity ---
 
 
 def test_a_slow_rule_with_a_full_queue_costs_an_instant_rule_nothing() -> None:

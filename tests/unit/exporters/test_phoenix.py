@@ -132,7 +132,7 @@ def test_the_scores_of_whole_runs_annotate_their_trace_too(server: Server) -> No
 
 def test_a_score_about_an_operation_annotates_its_span_and_the_trace(server: Server) -> None:
     span = SpanRecord(trace_id=TRACE, span_id="b7ad6b7169203331")
-    operation = Operation(span=span, kind=OperationKind.TOOL, dialect="test")
+    operation = Operation(span=span, kind=OperationKind.TOOL, convention="test")
     whole = scored_run(outcomes={"failure_step": Score(value=0.0, span_id=span.span_id)})
     send(PhoenixDestination(url=server.url), replace(whole, run=replace(whole.run, operations=(operation,))))
     assert [a["span_id"] for a in server.annotations] == [span.span_id]

@@ -108,9 +108,9 @@ def test_a_success_is_the_response_of_its_signal(served: Served) -> None:
 
 
 def test_what_is_to_be_sent_again_has_a_time(served: Served) -> None:
-    served.answer = ExportAnswer(429, "no room", retry_after=1.5)
+    served.answer = ExportAnswer(429, "no capacity", retry_after=1.5)
     error = served.refusal(TRACES, b"")
-    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "no room")
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "no capacity")
     details = Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     info = RetryInfo()
     assert details.details[0].Unpack(info)

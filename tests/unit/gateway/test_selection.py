@@ -12,13 +12,13 @@ from otel_evals._internal.sampling.consistent import threshold
 from otel_evals._internal.trust.keys import proof_of, signature
 from otel_evals.sampling import is_sampled
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 CHAT = {"gen_ai.operation.name": "chat"}
 
 
 def selector(ceiling: float = 1.0, most: int = 5) -> Selector:
-    return Selector(DIALECTS, ceiling, most)
+    return Selector(KNOWN_CONVENTIONS, ceiling, most)
 
 
 def spans_of(*spans: dict[str, Any], scope: str = "app") -> Any:
@@ -52,7 +52,7 @@ def test_what_is_ours_or_marked_is_passed_over() -> None:
     signed = f"vendor=1,otel_evals={signature()}"
     assert select({"trace_state": signed}).items == []
     assert select({"trace_state": "vendor=1,otel_evals=1"}).items, "a stranger's"
-    trusting = Selector(DIALECTS, 1.0, 4, trust_remote=True)
+    trusting = Selector(KNOWN_CONVENTIONS, 1.0, 4, trust_remote=True)
     assert trusting.spans(spans_of({"trace_state": "vendor=1,otel_evals=1"})).items == []
     proof = proof_of("01" * 16, "02" * 8)
     assert select({"attributes": {**CHAT, "otel_evals.internal.proof": proof}}).items == []
@@ -102,7 +102,7 @@ def test_a_trace_is_kept_if_and_only_if_some_rule_can_sample_it() -> None:
 
 def test_randomness_in_the_tracestate_decides_where_it_is_trusted() -> None:
     states = {"ot=rv:ffffffffffffff": True, "ot=rv:00000000000000": False}
-    trusting = Selector(DIALECTS, 0.5, 5, trust_remote=True)
+    trusting = Selector(KNOWN_CONVENTIONS, 0.5, 5, trust_remote=True)
     for state, kept in states.items():
         assert bool(trusting.spans(spans_of({"trace_state": state})).items) is kept
     found = [bool(selector(0.5).spans(spans_of({"trace_state": state})).items) for state in states]

@@ -260,7 +260,7 @@ def test_properties_that_cannot_be_used_are_an_error_of_the_configuration(proper
 
 @pytest.mark.slow
 def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
-    """Far more than the queue has room for arrives at once."""
+    """Far more than the queue has capacity for arrives at once."""
 
     @scorer(version="1")
     async def slow(run: Run) -> float:

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal import tap as tap_module
 from otel_evals_gateway._internal.counters import TrafficCounters
@@ -27,13 +27,13 @@ from tests.support.waits import SECONDS, eventually
 def busy() -> Iterator[tuple[Tap, threading.Event]]:
     """A tap whose engine takes nothing until the event is set."""
     scoring, go_on = (
-        ScoringEngine(build_config(["answered"], []), load_dialects(), Providers()),
+        ScoringEngine(build_config(["answered"], []), load_conventions(), Providers()),
         threading.Event(),
     )
     scoring.engine.thread.call(lambda: go_on.wait(SECONDS))
     traffic = TrafficCounters(RequestLimits(GatewayOptions()))
     try:
-        yield Tap(Selector(load_dialects(), 1.0, 1000), scoring, traffic, None), go_on
+        yield Tap(Selector(load_conventions(), 1.0, 1000), scoring, traffic, None), go_on
     finally:
         go_on.set()
         scoring.engine.thread.stop(10.0)

@@ -25,7 +25,7 @@ def test_it_is_read(case: dict[str, Any]) -> None:
 
 
 def test_every_convention_has_cases() -> None:
-    from otel_evals.dialects import load_dialects
+    from otel_evals.conventions import load_conventions
 
-    without = {dialect.name for dialect in load_dialects()} - {path.stem for path in FILES}
+    without = {convention.name for convention in load_conventions()} - {path.stem for path in FILES}
     assert without == set(), f"add tests/unit/instrumentation/cases/{min(without, default='')}.yaml"

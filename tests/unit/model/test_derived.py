@@ -12,7 +12,7 @@ import pytest
 
 from otel_evals._internal.engine.score import is_unreadable
 from otel_evals._internal.model.derived import derives, with_given
-from otel_evals.dialects import recovered
+from otel_evals.conventions import recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
 
 
@@ -81,7 +81,7 @@ def test_runs_and_operations_keep_their_signature_and_their_defaults() -> None:
     run = Run(trace_id="a", root_span_id="b", root_kind=OperationKind.AGENT)
     assert (run.output, run.tool_calls, run.availability, is_unreadable(run)) == (None, (), {}, False)
     operation = Operation(
-        span=SpanRecord(trace_id="a", span_id="b"), kind=OperationKind.AGENT, dialect="d", documents=()
+        span=SpanRecord(trace_id="a", span_id="b"), kind=OperationKind.AGENT, convention="d", documents=()
     )
     assert (operation.input_messages, operation.sources) == ((), {})
     assert not hasattr(recovered(Said, None, {"text": "x"}), "words")

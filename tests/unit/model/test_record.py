@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from otel_evals import model
-from otel_evals.dialects import Record
+from otel_evals.conventions import Record
 from tests.support.scored import scored_run
 
 CLASSES = [each for name in model.__all__ if inspect.isclass(each := getattr(model, name))]

@@ -9,7 +9,7 @@ import pytest
 
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import SpanRecord
-from tests.support.trace_builder import DIALECTS, span
+from tests.support.trace_builder import KNOWN_CONVENTIONS, span
 
 J = json.dumps
 KIND = "openinference.span.kind"
@@ -36,19 +36,19 @@ def agents(*turns: tuple[str, list[str], str | None], scope: str = "openai_agent
 
 
 def test_two_runs_in_one_trace_are_two_runs() -> None:
-    found = find_runs(agents(("one", ["A?"], "a."), ("two", ["B?"], "b.")), DIALECTS)
+    found = find_runs(agents(("one", ["A?"], "a."), ("two", ["B?"], "b.")), KNOWN_CONVENTIONS)
     assert [(r.agent_name, r.input, r.output) for r in found] == [("one", "A?", "a."), ("two", "B?", "b.")]
     assert [r.conversation_id for r in found] == ["s", "s"]
 
 
 def test_two_turns_of_one_conversation_are_two_runs() -> None:
-    found = find_runs(agents(("one", ["A?"], "a."), ("one", ["A?", "a.", "B?"], "b.")), DIALECTS)
+    found = find_runs(agents(("one", ["A?"], "a."), ("one", ["A?", "a.", "B?"], "b.")), KNOWN_CONVENTIONS)
     assert [(r.input, r.output, len(r.history)) for r in found] == [("A?", "a.", 0), ("B?", "b.", 2)]
 
 
 def test_a_handover_is_one_run() -> None:
     """The second agent was asked what the first was asked, and only it answers."""
-    (run,) = find_runs(agents(("one", ["A?"], None), ("two", ["A?"], "a.")), DIALECTS)
+    (run,) = find_runs(agents(("one", ["A?"], None), ("two", ["A?"], "a.")), KNOWN_CONVENTIONS)
     assert (run.input, run.output) == ("A?", "a.")
 
 
@@ -67,7 +67,7 @@ def test_agents_below_an_applications_own_span_are_runs_of_their_own(around: dic
     """The span around them says neither what was asked nor what was answered: nobody's first question is
     put together with another one's answer."""
     below = agents(("one", ["A?"], "a."), ("two", ["B?"], "b."))[1:]
-    found = find_runs([span(1, around, scope_name="my-app", name="app"), *below], DIALECTS)
+    found = find_runs([span(1, around, scope_name="my-app", name="app"), *below], KNOWN_CONVENTIONS)
     assert [(r.agent_name, r.input, r.output) for r in found] == [("one", "A?", "a."), ("two", "B?", "b.")]
 
 
@@ -78,12 +78,12 @@ def test_an_applications_own_span_that_tells_its_turn_is_the_run() -> None:
         "langfuse.observation.output": "Both.",
     }
     below = agents(("one", ["A?"], "a."), ("two", ["B?"], "b."))[1:]
-    (run,) = find_runs([span(1, own, scope_name="my-app", name="app"), *below], DIALECTS)
+    (run,) = find_runs([span(1, own, scope_name="my-app", name="app"), *below], KNOWN_CONVENTIONS)
     assert (run.input, run.output) == ("Both?", "Both.")
 
 
 def test_agents_that_a_workflow_calls_one_after_another_are_one_run() -> None:
     """Elsewhere the span around them is the invocation."""
     turns = [("one", ["A?"], "a."), ("two", ["B?"], "b.")]
-    (run,) = find_runs(agents(*turns, scope="crewai"), DIALECTS)
+    (run,) = find_runs(agents(*turns, scope="crewai"), KNOWN_CONVENTIONS)
     assert (run.input, run.output) == ("A?", "b.")

@@ -11,7 +11,7 @@ from otel_evals import semconv
 from otel_evals._internal.read import passes
 from otel_evals._internal.read.passes import Trace
 from otel_evals.model import SpanRecord
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
 MODEL = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
@@ -34,7 +34,7 @@ def span(
 
 
 def linked(*spans: SpanRecord) -> Trace:
-    return passes.link(passes.drop_ours(passes.collect(spans, None)), DIALECTS)
+    return passes.link(passes.drop_ours(passes.collect(spans, None)), KNOWN_CONVENTIONS)
 
 
 def ids(operations: Any) -> list[int]:
@@ -53,7 +53,7 @@ def test_drop_ours_drops_evaluations_with_all_inside_them() -> None:
     spans = span(1, None, AGENT), span(2, 1, MODEL, scope_name=semconv.SCOPE_NAME), span(3, 2, MODEL)
     trace = passes.drop_ours(passes.collect(spans, None))
     assert trace.ours == {f"{2:016x}"}
-    assert list(passes.link(trace, DIALECTS).tree.operations) == [f"{1:016x}"]
+    assert list(passes.link(trace, KNOWN_CONVENTIONS).tree.operations) == [f"{1:016x}"]
 
 
 def test_link_bridges_spans_that_are_no_operations() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.model import SpanRecord
 from tests.support.replacing import replace
-from tests.support.trace_builder import DIALECTS, TraceBuilder
+from tests.support.trace_builder import KNOWN_CONVENTIONS, TraceBuilder
 from tests.support.traffic import said
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support"}
@@ -22,7 +22,7 @@ def a_trace(question: str, trace_id: str = "b" * 32) -> list[SpanRecord]:
 
 def test_each_trace_gives_its_runs() -> None:
     traces = [a_trace("one", "1" * 32), [], a_trace("two", "2" * 32)]
-    runs = list(read_runs(traces, DIALECTS))
+    runs = list(read_runs(traces, KNOWN_CONVENTIONS))
     assert [(run.trace_id, run.input) for run in runs] == [("1" * 32, "one"), ("2" * 32, "two")]
     assert [len(run.operations) for run in runs] == [2, 2]
 
@@ -36,7 +36,7 @@ def test_runs_are_handed_on_while_traces_are_read() -> None:
             read.append(str(number))
             yield a_trace("hello", f"{number:032x}")
 
-    runs = read_runs(traces(), DIALECTS)
+    runs = read_runs(traces(), KNOWN_CONVENTIONS)
     assert next(runs).trace_id == f"{1:032x}"
     assert len(read) < 10
 
@@ -52,7 +52,7 @@ def test_links_stand_in_for_parents_that_are_missing() -> None:
         end_time=(root.end_time or 0) + 2,
         scope_name="app",
     )
-    apart = list(read_runs([[root, orphan]], DIALECTS))
-    (joined,) = read_runs([[root, orphan]], DIALECTS, {orphan.span_id: root.span_id})
+    apart = list(read_runs([[root, orphan]], KNOWN_CONVENTIONS))
+    (joined,) = read_runs([[root, orphan]], KNOWN_CONVENTIONS, {orphan.span_id: root.span_id})
     assert len(joined.operations) == 2
     assert len(apart) == 2

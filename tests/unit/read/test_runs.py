@@ -14,11 +14,11 @@ from otel_evals import semconv
 from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_split_runs
 from otel_evals._internal.trust.keys import proof_of
-from otel_evals.dialects import Dialects, load_dialects
+from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
 from tests.support.lines_run import lines_run
 
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 
 
 def span(
@@ -73,7 +73,7 @@ def chat(number: int, parent: int | None, inputs: list[Any], outputs: list[Any],
 
 
 def runs_of(*spans: SpanRecord) -> list[Run]:
-    return find_runs(spans, DIALECTS)
+    return find_runs(spans, KNOWN_CONVENTIONS)
 
 
 USAGE = {"gen_ai__usage__input_tokens": 40, "gen_ai__usage__output_tokens": 10}
@@ -101,8 +101,10 @@ def test_unclaimed_spans_between_operations_are_bridged() -> None:
 def test_links_stand_in_for_dropped_spans() -> None:
     root, dropped, call = span(1, None, "invoke_agent"), span(2, 1), chat(3, 2, [said("user", "Hi")], [])
     links = {call.span_id: root.span_id}
-    assert find_runs([root, call], DIALECTS, links) == find_runs([root, dropped, call], DIALECTS)
-    assert len(find_runs([root, call], DIALECTS)) == 2  # without the link nobody knows
+    assert find_runs([root, call], KNOWN_CONVENTIONS, links) == find_runs(
+        [root, dropped, call], KNOWN_CONVENTIONS
+    )
+    assert len(find_runs([root, call], KNOWN_CONVENTIONS)) == 2  # without the link nobody knows
 
 
 def test_several_roots_of_one_trace_are_several_runs() -> None:
@@ -254,7 +256,7 @@ def calls_of_one_message(count: int) -> list[SpanRecord]:
 def test_reading_takes_time_linear_in_the_number_of_spans(shape: Callable[[int], list[SpanRecord]]) -> None:
     def lines(count: int) -> int:
         spans = shape(count)
-        return lines_run(lambda: [run.tool_calls for run in find_runs(spans, DIALECTS)])
+        return lines_run(lambda: [run.tool_calls for run in find_runs(spans, KNOWN_CONVENTIONS)])
 
     assert lines(400) < 5 * lines(100)
 
@@ -364,7 +366,7 @@ def test_a_turn_scattered_over_traces_is_joined() -> None:
         2, None, [asked, called("c1", q=1), got("c1", "r")], [said("assistant", "done")], trace_id="c" * 32
     )
     other = chat(3, None, [asked], [called("c9", q=1)], trace_id="d" * 32)
-    traces = [find_runs([s], DIALECTS) for s in (second, other, first)]
+    traces = [find_runs([s], KNOWN_CONVENTIONS) for s in (second, other, first)]
     assert is_unfinished(traces[2][0])
     assert not is_unfinished(traces[0][0])
     other_run, joined = sorted(
@@ -379,7 +381,9 @@ def test_a_turn_scattered_over_traces_is_joined() -> None:
 
 def closed_one_by_one(spans: list[SpanRecord], turns: SplitRuns) -> list[Run]:
     """The spans as a live pipeline meets them: each model call closes by itself."""
-    return [done for s in spans for run in find_runs([s], DIALECTS) for done in turns.add(run, now=0.0)]
+    return [
+        done for s in spans for run in find_runs([s], KNOWN_CONVENTIONS) for done in turns.add(run, now=0.0)
+    ]
 
 
 def test_a_turn_that_closes_call_by_call_is_the_run_that_a_file_gives() -> None:
@@ -391,7 +395,9 @@ def test_a_turn_that_closes_call_by_call_is_the_run_that_a_file_gives() -> None:
             4, 1, [asked, called("c1", q=1), got("c1", "r"), called("c2", q=2)], [said("assistant", "done")]
         ),
     ]
-    assert closed_one_by_one(spans, SplitRuns()) == find_runs([span(1, None, name="app"), *spans], DIALECTS)
+    assert closed_one_by_one(spans, SplitRuns()) == find_runs(
+        [span(1, None, name="app"), *spans], KNOWN_CONVENTIONS
+    )
 
 
 def test_a_turn_that_never_goes_on_is_let_go() -> None:
@@ -409,7 +415,7 @@ def test_joining_holds_no_more_runs_than_its_window() -> None:
     spans = [
         chat(n, None, [said("user", str(n))], [called(f"c{n}")], trace_id=f"{n:032x}") for n in range(1, 40)
     ]
-    runs = [run for s in spans for run in find_runs([s], DIALECTS)]
+    runs = [run for s in spans for run in find_runs([s], KNOWN_CONVENTIONS)]
     assert [r.input for r in join_split_runs(iter(runs), window=5)] == [str(n) for n in range(1, 40)]
 
 
@@ -433,7 +439,7 @@ def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> 
         parts: list[Run] = []
 
         def work() -> None:
-            (run,) = find_runs(agents, DIALECTS)
+            (run,) = find_runs(agents, KNOWN_CONVENTIONS)
             parts.extend(subruns(run))
 
         counted = lines_run(work)
@@ -446,7 +452,7 @@ def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> 
 def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:
     assert runs_of(span(1, None, openinference__span__kind="CHAIN", input__value="Hi")) == []
     assert runs_of(span(1, None, "create_agent")) == []
-    assert find_runs([], DIALECTS) == []
+    assert find_runs([], KNOWN_CONVENTIONS) == []
 
 
 def test_embeddings_make_a_run_only_where_there_is_nothing_else() -> None:
@@ -478,7 +484,7 @@ def test_the_order_of_spans_does_not_matter() -> None:
 
 
 class Broken:
-    """A dialect of somebody else's that raises."""
+    """A convention of somebody else's that raises."""
 
     name = "broken"
     scopes = ("broken",)
@@ -488,19 +494,19 @@ class Broken:
         raise RuntimeError("boom")
 
 
-def test_a_dialect_that_raises_does_not_take_the_trace_down() -> None:
-    dialects = Dialects([Broken(), *DIALECTS])
+def test_a_convention_that_raises_does_not_take_the_trace_down() -> None:
+    conventions = Conventions([Broken(), *KNOWN_CONVENTIONS])
     spans = [
         span(1, None, "invoke_agent"),
         span(2, 1, scope_name="broken"),
         chat(3, 2, [said("user", "Hi")], []),
     ]
-    (run,) = find_runs(spans, dialects)
+    (run,) = find_runs(spans, conventions)
     assert run.input == "Hi"
 
 
 def test_the_longest_scope_wins_over_markers_and_order() -> None:
-    choose = DIALECTS.choose
+    choose = KNOWN_CONVENTIONS.choose
     assert choose("openinference.instrumentation.smolagents", {}).name == "smolagents"  # type: ignore[union-attr]
     assert choose("openinference.instrumentation.openai", {}).name == "openinference"  # type: ignore[union-attr]
     assert choose("whatever", {"gen_ai.system": "x", "ai.operationId": "ai.toolCall"}).name == "vercel_ai"  # type: ignore[union-attr]

@@ -13,14 +13,14 @@ import pytest
 from otel_evals import scorer
 from otel_evals._internal.engine.score import is_unreadable
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.dialects import Dialects, recovered
+from otel_evals.conventions import Conventions, recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
 from tests.support.trace_builder import TraceBuilder
 from tests.support.wired import wired
 
 
 class Broken:
-    """A dialect that finds out too late that it cannot read."""
+    """A convention that finds out too late that it cannot read."""
 
     name = "broken"
     scopes = ("broken.",)
@@ -28,7 +28,7 @@ class Broken:
     failed = False
 
     def read(self, span: SpanRecord) -> Operation:
-        given = {"span": span, "kind": OperationKind.AGENT, "dialect": self.name, "name": "helper"}
+        given = {"span": span, "kind": OperationKind.AGENT, "convention": self.name, "name": "helper"}
         return recovered(Operation, self, given)
 
     def derive(self, field: str) -> Mapping[str, Any]:
@@ -37,7 +37,7 @@ class Broken:
 
 def broken_run() -> Run:
     spans = TraceBuilder("broken.agents").add("agent", {"a": 1}).spans
-    (run,) = find_runs(spans, Dialects([Broken()]))
+    (run,) = find_runs(spans, Conventions([Broken()]))
     return run
 
 

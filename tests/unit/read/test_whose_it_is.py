@@ -8,7 +8,7 @@ import pytest
 
 from otel_evals._internal.read.runs import find_runs
 from tests.support.facts import Case, case, missed, span
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 ASKED, SAID = "Is the lift working?", "It runs again since noon."
 TOLD: dict[str, Any] = {"input": ASKED, "output": SAID}
@@ -230,7 +230,7 @@ EVERY = [*TOKENS, *GUARDS, *ORPHANS]
 def test_it_belongs(told: Case) -> None:
     assert [fact for fact in missed(told) if fact[0] != "written"] == []
     if "written" in told.facts:
-        (run,) = find_runs(told.spans, DIALECTS)
+        (run,) = find_runs(told.spans, KNOWN_CONVENTIONS)
         assert run.usage.cache_write_tokens == told.facts["written"]
 
 
@@ -238,5 +238,5 @@ def test_one_call_is_counted_once_however_many_others_there_are() -> None:
     """Calls one after the other are never taken for one, though they used as many tokens."""
     calls = [span(f"chat {n}", {**CHAT, **_counts(9, 3)}, scope=f"lib{n % 2}") for n in range(50)]
     told = case("many", span("agent", AGENT), *calls)
-    (run,) = find_runs(told.spans, DIALECTS)
+    (run,) = find_runs(told.spans, KNOWN_CONVENTIONS)
     assert (run.usage.input_tokens, run.usage.output_tokens) == (450, 150)

@@ -19,7 +19,7 @@ def run(**fields: Any) -> Run:
 
 def operation(number: int, attributes: dict[str, Any]) -> Operation:
     span = SpanRecord(trace_id="1" * 32, span_id=f"{number:016x}", attributes=attributes)
-    return Operation(span=span, kind=OperationKind.AGENT, dialect="x")
+    return Operation(span=span, kind=OperationKind.AGENT, convention="x")
 
 
 def test_a_tool_that_was_used_picks_the_run() -> None:
@@ -35,7 +35,7 @@ def test_an_attribute_on_any_span_or_the_resource_picks_the_run() -> None:
         SpanRecord(trace_id="1" * 32, span_id=f"{i:016x}", attributes=attributes)
         for i, attributes in enumerate([{"a": 1}, {"feedback": "down", "zero": 0}], 1)
     ]
-    operations = tuple(Operation(span=s, kind=OperationKind.AGENT, dialect="x") for s in spans)
+    operations = tuple(Operation(span=s, kind=OperationKind.AGENT, convention="x") for s in spans)
     judged = run(operations=operations, resource={"service.name": "shop"})
     conditions = [
         ("a",),

@@ -201,7 +201,7 @@ def test_every_stratum_gets_its_floor_even_when_rare() -> None:
 def test_strata_may_be_attributes_or_functions_and_hours() -> None:
     """The same field by its name, as an attribute and by a function; an hour forgets more slowly."""
     span = SpanRecord(trace_id="1" * 32, span_id="0" * 15 + "1", attributes={"tenant": "acme"})
-    judged = run(operations=(Operation(span=span, kind=OperationKind.AGENT, dialect="x"),), agent_name="a")
+    judged = run(operations=(Operation(span=span, kind=OperationKind.AGENT, convention="x"),), agent_name="a")
     for by in ("tenant", "agent_name", lambda r: r.agent_name):
         clock = Clock()
         sampler = sampling.stratified(by, 2, "hour", clock=clock)

@@ -99,7 +99,7 @@ def test_a_conversation_is_what_was_said_before() -> None:
 )
 def test_an_attribute_may_hold_one_text_or_a_list(value: Any, pieces: tuple[str, ...]) -> None:
     span = SpanRecord(trace_id="1" * 32, span_id="3" * 16, attributes={"app.context": value})
-    run = a_run(operations=(Operation(span=span, kind=OperationKind.OTHER, dialect="x"),))
+    run = a_run(operations=(Operation(span=span, kind=OperationKind.OTHER, convention="x"),))
     assert find(attribute("app.context"), run).pieces == pieces
 
 

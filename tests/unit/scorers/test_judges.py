@@ -290,7 +290,7 @@ def marked_run(*, with_operations: bool = True) -> Run:
     span = SpanRecord(trace_id="1" * 32, span_id="3" * 16)
     parameters = {"required": ["<parameter>"]}
     defined = {"name": "orders", "description": "<definition>", "parameters": parameters}
-    call = Operation(span=span, kind=OperationKind.INFERENCE, dialect="x", tool_definitions=(defined,))
+    call = Operation(span=span, kind=OperationKind.INFERENCE, convention="x", tool_definitions=(defined,))
     return a_run(
         "<output>",
         "<input>",

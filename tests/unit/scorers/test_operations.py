@@ -97,7 +97,7 @@ def spent(*usages: tuple[str, int, int], seconds: float | None = 1.0, tools: int
         Operation(
             span=SpanRecord(trace_id="1", span_id=str(i)),
             kind=OperationKind.INFERENCE,
-            dialect="",
+            convention="",
             response_model=model,
             usage=Usage(input_tokens=given, output_tokens=made),
         )

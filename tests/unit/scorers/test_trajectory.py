@@ -35,7 +35,7 @@ def nested_run() -> Run:
     def operation(span_id: str, kind: OperationKind, name: str, **fields: Any) -> Operation:
         span = SpanRecord(trace_id="1", span_id=span_id, start_time=0, end_time=2_000_000_000)
         call = ToolCall(name=name) if kind is OperationKind.TOOL else None
-        return Operation(span=span, kind=kind, dialect="", name=name, tool_call=call, **fields)
+        return Operation(span=span, kind=kind, convention="", name=name, tool_call=call, **fields)
 
     agent, inner, wrapper = OperationKind.AGENT, OperationKind.TOOL, OperationKind.OTHER
     operations = (

@@ -1,6 +1,6 @@
 """A short form of benchmarks/monitoring.py: intervals hold, alarms are rarely false, falls are found in time.
 
-Seeds are fixed, so every figure here is the same on every machine; the bounds leave room for what so few
+Seeds are fixed, so every figure here is the same on every machine; the bounds leave capacity for what so few
 repetitions deviate by.
 """
 

@@ -11,6 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
+from otel_evals._internal.trust import keys
 from otel_evals._internal.trust.keys import TRUST_KEY, signature
 from otel_evals._internal.trust.marks import (
     is_marked,
@@ -45,9 +46,9 @@ def test_processes_of_one_machine_know_each_other_and_a_key_makes_a_deployment_o
 
 
 def test_a_signature_holds_for_an_hour_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, now = f"vendor=1, otel_evals={signature()} ,x=y", trust.time.time()
+    state, now = f"vendor=1, otel_evals={signature()} ,x=y", keys.time.time()
     for hours, wanted in ((-2, "unsigned"), (-1, "signed"), (0, "signed"), (1, "signed"), (2, "unsigned")):
-        monkeypatch.setattr(trust.time, "time", lambda hours=hours: now + hours * 3600)
+        monkeypatch.setattr(keys.time, "time", lambda hours=hours: now + hours * 3600)
         assert state_marking(state) == wanted, hours
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from otel_evals._internal.util.bounded_cache import BoundedCache
-from otel_evals.dialects import Dialects, load_dialects
+from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.model import SpanRecord
 
 ROOT = Path(__file__).parents[3]
@@ -18,14 +18,14 @@ FOLDERS = (
     "otel_evals/_internal/read",
     "otel_evals/_internal/model",
     "otel_evals/_internal/otlp",
-    "otel_evals/_internal/model/dialect.py",
+    "otel_evals/_internal/model/convention.py",
     "instrumentation",
 )
 BOUNDED = {
-    "Dialects._ranks": "markers of the installed dialects",
-    "Dialects._by_marker": "markers of the installed dialects",
-    "Dialects._named": "span names of the installed dialects",
-    "Dialects.failing": "installed dialects",
+    "Conventions._ranks": "markers of the installed conventions",
+    "Conventions._by_marker": "markers of the installed conventions",
+    "Conventions._named": "span names of the installed conventions",
+    "Conventions.failing": "installed conventions",
     "FieldsByAttribute._fields": "names of a convention",
     "FieldsByAttribute._lists": "names of a convention",
     "SpanFactory._attributes": "attributes of one decorator",
@@ -105,7 +105,7 @@ def test_threads_may_fill_it_together() -> None:
 
 
 def test_scopes_and_shapes_that_a_sender_invents_are_forgotten() -> None:
-    dialects: Dialects = load_dialects()
+    conventions: Conventions = load_conventions()
     for number in range(5_000):
         scope = f"invented {number}"
         span = SpanRecord(
@@ -114,9 +114,9 @@ def test_scopes_and_shapes_that_a_sender_invents_are_forgotten() -> None:
             scope_name=scope,
             attributes={"gen_ai.operation.name": "chat", f"key {number}": 1},
         )
-        dialects.claims(scope, span)
-        assert dialects.read(span) is not None
-    assert len(dialects.unclaimed()) <= 1_000
-    for dialect in dialects:
-        known = getattr(getattr(dialect, "index", None), "known", ())
+        conventions.claims(scope, span)
+        assert conventions.read(span) is not None
+    assert len(conventions.unclaimed()) <= 1_000
+    for convention in conventions:
+        known = getattr(getattr(convention, "index", None), "known", ())
         assert len(known) <= 1_000

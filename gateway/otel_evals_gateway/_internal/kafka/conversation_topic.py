@@ -60,10 +60,10 @@ class ConversationTopic:
 
     def take(self, message: Any, place: Partition) -> Collection[str]:
         """Read a new run; returns names of its traces here. ValueError if the message is no run."""
-        run = decode_run(message.value() or b"", self._scoring.dialects)
+        run = decode_run(message.value() or b"", self._scoring.conventions)
         for earlier in self._take_before((place, message.key() or b"")):
             try:
-                self._read.append((place, decode_run(earlier, self._scoring.dialects)))
+                self._read.append((place, decode_run(earlier, self._scoring.conventions)))
             except ValueError:
                 _logger.debug("an earlier message of a conversation is no run", exc_info=True)
         self._read.append((place, run))

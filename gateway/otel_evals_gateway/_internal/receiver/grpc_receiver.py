@@ -50,7 +50,7 @@ class GrpcReceiver(Receiver):
                 ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", max_connections()),
-                # Idle connections cannot make room for others, as they do over HTTP: they end early.
+                # Idle connections cannot make way for others, as they do over HTTP: they end early.
                 ("grpc.max_connection_idle_ms", milliseconds),
                 ("grpc.server_handshake_timeout_ms", milliseconds),
             ]

@@ -151,7 +151,7 @@ class HttpReceiver(Receiver):
 
 
 class _Server(web.Server):
-    """Closes connections without a first request within `seconds`, and idle ones to make room for others."""
+    """Closes connections without a first request within `seconds`, and idle ones to make way for others."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Selects the spans and log records to score: trace id and scope decide before attributes are read.
 
-A span of a trace that no rule can sample costs a look at its trace id. A span of a scope that no dialect
+A span of a trace that no rule can sample costs a look at its trace id. A span of a scope that no convention
 claims becomes a link, since claimed spans may be above and below it.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.dialects import Dialects
+from otel_evals.conventions import Conventions
 from otel_evals.model import SpanRecord
 from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
 from otel_evals.sdk.pipeline import (
@@ -82,11 +82,11 @@ class Selector:
     """Selects items of traces that rules may sample, with a probability of up to `ceiling`."""
 
     def __init__(
-        self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
+        self, conventions: Conventions, ceiling: float, max_attributes: int, *, trust_remote: bool = False
     ) -> None:
         self._trust_remote = trust_remote
         self._warned = False
-        self._dialects = dialects
+        self._conventions = conventions
         self._ceiling = ceiling
         self._max_attributes = max_attributes
         self._too_many = f"more than {max_attributes} attributes"
@@ -116,7 +116,7 @@ class Selector:
                         selection.rejected[problem] += 1
                     elif self._is_ours(span, selection):
                         selection.ignored["marked"] += 1
-                    elif self._dialects.claims(name, _Keys(span)):
+                    elif self._conventions.claims(name, _Keys(span)):
                         if resource is None:
                             resource = attributes_of(block.resource)
                         state = self._state(trace_id, span.trace_state)
@@ -146,7 +146,7 @@ class Selector:
                         selection.rejected[self._too_many] += 1
                         continue
                     event = log_event(log)
-                    if self._dialects.claims_log(scoped.scope.name, event.name):
+                    if self._conventions.claims_log(scoped.scope.name, event.name):
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
                         selection.add(CapturedLog(*ids, event), (r, s, i))
         return selection
@@ -197,7 +197,7 @@ class Selector:
 
 
 class _Keys:
-    """The name of a span and the keys of its attributes, for dialects that claim spans by them."""
+    """The name of a span and the keys of its attributes, for conventions that claim spans by them."""
 
     __slots__ = ("_span",)
 

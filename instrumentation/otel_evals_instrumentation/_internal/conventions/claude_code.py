@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, ToolCall
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, unmasked
@@ -29,9 +29,9 @@ _TERMINAL = re.compile(r"\x1b?\[[0-9;]*m")
 """Terminal colours, which the plug-ins leave in the model's name."""
 
 
-def claude_code() -> Convention:
-    """Return the dialect of the Claude Code command line and of Latitude's plug-ins for coding agents."""
-    return Convention(
+def claude_code() -> SpanConvention:
+    """Return the convention of the Claude Code command line and of Latitude's plug-ins for coding agents."""
+    return SpanConvention(
         name="claude_code",
         content="`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
         scopes=("com.anthropic.claude_code", "claude-code", "@latitude-data/", "latitude-telemetry"),

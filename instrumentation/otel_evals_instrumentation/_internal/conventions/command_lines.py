@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
@@ -20,9 +20,9 @@ _TOKENS = "codex.turn.token_usage."
 _CODEX_KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
 
 
-def codex() -> Convention:
-    """Return the dialect of interactive Codex and of `codex exec`."""
-    return Convention(
+def codex() -> SpanConvention:
+    """Return the convention of interactive Codex and of `codex exec`."""
+    return SpanConvention(
         name="codex",
         content="`log_user_prompt = true` in the configuration's `[otel]`",
         scopes=("codex_cli_rs", "codex_exec", "codex_core", "codex_otel"),
@@ -113,9 +113,9 @@ def _tool(event: SpanEvent) -> list[Message]:
 _GEMINI_CLI_KINDS = kinds(agent="user_prompt agent_call", inference="llm_call", tool="tool_call")
 
 
-def gemini_cli() -> Convention:
-    """Return the dialect of the Gemini command line."""
-    return Convention(
+def gemini_cli() -> SpanConvention:
+    """Return the convention of the Gemini command line."""
+    return SpanConvention(
         name="gemini_cli",
         content="`telemetry.traces`, unless `telemetry.logPrompts` is false",
         scopes=("gemini-cli",),

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import result_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
@@ -16,9 +16,9 @@ _FLOW = "genkit:metadata:flow:"
 _SUBTYPE = "genkit:metadata:subtype"
 
 
-def genkit() -> Convention:
-    """Return the dialect of Genkit."""
-    return Convention(
+def genkit() -> SpanConvention:
+    """Return the convention of Genkit."""
+    return SpanConvention(
         name="genkit",
         content="always on",
         scopes=("genkit",),

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention, kind_of
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention, kind_of
 from otel_evals_instrumentation._internal.readers.outcomes import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_result, unwrapped_value
@@ -18,9 +18,9 @@ _OF_TOOLS = frozenset(words("tool_call_args tool_response", _OWN))
 _OF_MODELS = words("llm_request llm_response", _OWN)
 
 
-def google_adk() -> Convention:
-    """Return the dialect of ADK."""
-    return Convention(
+def google_adk() -> SpanConvention:
+    """Return the convention of ADK."""
+    return SpanConvention(
         name="google_adk",
         content="`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`",
         scopes=("gcp.vertex.agent",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals.model import Message, OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
@@ -15,9 +15,9 @@ _KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", 
 _OF_TOOLS = words("tool.definition.name tool.call.arguments", _OWN)
 
 
-def spring_ai() -> Convention:
-    """Return the dialect of Spring AI's observations, except model calls."""
-    return Convention(
+def spring_ai() -> SpanConvention:
+    """Return the convention of Spring AI's observations, except model calls."""
+    return SpanConvention(
         name="spring_ai",
         content=(
             "off; `spring.ai.tools.observations.include-content=true`, and in 2.0.1 a bean each of "
@@ -63,9 +63,9 @@ _SCOPE = "io.quarkus.opentelemetry"
 _SERVICE, _TOOL, _MODEL = "langchain4j.aiservices.", "langchain4j.tools.", "completion "
 
 
-def quarkus() -> Convention:
-    """Return the dialect of quarkus-langchain4j, which shares its scope with all of Quarkus."""
-    return Convention(
+def quarkus() -> SpanConvention:
+    """Return the convention of quarkus-langchain4j, which shares its scope with all of Quarkus."""
+    return SpanConvention(
         name="quarkus",
         content=(
             "off; `quarkus.langchain4j.tracing.include-prompt`, `include-completion`, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- Flue: OpenTelemetry's names for models, `flue.*` for the rest ---
@@ -18,9 +18,9 @@ _BY_KEY = kinds(
 """Kinds by attribute, the first one of a span counts."""
 
 
-def flue() -> Convention:
-    """Return the dialect of Flue's OpenTelemetry adapter."""
-    return Convention(
+def flue() -> SpanConvention:
+    """Return the convention of Flue's OpenTelemetry adapter."""
+    return SpanConvention(
         name="flue",
         content="`content: { enabled: true }` of the adapter",
         scopes=("@flue/",),
@@ -53,9 +53,9 @@ def _flue_kind(span: SpanRecord) -> OperationKind | None:
 # --- VoltAgent: `entity.*`, `agent.messages`, `llm.messages`, plain `input` and `output` ---
 
 
-def voltagent() -> Convention:
-    """Return the dialect of VoltAgent's own tracing."""
-    return Convention(
+def voltagent() -> SpanConvention:
+    """Return the convention of VoltAgent's own tracing."""
+    return SpanConvention(
         name="voltagent",
         content="always on",
         scopes=("@voltagent/",),

@@ -8,7 +8,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
     AttributeNames,
-    Convention,
+    SpanConvention,
     SpanReader,
     kind_of,
 )
@@ -20,9 +20,9 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, 
 _OWN = "langfuse.observation."
 
 
-def langfuse() -> Convention:
-    """Return the dialect of Langfuse's decorators and wrappers."""
-    return Convention(
+def langfuse() -> SpanConvention:
+    """Return the convention of Langfuse's decorators and wrappers."""
+    return SpanConvention(
         name="langfuse",
         content="on unless `capture_input` or `capture_output` is false",
         scopes=("langfuse-sdk", "langfuse"),

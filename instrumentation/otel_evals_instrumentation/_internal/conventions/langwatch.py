@@ -10,7 +10,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
     AttributeNames,
-    Convention,
+    SpanConvention,
     SpanReader,
 )
 from otel_evals_instrumentation._internal.readers.documents import documents_of
@@ -25,9 +25,9 @@ _OF_MODELS = frozenset(words("operation.name request.model response.model", "gen
 _KINDS = kinds(inference="llm", agent="agent", tool="tool", retrieval="rag", workflow="workflow chain")
 
 
-def langwatch() -> Convention:
-    """Return the dialect of LangWatch's SDKs."""
-    return Convention(
+def langwatch() -> SpanConvention:
+    """Return the convention of LangWatch's SDKs."""
+    return SpanConvention(
         name="langwatch",
         content="on unless `capture_input` or `capture_output` is false",
         scopes=("langwatch",),

@@ -11,7 +11,7 @@ from otel_evals.model import Availability, Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
-    Convention,
+    SpanConvention,
     SpanReader,
 )
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
@@ -34,9 +34,9 @@ _KIND = "gen_ai.span.kind"
 _LOONGSUITE_KINDS = {**KINDS, "entry": OperationKind.WORKFLOW}
 
 
-def loongsuite() -> Convention:
-    """Return the dialect of spans with a kind next to OpenTelemetry's."""
-    return Convention(
+def loongsuite() -> SpanConvention:
+    """Return the convention of spans with a kind next to OpenTelemetry's."""
+    return SpanConvention(
         name="loongsuite",
         content=(
             "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and "
@@ -83,9 +83,9 @@ _MONOCLE_KINDS = kinds(
 )
 
 
-def monocle() -> Convention:
-    """Return the dialect of Monocle."""
-    return Convention(
+def monocle() -> SpanConvention:
+    """Return the convention of Monocle."""
+    return SpanConvention(
         name="monocle",
         content="always on",
         order=LIBRARY,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import parse
@@ -22,9 +22,9 @@ def _both(names: str) -> tuple[str, ...]:
     return words(names, "lk.pii.", "lk.")
 
 
-def livekit() -> Convention:
-    """Return the dialect of LiveKit's voice agents."""
-    return Convention(
+def livekit() -> SpanConvention:
+    """Return the convention of LiveKit's voice agents."""
+    return SpanConvention(
         name="livekit",
         content="always on; marked as personal in `lk.pii.*`",
         scopes=("livekit-agents",),

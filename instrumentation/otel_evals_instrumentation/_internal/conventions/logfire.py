@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
@@ -27,9 +27,9 @@ _CLIENTS = ("logfire.openai", "logfire.anthropic")
 _ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens"))
 
 
-def logfire() -> Convention:
-    """Return the dialect of Logfire's integrations; pydantic-ai has its own."""
-    return Convention(
+def logfire() -> SpanConvention:
+    """Return the convention of Logfire's integrations; pydantic-ai has its own."""
+    return SpanConvention(
         name="logfire",
         content="always on",
         scopes=words("openai anthropic claude google", "logfire."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
@@ -26,9 +26,9 @@ def _of(types: str, side: str) -> tuple[str, ...]:
     return tuple(f"{name}.{side}" for name in words(types, "mastra."))
 
 
-def mastra() -> Convention:
-    """Return the dialect of Mastra's OpenTelemetry exporter."""
-    return Convention(
+def mastra() -> SpanConvention:
+    """Return the convention of Mastra's OpenTelemetry exporter."""
+    return SpanConvention(
         name="mastra",
         content="always on",
         scopes=("@mastra/",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention, kind_of
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, SpanConvention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
@@ -16,9 +16,9 @@ _STREAM = "{'_all_messages': "
 """Beginning of the result of a stream of pydantic-ai's: its fields instead of the answer."""
 
 
-def mlflow() -> Convention:
-    """Return the dialect of MLflow's tracing."""
-    return Convention(
+def mlflow() -> SpanConvention:
+    """Return the convention of MLflow's tracing."""
+    return SpanConvention(
         name="mlflow",
         content="always on",
         scopes=("mlflow",),

@@ -13,7 +13,7 @@ from otel_evals_instrumentation._internal.conventions.google_adk import with_err
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
-    Convention,
+    SpanConvention,
 )
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.media import read_media
@@ -35,8 +35,8 @@ _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]
 """BeeAI's event spans such as `tool.search.wikipedia.success-12`: group, name, event and number."""
 
 
-def openinference() -> Convention:
-    """Return the dialect of Arize's instrumentations."""
+def openinference() -> SpanConvention:
+    """Return the convention of Arize's instrumentations."""
     return TABLE
 
 
@@ -293,7 +293,7 @@ _FAMILIES = (("images", "image"), ("documents", "document"))
 _MEDIA = frozenset(f"{side}.{s}.0.{o}.url" for side in ("input", "output") for s, o in _FAMILIES)
 _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
 
-TABLE = Convention(
+TABLE = SpanConvention(
     name="openinference",
     content="on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true",
     order=LIBRARY,

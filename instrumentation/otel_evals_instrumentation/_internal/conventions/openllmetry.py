@@ -11,7 +11,7 @@ from otel_evals.model import Document, OperationKind, SpanEvent, SpanRecord, Too
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
-    Convention,
+    SpanConvention,
     SpanReader,
 )
 from otel_evals_instrumentation._internal.readers.documents import documents_of, make_document, text_among
@@ -39,9 +39,9 @@ _RANK = re.compile(r"Doc (\d+), Score: ([-+.\deE]+)(?:\n(.*))?", re.DOTALL)
 """Result of a reranker, such as `Doc 1, Score: 0.98`: an index and a score."""
 
 
-def openllmetry() -> Convention:
-    """Return the dialect of Traceloop's instrumentations and decorators."""
-    return Convention(
+def openllmetry() -> SpanConvention:
+    """Return the convention of Traceloop's instrumentations and decorators."""
+    return SpanConvention(
         name="openllmetry",
         content="on unless `TRACELOOP_TRACE_CONTENT=false`",
         order=LIBRARY,
@@ -239,9 +239,9 @@ def read_step(reader: SpanReader) -> None:
 _EVENTS = ("db.query.result", "db.search.result")
 
 
-def openllmetry_vector_stores() -> Convention:
-    """Return the dialect of Traceloop's instrumentations of vector stores."""
-    return Convention(
+def openllmetry_vector_stores() -> SpanConvention:
+    """Return the convention of Traceloop's instrumentations of vector stores."""
+    return SpanConvention(
         name="openllmetry_vector_stores",
         content="on unless `TRACELOOP_TRACE_CONTENT=false`",
         scopes=words(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from otel_evals.model import OperationKind
-from otel_evals_instrumentation._internal.readers.convention import LAST, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import LAST, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 
-def otel_genai() -> Convention:
-    """Return the dialect of spans with `gen_ai.*`."""
-    return Convention(
+def otel_genai() -> SpanConvention:
+    """Return the convention of spans with `gen_ai.*`."""
+    return SpanConvention(
         name="otel_genai",
         content=(
             "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and "

@@ -6,7 +6,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
     AttributeNames,
-    Convention,
+    SpanConvention,
     SpanReader,
 )
 from otel_evals_instrumentation._internal.readers.values import parse
@@ -20,9 +20,9 @@ _INPUT, _OUTPUT = words("input_json input", _OWN), words("output_json output", _
 _BRAINTRUST_KINDS = kinds(inference="llm", tool="tool", workflow="task")
 
 
-def braintrust() -> Convention:
-    """Return the dialect of Braintrust's SDKs."""
-    return Convention(
+def braintrust() -> SpanConvention:
+    """Return the convention of Braintrust's SDKs."""
+    return SpanConvention(
         name="braintrust",
         content="always on",
         scopes=("braintrust",),
@@ -67,9 +67,9 @@ _LAMINAR_KINDS = kinds(inference="LLM CACHED", tool="TOOL", workflow="PIPELINE E
 _PROPERTIES = "lmnr.association.properties."
 
 
-def laminar() -> Convention:
-    """Return the dialect of Laminar's SDKs."""
-    return Convention(
+def laminar() -> SpanConvention:
+    """Return the convention of Laminar's SDKs."""
+    return SpanConvention(
         name="laminar",
         content="on unless `ignore_input` or `ignore_output` is set",
         scopes=("lmnr",),
@@ -104,9 +104,9 @@ def _laminar_kind(span: SpanRecord) -> OperationKind | None:
 _METADATA = "langsmith.metadata."
 
 
-def langsmith() -> Convention:
-    """Return the dialect of LangSmith's exporter."""
-    return Convention(
+def langsmith() -> SpanConvention:
+    """Return the convention of LangSmith's exporter."""
+    return SpanConvention(
         name="langsmith",
         content="on unless `LANGSMITH_HIDE_INPUTS` or `LANGSMITH_HIDE_OUTPUTS` is true",
         scopes=("langsmith",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.inputs_outputs import take_answer
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 
@@ -12,9 +12,9 @@ _CONVERSATIONS = ("pydantic_ai.all_messages", "all_messages_events")
 _OF_AGENTS = frozenset(("agent_name", *_CONVERSATIONS))
 
 
-def pydantic_ai() -> Convention:
-    """Return the dialect of pydantic-ai."""
-    return Convention(
+def pydantic_ai() -> SpanConvention:
+    """Return the convention of pydantic-ai."""
+    return SpanConvention(
         name="pydantic_ai",
         content="on unless `InstrumentationSettings(include_content=False)`",
         scopes=("pydantic-ai",),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import literal, parse
@@ -25,9 +25,9 @@ _NAMES = kinds(
 _COMPONENTS = kinds(retrieval="Retriever Ranker", embedding="Embedder", inference="Generator", agent="Agent")
 
 
-def haystack() -> Convention:
-    """Return the dialect of Haystack's OpenTelemetry tracer."""
-    return Convention(
+def haystack() -> SpanConvention:
+    """Return the convention of Haystack's OpenTelemetry tracer."""
+    return SpanConvention(
         name="haystack",
         content="`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
         markers=words("component.name pipeline.input_data pipeline.metadata agent.max_steps tool.name", _OWN),
@@ -60,9 +60,9 @@ _BARE = "SpanAttributes."
 """Prefix of attributes in older versions, which recorded the names of constants."""
 
 
-def litellm() -> Convention:
-    """Return the dialect of LiteLLM's callback."""
-    return Convention(
+def litellm() -> SpanConvention:
+    """Return the convention of LiteLLM's callback."""
+    return SpanConvention(
         name="litellm",
         content="on unless `litellm.turn_off_message_logging`",
         scopes=("litellm",),

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from otel_evals.model import Message, OperationKind
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
-from otel_evals_instrumentation._internal.readers.convention import Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention, SpanReader
 
 
-def smolagents() -> Convention:
-    """Return the dialect of OpenInference's instrumentation of smolagents."""
+def smolagents() -> SpanConvention:
+    """Return the convention of OpenInference's instrumentation of smolagents."""
     return replace(
         TABLE,
         name="smolagents",

@@ -6,7 +6,7 @@ import re
 
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
@@ -18,9 +18,9 @@ from otel_evals_instrumentation._internal.readers.values import unmasked
 _LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?", re.MULTILINE)
 
 
-def openlit() -> Convention:
-    """Return the dialect of OpenLIT's instrumentations."""
-    return Convention(
+def openlit() -> SpanConvention:
+    """Return the convention of OpenLIT's instrumentations."""
+    return SpanConvention(
         name="openlit",
         content="on unless `capture_message_content` is false",
         scopes=("openlit",),
@@ -59,9 +59,9 @@ def _conversation(text: str) -> tuple[Message, ...]:
 # --- MCP clients and servers: both ends of a tool call, mostly without its content ---
 
 
-def mcp() -> Convention:
-    """Return the dialect of MCP's SDK and of fastmcp."""
-    return Convention(
+def mcp() -> SpanConvention:
+    """Return the convention of MCP's SDK and of fastmcp."""
+    return SpanConvention(
         name="mcp",
         content="none: this instrumentation records no content",
         scopes=("mcp-python-sdk", "fastmcp", "mcp.", "@modelcontextprotocol/"),
@@ -84,9 +84,9 @@ def _mcp_kind(span: SpanRecord) -> OperationKind | None:
 # --- Koog ---
 
 
-def koog() -> Convention:
-    """Return the dialect of Koog, whose scope is the service's name."""
-    return Convention(
+def koog() -> SpanConvention:
+    """Return the convention of Koog, whose scope is the service's name."""
+    return SpanConvention(
         name="koog",
         content="off; `setVerbose(true)` of the feature `OpenTelemetry`",
         markers=("koog.event.id", "koog.node.id", "koog.strategy.name"),

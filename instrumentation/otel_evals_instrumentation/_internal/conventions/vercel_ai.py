@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
@@ -29,9 +29,9 @@ _CACHED = ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputToken
 _CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
 
 
-def vercel_ai() -> Convention:
-    """Return the dialect of the AI SDK's experimental telemetry."""
-    return Convention(
+def vercel_ai() -> SpanConvention:
+    """Return the convention of the AI SDK's experimental telemetry."""
+    return SpanConvention(
         name="vercel_ai",
         content="on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
         markers=(

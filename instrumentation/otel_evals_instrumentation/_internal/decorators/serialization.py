@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from otel_evals.dialects import field_values
+from otel_evals.conventions import field_values
 from otel_evals.model import Media, Message, Part
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from operator import itemgetter
 
-from otel_evals.dialects import BoundedCache
+from otel_evals.conventions import BoundedCache
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import CONTENT, Record, is_pseudo_tool, recovered
+from otel_evals.conventions import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
@@ -38,7 +38,7 @@ from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import MERGED, OPERATIONS, kind_of, words
 
-__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
+__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "SpanConvention", "SpanReader", "kind_of"]
 
 LIBRARY = 1
 """Order of instrumentation libraries: after frameworks' own conventions, because they share spans."""
@@ -68,8 +68,8 @@ _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
 @dataclass(frozen=True)
-class Convention:
-    """A dialect: a table of names, and at most a function or two."""
+class SpanConvention:
+    """A convention: a table of names, and at most a function or two."""
 
     name: str
     scopes: tuple[str, ...] = ()
@@ -121,12 +121,12 @@ class Convention:
         if self.refine is None:
             of_tool = tuple(map(reader.fields.get, _OF_TOOLS)) if kind is OperationKind.TOOL else ()
             content = _Content(self, recorded, kind, of_tool)
-            reader.fields.update(span=span, kind=kind, dialect=self.name)
+            reader.fields.update(span=span, kind=kind, convention=self.name)
             return recovered(Operation, content, reader.fields)
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
         _settle(reader)
-        reader.fields.update(span=span, kind=kind, dialect=self.name)
+        reader.fields.update(span=span, kind=kind, convention=self.name)
         return recovered(Operation, None, {**_NOTHING, **_notes(reader, kind), **reader.fields})
 
     def open(self, span: SpanRecord) -> SpanReader:
@@ -147,7 +147,7 @@ class _Content(Record, frozen=True):
     Keeps little besides the span: thousands of runs may wait for their judges.
     """
 
-    convention: Convention
+    convention: SpanConvention
     span: SpanRecord
     kind: OperationKind
     identity: tuple[Any, ...] = ()
@@ -172,7 +172,7 @@ def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:
     span_id, noted = reader.span.span_id, reader.noted
     return {
         "availability": availability_of(reader, _CONTENT.get(kind, ())),
-        "sources": {name: Source(span_id, key, reader.dialect) for name, (key, _) in noted.items()},
+        "sources": {name: Source(span_id, key, reader.convention) for name, (key, _) in noted.items()},
     }
 
 
@@ -204,7 +204,7 @@ def _read_content(reader: SpanReader, kind: OperationKind) -> None:
             unwrap_state(reader)
 
 
-def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) -> bool:
+def _may_group(kind: OperationKind, root: SpanRecord, convention: SpanConvention) -> bool:
     """Return True if a span may contain several invocations.
 
     That is an application's own span, or `trace()` of openai-agents around several calls of `Runner.run`.

@@ -50,7 +50,7 @@ class SpanReader(msgspec.Struct, eq=False):
 
     span: SpanRecord
     names: AttributeNames
-    dialect: str
+    convention: str
     attributes: Mapping[str, Any]
     """The span's, and those of its events and logs with details."""
     events: list[tuple[str, Any]]

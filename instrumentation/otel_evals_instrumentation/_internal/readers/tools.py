@@ -81,12 +81,12 @@ def _exception(reader: SpanReader) -> str | None:
 
 def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
     """Return True for a value under OpenTelemetry's own name, which has no envelope of the convention."""
-    return reader.dialect == "otel_genai" and reader.source_of(noted_as) == key
+    return reader.convention == "otel_genai" and reader.source_of(noted_as) == key
 
 
 def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
     plain = _is_plain(reader, "tool_results", "gen_ai.tool.call.result")
-    return result_of(result, wrapped=not plain and reader.dialect not in _UNWRAPPED)
+    return result_of(result, wrapped=not plain and reader.convention not in _UNWRAPPED)
 
 
 def _arguments(reader: SpanReader, arguments: Any) -> Any:

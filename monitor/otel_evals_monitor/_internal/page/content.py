@@ -92,23 +92,23 @@ class Shown(NamedTuple):
 def media(content: Any, side: str) -> list[Shown]:
     """Return the media of a run's input or output; records from other programs may contain anything."""
     given = content.get("media") if isinstance(content, Mapping) else None
-    room, shown = _MOST_CHARACTERS, []
+    capacity, shown = _MOST_CHARACTERS, []
     for each in given if isinstance(given, list) else ():
         if not isinstance(each, Mapping) or each.get("side") != side:
             continue
         try:
             found = convert({name: value for name, value in each.items() if name != "side"}, Media)
-            address = _address(found, room)
+            address = _address(found, capacity)
         except (ValidationError, ValueError):
             continue
-        room -= len(address or "")
+        capacity -= len(address or "")
         shown.append(Shown(address, found.describe()))
     return shown
 
 
-def _address(found: Media, room: int) -> str | None:
+def _address(found: Media, capacity: int) -> str | None:
     """Return a PNG, JPEG, GIF or WebP image, recognised by its bytes instead of the recorded type."""
     text = found.base64 or ""
-    if len(text) > room or not _BASE64.fullmatch(text) or found.raster_type is None:
+    if len(text) > capacity or not _BASE64.fullmatch(text) or found.raster_type is None:
         return None
     return f"data:{found.raster_type};base64,{text}"

@@ -111,8 +111,8 @@ def _whisker(row: Any, rows: Any) -> Markup:
     known = [each.estimate for each in rows if each.estimate.interval and not each.unstated]
     low = min(each.interval.low for each in known)
     high = max(each.interval.high for each in known)
-    room = 0.05 * (high - low) or 0.05
-    return Markup(whisker(row.estimate.mean, row.estimate.interval, low - room, high + room))
+    capacity = 0.05 * (high - low) or 0.05
+    return Markup(whisker(row.estimate.mean, row.estimate.interval, low - capacity, high + capacity))
 
 
 _environment = Environment(

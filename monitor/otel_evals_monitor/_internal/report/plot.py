@@ -317,13 +317,13 @@ def sparkline(
     if not points:
         return ""
     low, high = min(y for _, y in points), max(y for _, y in points)
-    room = max(high - low, 0.25 * (scale or (abs(high) or 1.0)))  # small changes stay small
+    capacity = max(high - low, 0.25 * (scale or (abs(high) or 1.0)))  # small changes stay small
     middle = (low + high) / 2
     width, height = _SPARK, _SPARK_HEIGHT
 
     def at(time: float, mean: float) -> tuple[float, float]:
         x = 3 + (time - span[0]) / max(span[1] - span[0], 1) * (width - 6)
-        return x, height / 2 - (mean - middle) / room * (height - 10)
+        return x, height / 2 - (mean - middle) / capacity * (height - 10)
 
     placed = [at(*each) for each in points]
     before = [place for place, (time, _) in zip(placed, points, strict=True) if time < divide]

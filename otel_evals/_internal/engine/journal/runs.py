@@ -16,7 +16,7 @@ from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import OperationKind, Run, SpanEvent, SpanRecord
-from otel_evals._internal.model.dialect import Dialects
+from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.read.reader import group_of, read_runs
 
 _logger = logging.getLogger(__name__)
@@ -68,14 +68,14 @@ def encode_run(run: Run, *, only_ids: bool = False) -> bytes:
     return _IDS + _encoder.encode(ids)
 
 
-def decode_run(payload: bytes, dialects: Dialects) -> Run:
+def decode_run(payload: bytes, conventions: Conventions) -> Run:
     """Invert `encode_run`; ValueError if the bytes are no run."""
     if payload[:1] != _IDS:
         group = decode_group(payload[1:])
         traces: dict[str, list[SpanRecord]] = {}
         for span in group.spans:
             traces.setdefault(span.trace_id, []).append(span)
-        runs = list(read_runs(traces.values(), dialects, group.links))
+        runs = list(read_runs(traces.values(), conventions, group.links))
         if len(runs) != 1:
             raise ValueError(f"not the spans of a run: they are {len(runs)} runs")
         return runs[0]

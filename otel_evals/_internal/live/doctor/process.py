@@ -78,7 +78,7 @@ def warn_if_silent(pipeline: Pipeline, used: Providers, when: str) -> None:
         return
     cause = next((finding for finding in found if finding.status == "problem"), None)
     # Without any span, an agent without a framework may be idle.
-    if cause is None or (cause.fix == _BY_HAND and not pipeline.dialects.unclaimed()):
+    if cause is None or (cause.fix == _BY_HAND and not pipeline.conventions.unclaimed()):
         _logger.info("otel-evals saw no run %s, and no span of an agent or a model", when)
     else:
         text = cause.text.removeprefix(f"{_NO_SPANS}; ")
@@ -158,8 +158,8 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
 
 
 def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
-    seen, unclaimed = pipeline.stats().seen, pipeline.dialects.unclaimed()
-    claimed = pipeline.dialects.claimed()
+    seen, unclaimed = pipeline.stats().seen, pipeline.conventions.unclaimed()
+    claimed = pipeline.conventions.claimed()
     if seen:
         names = ", ".join(claimed) or "unnamed instrumentations"
         yield fine(SPANS, f"{seen} {'run was' if seen == 1 else 'runs were'} seen, from {names}")
@@ -183,7 +183,7 @@ def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
         fix = "trace.set_tracer_provider(PROVIDER) with that provider, or configure(tracer_provider=PROVIDER)"
         return problem(SPANS, text, fix)
     scopes = scopes_of(used.tracers) - {SCOPE_NAME} if separate else set()
-    if separate and found and not any(map(pipeline.dialects.knows, scopes)):
+    if separate and found and not any(map(pipeline.conventions.knows, scopes)):
         text += (
             "; the instrumentation is on, but may send its spans to another tracer provider than the scored "
             "one, which is not global"

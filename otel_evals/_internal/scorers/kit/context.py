@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
-from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.json_text import read_json
@@ -173,7 +173,7 @@ def _evidence(params: Params[Any, Any]) -> Context:
 
 def _why_no_results(run: Run, calls: int) -> str:
     if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
-        setting = content_setting(run.scope_name, run.dialect)
+        setting = content_setting(run.scope_name, run.convention)
         return f"tool results were left out; content capture: {setting}"
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
@@ -258,14 +258,14 @@ def limit(pieces: Sequence[str], max_chars: int | None) -> Context:
     if max_chars is None:
         return Context(tuple(pieces))
     kept: list[str] = []
-    room = max_chars
+    capacity = max_chars
     for index, piece in enumerate(pieces):
-        if len(piece) > room:
+        if len(piece) > capacity:
             more = f", and {rest} more pieces" if (rest := len(pieces) - index - 1) else ""
-            cut = f"{piece[:room]}[{len(piece) - room} characters left out{more}]"
+            cut = f"{piece[:capacity]}[{len(piece) - capacity} characters left out{more}]"
             return Context((*kept, cut), truncated=True)
         kept.append(piece)
-        room -= len(piece)
+        capacity -= len(piece)
     return Context(tuple(kept))
 
 

@@ -64,11 +64,11 @@ class Evidence:
     async def _explored(
         self, of: Callable[[Mapping[str, str]], JudgeRequest], limits: Exploration, record: Record
     ) -> JudgeRequest | NotScored:
-        room = self._window.max_prompt_chars // 2
-        fenced, _ = self.fence.wrap_all(self._slots, room)
+        capacity = self._window.max_prompt_chars // 2
+        fenced, _ = self.fence.wrap_all(self._slots, capacity)
         texts = {name: items_of(slot) for name, slot in self._slots.items()}
         steps = [*run_steps(self._params.run), *question_steps(texts)]
-        explorer = Explorer(steps, limits, room)
+        explorer = Explorer(steps, limits, capacity)
         try:
             request = await explorer.explore(of(fenced), self._judge, self.fence)
         finally:

@@ -26,7 +26,7 @@ from otel_evals._internal.util.json_text import read_json
 STEP = "explore"
 """Step of the requests that ask for a look."""
 MOST_SHOWN = 4_000
-"""Characters that one look shows; fewer if a prompt has little room."""
+"""Characters that one look shows; fewer if a prompt has little capacity."""
 _LEAST_SHOWN = 500
 _LONGEST_LINE = 500
 _AROUND = 100

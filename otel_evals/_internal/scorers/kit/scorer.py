@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Direction, NotScored, Run, Score, StepRecord
-from otel_evals._internal.model.dialect import content_setting
+from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals._internal.util.calls import call, is_async
 from otel_evals._internal.util.plain import plain_text, type_name
@@ -289,7 +289,7 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
     """Return why a field has no content."""
     match run.availability.get("system" if name == "system_instructions" else name):
         case Availability.CAPTURED_OFF:
-            setting = content_setting(run.scope_name, run.dialect)
+            setting = content_setting(run.scope_name, run.convention)
             explanation = f"{name} was left out; content capture: {setting}"
             return NotScored(reason=f"{name}_captured_off", explanation=explanation)
         case Availability.TRUNCATED:

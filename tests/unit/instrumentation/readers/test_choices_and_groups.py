@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from otel_evals._internal.read.runs import find_runs
 from tests.support.facts import case, span
-from tests.support.trace_builder import DIALECTS
+from tests.support.trace_builder import KNOWN_CONVENTIONS
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=40).map(
     lambda text: f"said {text}."
@@ -33,7 +33,7 @@ def test_the_answer_is_the_first_choice(choices: list[tuple[str, str]], told_in:
             for n, (text, reason) in enumerate(choices)
         ]
         model = span("chat", CHAT, logs=[("gen_ai.choice", {}, body) for body in bodies])
-    (run,) = find_runs(case("choices", model).spans, DIALECTS)
+    (run,) = find_runs(case("choices", model).spans, KNOWN_CONVENTIONS)
     assert run.output == choices[0][0]
 
 
@@ -54,7 +54,7 @@ def test_turns_under_an_own_span_keep_their_answers(turns: list[tuple[str, str]]
         for question, answer in turns
     ]
     runs = find_runs(
-        case("turns", span("flow", {"openinference.span.kind": "CHAIN"}), *generated).spans, DIALECTS
+        case("turns", span("flow", {"openinference.span.kind": "CHAIN"}), *generated).spans, KNOWN_CONVENTIONS
     )
     if len(runs) > 1:
         assert [(run.input, run.output) for run in runs] == turns
@@ -68,7 +68,7 @@ def test_turns_under_an_own_span_keep_their_answers(turns: list[tuple[str, str]]
 def test_what_a_tool_gave_is_never_the_users_words(text: str, call_id: str) -> None:
     given_next = {"new_context": f"[TOOL RESULT: {call_id}]\n{text}", "response.model_output": "Done."}
     asked = span("claude_code.llm_request", given_next, scope="com.anthropic.claude_code.tracing")
-    (run,) = find_runs(case("label", asked).spans, DIALECTS)
+    (run,) = find_runs(case("label", asked).spans, KNOWN_CONVENTIONS)
     assert run.input is None
     assert run.output == "Done."
 
@@ -79,7 +79,7 @@ def test_an_exception_fails_a_tool_only_without_a_result(text: str, returned: bo
     attributes = {"gen_ai.tool.name": "lookup", **({"gen_ai.tool.call.result": '"up"'} if returned else {})}
     tool = span("tool", attributes, status=status, events=[("exception", {"exception.message": text})])
     (run,) = find_runs(
-        case("tool", span("a", {"gen_ai.operation.name": "invoke_agent"}), tool).spans, DIALECTS
+        case("tool", span("a", {"gen_ai.operation.name": "invoke_agent"}), tool).spans, KNOWN_CONVENTIONS
     )
     (call,) = run.tool_calls
     assert (call.status == "error") == (status == "ERROR" or (status == "UNSET" and not returned))

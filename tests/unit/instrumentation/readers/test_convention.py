@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_evals.model import OperationKind
-from tests.support.trace_builder import DIALECTS, run_of, span
+from tests.support.trace_builder import KNOWN_CONVENTIONS, run_of, span
 
 MESSAGES = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Hi."}]}])
 INFERENCE, TOOL, AGENT = OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.AGENT
@@ -37,7 +37,7 @@ INFERENCE, TOOL, AGENT = OperationKind.INFERENCE, OperationKind.TOOL, OperationK
     ],
 )
 def test_a_kind_is_told_by_what_only_such_spans_have(attributes: dict[str, Any], kind: OperationKind) -> None:
-    operation = DIALECTS.read(span(1, attributes))
+    operation = KNOWN_CONVENTIONS.read(span(1, attributes))
     assert operation is not None
     assert operation.kind is kind
 

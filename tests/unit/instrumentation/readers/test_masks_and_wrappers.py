@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_evals.model import Availability, OperationKind
-from tests.support.trace_builder import DIALECTS, run_of, span
+from tests.support.trace_builder import KNOWN_CONVENTIONS, run_of, span
 
 J = json.dumps
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
@@ -120,7 +120,7 @@ def test_a_reranker_brings_documents_and_answers_nothing() -> None:
         "gen_ai.completion.1.role": "assistant",
         "gen_ai.completion.1.content": "Doc 0, Score: 0.25\nTides rise twice a day.",
     }
-    operation = DIALECTS.read(span(1, attributes))
+    operation = KNOWN_CONVENTIONS.read(span(1, attributes))
     assert operation is not None
     assert operation.kind is OperationKind.RETRIEVAL
     assert [(d.content, d.score, d.query) for d in operation.documents] == [

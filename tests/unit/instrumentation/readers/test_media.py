@@ -15,7 +15,7 @@ from otel_evals.model import Availability, Media, Run
 from otel_evals_instrumentation._internal.readers import media as reader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_part
-from tests.support.trace_builder import DIALECTS, TraceBuilder, run_of, span
+from tests.support.trace_builder import KNOWN_CONVENTIONS, TraceBuilder, run_of, span
 
 BYTES = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 TEXT = b64encode(BYTES).decode()
@@ -293,7 +293,7 @@ def test_agents_that_are_asked_about_different_images_are_different_runs() -> No
         said = {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [image]}])}
         answer = {"gen_ai.output.messages": json.dumps([ANSWER])}
         trace.add("invoke_agent a", {"gen_ai.operation.name": "invoke_agent", **said, **answer})
-    assert len(find_runs(trace.spans, DIALECTS)) == 2
+    assert len(find_runs(trace.spans, KNOWN_CONVENTIONS)) == 2
 
 
 @pytest.mark.parametrize("kind", ["LLM", "AGENT"])

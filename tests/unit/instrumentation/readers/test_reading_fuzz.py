@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from otel_evals._internal.cli.runs import run_as_json
 from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals.dialects import load_dialects
+from otel_evals.conventions import load_conventions
 from otel_evals.model import SpanEvent, SpanRecord
 
-DIALECTS = load_dialects()
+KNOWN_CONVENTIONS = load_conventions()
 SCOPES = [
     "",
     "app",
     "otel_evals",
     "openinference.instrumentation.openai_agents",
     "openinference.instrumentation.beeai",
-    *sorted({scope for d in DIALECTS for scope in d.scopes}),
+    *sorted({scope for d in KNOWN_CONVENTIONS for scope in d.scopes}),
 ]
 INDEXED = [
     "llm.input_messages.0.message.role",
@@ -39,8 +39,8 @@ INDEXED = [
     "gen_ai.prompt.",
 ]
 KEYS = sorted(
-    {k for d in DIALECTS for keys in vars(d.names).values() for k in keys}
-    | {m for d in DIALECTS for m in d.markers}
+    {k for d in KNOWN_CONVENTIONS for keys in vars(d.names).values() for k in keys}
+    | {m for d in KNOWN_CONVENTIONS for m in d.markers}
 )
 KEYS += [
     *INDEXED,
@@ -259,7 +259,7 @@ class Maker:
 
 def check_seed(seed: int) -> None:
     """One made trace: read, joined, told as JSON, and every agent of it a run of its own."""
-    for run in join_split_runs(find_runs(Maker(seed).trace(), DIALECTS)):
+    for run in join_split_runs(find_runs(Maker(seed).trace(), KNOWN_CONVENTIONS)):
         json.dumps(run_as_json(run), default=str)
         assert run.root is not None
         assert len({o.span_id for o in run.operations}) == len(run.operations)
@@ -285,7 +285,7 @@ def test_neither_the_order_of_spans_nor_their_doubles_matter(seed: int) -> None:
     trace = [maker.span(number) for number in range(maker.pick.randrange(7))]
     shuffled = [*trace, *trace]
     maker.pick.shuffle(shuffled)
-    assert repr(find_runs(shuffled, DIALECTS)) == repr(find_runs(trace, DIALECTS))
+    assert repr(find_runs(shuffled, KNOWN_CONVENTIONS)) == repr(find_runs(trace, KNOWN_CONVENTIONS))
 
 
 @settings(max_examples=40, deadline=None)
@@ -298,7 +298,7 @@ def test_a_cut_off_message_is_said_to_be_cut_off(text: str, cut: int) -> None:
         span_id="1" * 16,
         attributes={"gen_ai.operation.name": "chat", "gen_ai.input.messages": whole[:cut]},
     )
-    for run in find_runs([span], DIALECTS):
+    for run in find_runs([span], KNOWN_CONVENTIONS):
         if run.input is not None:
             assert text.startswith(run.input.rstrip("\ufffd")) or run.input == whole[:cut]
             assert run.availability["input"] == ("present" if cut >= len(whole) else "truncated")
@@ -314,7 +314,7 @@ def test_deep_nesting_is_bounded() -> None:
             span_id="1" * 16,
             attributes={"gen_ai.operation.name": "chat", "gen_ai.input.messages": value},
         )
-        assert len(find_runs([span], DIALECTS)) == 1
+        assert len(find_runs([span], KNOWN_CONVENTIONS)) == 1
 
 
 def test_circles_among_parents_end() -> None:
@@ -328,5 +328,5 @@ def test_circles_among_parents_end() -> None:
         )
         for n in range(3)
     ]
-    (run,) = find_runs(spans_, DIALECTS)
+    (run,) = find_runs(spans_, KNOWN_CONVENTIONS)
     assert len(run.operations) == 3

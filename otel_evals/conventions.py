@@ -1,10 +1,10 @@
-"""Dialects: the interface to read one span convention as operations.
+"""Conventions: the interface to read one span convention as operations.
 
-Register a dialect under the entry-point group `otel_evals_dialect`.
+Register a convention under the entry-point group `otel_evals_convention`.
 """
 
+from otel_evals._internal.model.convention import Convention, Conventions, load_conventions
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.model.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.operations import CONTENT, is_pseudo_tool
 from otel_evals._internal.model.spans import Record
 from otel_evals._internal.util.bounded_cache import BoundedCache
@@ -13,11 +13,11 @@ from otel_evals._internal.util.plain import field_values
 __all__ = [
     "CONTENT",
     "BoundedCache",
-    "Dialect",
-    "Dialects",
+    "Convention",
+    "Conventions",
     "Record",
     "field_values",
     "is_pseudo_tool",
-    "load_dialects",
+    "load_conventions",
     "recovered",
 ]

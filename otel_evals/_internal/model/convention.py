@@ -1,8 +1,8 @@
-"""The interface of dialects, each of which reads a convention's spans as Operations.
+"""The interface of conventions, each of which reads a convention's spans as Operations.
 
-A dialect claims spans by their instrumentation scope or, in scopes that no dialect knows, by marker
-attributes. It reads only what was recorded, and notes what was not. Dialects are found through the
-entry-point group `otel_evals_dialect`.
+A convention claims spans by their instrumentation scope or, in scopes that no convention knows, by marker
+attributes. It reads only what was recorded, and notes what was not. Conventions are found through the
+entry-point group `otel_evals_convention`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import attribute, plain_text, type_name
 
-ENTRY_POINT_GROUP = "otel_evals_dialect"
+ENTRY_POINT_GROUP = "otel_evals_convention"
 
 
 _logger = logging.getLogger(__name__)
 _MOST_LOGGED: Final = 20
 
 
-class Dialect(Protocol):
+class Convention(Protocol):
     """Reads the spans of a convention."""
 
     @property
@@ -40,7 +40,7 @@ class Dialect(Protocol):
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Attribute keys; it claims a span with any of them if no dialect knows the scope."""
+        """Attribute keys; it claims a span with any of them if no convention knows the scope."""
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if it is no operation of an agent. Must never raise."""
@@ -64,23 +64,23 @@ requests sqlalchemy sqlite3 starlette system_metrics threading tornado tortoiseo
 _WITHOUT_MODELS: Final = frozenset(f"opentelemetry.instrumentation.{name}" for name in _NO_MODELS.split())
 
 
-class Dialects:
-    """Chooses the dialect of a span: by scope first, which is cached, then by markers.
+class Conventions:
+    """Chooses the convention of a span: by scope first, which is cached, then by markers.
 
-    The first of several dialects that claim a span reads it.
+    The first of several conventions that claim a span reads it.
     """
 
-    def __init__(self, dialects: Iterable[Dialect]) -> None:
-        # Read once: properties of third-party dialects may raise.
-        found = [(d, _texts(d, "scopes"), _texts(d, "markers")) for d in dialects]
-        self._dialects = tuple(d for d, _, _ in found)
+    def __init__(self, conventions: Iterable[Convention]) -> None:
+        # Read once: properties of third-party conventions may raise.
+        found = [(d, _texts(d, "scopes"), _texts(d, "markers")) for d in conventions]
+        self._conventions = tuple(d for d, _, _ in found)
         self._scopes = [(prefix, d) for d, scopes, _ in found for prefix in scopes]
         self._loggers = tuple(prefix for d, _, _ in found for prefix in _texts(d, "loggers"))
         self._named = {(s, n): d for d, _, _ in found for s, n in getattr(d, "span_names", ())}
         self._have_names = frozenset(scope for scope, _ in self._named)
         self.failing: dict[str, str] = {}
-        """Dialects that raised while they read a span, with their first error."""
-        self._by_scope: BoundedCache[str, Dialect | None] = BoundedCache(_MOST_SCOPES)
+        """Conventions that raised while they read a span, with their first error."""
+        self._by_scope: BoundedCache[str, Convention | None] = BoundedCache(_MOST_SCOPES)
         by_marker = [(marker, d) for d, _, markers in found for marker in markers]
         self._by_marker = dict(reversed(by_marker))
         self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
@@ -88,10 +88,10 @@ class Dialects:
         self._claimed: BoundedCache[str, bool | None] = BoundedCache(_MOST_SCOPES)
 
     def __iter__(self) -> Any:
-        return iter(self._dialects)
+        return iter(self._conventions)
 
     def unclaimed(self) -> list[str]:
-        """Return the instrumentation scopes seen that no dialect claims by name."""
+        """Return the instrumentation scopes seen that no convention claims by name."""
         return sorted(name for name, claimed in self._claimed.copy().items() if not claimed)
 
     def claimed(self) -> list[str]:
@@ -99,44 +99,44 @@ class Dialects:
         return sorted(name for name, claimed in self._claimed.copy().items() if claimed)
 
     def knows(self, scope_name: str) -> bool:
-        """Return True if a dialect claims all spans of this scope."""
+        """Return True if a convention claims all spans of this scope."""
         return self._of_scope(scope_name) not in (None, _BY_MARKER)
 
     def claims_log(self, scope_name: str, event_name: str) -> bool:
         """Return True for a log record that may have content: an event, or a line of a known logger."""
         return bool(event_name) or scope_name.startswith(self._loggers)
 
-    def choose(self, scope_name: str, attributes: Mapping[str, Any], name: str = "") -> Dialect | None:
-        """Return the dialect of spans of this scope with these attributes and this name; None without one."""
-        dialect: Dialect | None = self._by_scope.get(scope_name, _UNKNOWN)
-        if dialect is _UNKNOWN:
-            dialect = self._of_scope(scope_name)
-        if dialect is not _BY_MARKER:
-            return dialect
+    def choose(self, scope_name: str, attributes: Mapping[str, Any], name: str = "") -> Convention | None:
+        """Return the convention of spans of this scope, attributes and name; None without one."""
+        convention: Convention | None = self._by_scope.get(scope_name, _UNKNOWN)
+        if convention is _UNKNOWN:
+            convention = self._of_scope(scope_name)
+        if convention is not _BY_MARKER:
+            return convention
         if scope_name in self._have_names:
-            dialect = self._by_name(scope_name, name)
-            if dialect is not None:
-                return dialect
+            convention = self._by_name(scope_name, name)
+            if convention is not None:
+                return convention
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
-    def _by_name(self, scope_name: str, name: str) -> Dialect | None:
-        """Return the dialect of a span by its name, for scopes that frameworks share with others."""
+    def _by_name(self, scope_name: str, name: str) -> Convention | None:
+        """Return the convention of a span by its name, for scopes that frameworks share with others."""
         known = (
             d for (scope, start), d in self._named.items() if scope == scope_name and name.startswith(start)
         )
         return next(known, None)
 
     def claims(self, scope_name: str, span: Any) -> bool:
-        """Return True if any dialect claims a span of this scope, open or ended.
+        """Return True if any convention claims a span of this scope, open or ended.
 
         Runs on the application's threads, so it must be fast: for most spans the scope alone decides.
         """
         try:
             claimed = self._claimed[scope_name]
         except KeyError:
-            dialect = self._of_scope(scope_name)
-            claimed = self._claimed[scope_name] = None if dialect is _BY_MARKER else dialect is not None
+            convention = self._of_scope(scope_name)
+            claimed = self._claimed[scope_name] = None if convention is _BY_MARKER else convention is not None
         if claimed is not None:
             return claimed
         if scope_name in self._have_names and self._by_name(scope_name, span.name) is not None:
@@ -146,87 +146,87 @@ class Dialects:
         return not self._markers.isdisjoint(keys.copy() if hasattr(keys, "copy") else keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
-        """Read a span; None if no dialect claims it, or it is no operation of an agent. Never raises."""
-        dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
+        """Read a span; None if no convention claims it, or it is no operation of an agent. Never raises."""
+        convention = self._by_scope.get(span.scope_name, _UNKNOWN)
         if (
-            dialect is _BY_MARKER and span.scope_name not in self._have_names
+            convention is _BY_MARKER and span.scope_name not in self._have_names
         ):  # as in `choose`, without a call
             markers = self._markers.intersection(span.attributes)
-            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
-        elif dialect is _BY_MARKER or dialect is _UNKNOWN:
-            dialect = self.choose(span.scope_name, span.attributes, span.name)
-        if dialect is None:
+            convention = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif convention is _BY_MARKER or convention is _UNKNOWN:
+            convention = self.choose(span.scope_name, span.attributes, span.name)
+        if convention is None:
             return None
         try:
-            operation = dialect.read(span)
+            operation = convention.read(span)
             if operation is None or isinstance(operation, Operation):
                 return operation
             raise TypeError(f"read returned a {type_name(operation)}, not an Operation")
-        except BaseException as error:  # a third-party dialect must not break the trace
-            self._note(dialect, error)
+        except BaseException as error:  # a third-party convention must not break the trace
+            self._note(convention, error)
             return None
 
-    def _note(self, dialect: Dialect, error: BaseException) -> None:
-        name = plain_text(attribute(dialect, "name") or type_name(dialect), 100)
+    def _note(self, convention: Convention, error: BaseException) -> None:
+        name = plain_text(attribute(convention, "name") or type_name(convention), 100)
         if name not in self.failing and len(self.failing) < _MOST_LOGGED:
             self.failing[name] = f"cannot read spans ({type_name(error)})"
-            message = "dialect %s cannot read a span; further errors are not logged"
+            message = "convention %s cannot read a span; further errors are not logged"
             log_error(_logger, message, name, error=error, level=logging.WARNING)
 
-    def _of_scope(self, scope_name: str) -> Dialect | None:
+    def _of_scope(self, scope_name: str) -> Convention | None:
         try:
             return self._by_scope[scope_name]
         except KeyError:
-            dialect = self._by_scope[scope_name] = self._claim(scope_name)
-            return dialect
+            convention = self._by_scope[scope_name] = self._claim(scope_name)
+            return convention
 
-    def _claim(self, scope_name: str) -> Dialect | None:
-        """Return the dialect of a scope by its longest prefix, or what decides about its spans."""
+    def _claim(self, scope_name: str) -> Convention | None:
+        """Return the convention of a scope by its longest prefix, or what decides about its spans."""
         if scope_name == semconv.SCOPE_NAME or scope_name in _WITHOUT_MODELS:
             return None
         claims = [(len(p), d) for p, d in self._scopes if scope_name.startswith(p)]
         return max(claims, key=itemgetter(0))[1] if claims else _BY_MARKER
 
 
-def load_dialects() -> Dialects:
-    """Load the installed dialects, sorted by their `order` (an int, 0 by default) and then by name.
+def load_conventions() -> Conventions:
+    """Load the installed conventions, sorted by their `order` (an int, 0 by default) and then by name.
 
     The first of several whose markers a span has reads it.
     """
-    found: list[tuple[int, str, Dialect]] = []
+    found: list[tuple[int, str, Convention]] = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
-            dialect = point.load()()
-            found.append((int(getattr(dialect, "order", 0)), point.name, dialect))
+            convention = point.load()()
+            found.append((int(getattr(convention, "order", 0)), point.name, convention))
         except BaseException as error:  # one broken package must not stop all scoring
-            message = "dialect %s cannot be loaded; its spans are not scored"
+            message = "convention %s cannot be loaded; its spans are not scored"
             log_error(_logger, message, point.name, error=error, level=logging.WARNING)
     found.sort(key=itemgetter(0, 1))
-    return Dialects(map(itemgetter(2), found))
+    return Conventions(map(itemgetter(2), found))
 
 
-def _texts(dialect: Dialect, name: str) -> tuple[str, ...]:
-    """Return the texts in a dialect's property; none if it raises or does not exist."""
+def _texts(convention: Convention, name: str) -> tuple[str, ...]:
+    """Return the texts in a convention's property; none if it raises or does not exist."""
     try:
-        return tuple(each for each in getattr(dialect, name, ()) if isinstance(each, str))
+        return tuple(each for each in getattr(convention, name, ()) if isinstance(each, str))
     except BaseException as error:
-        message = "the %s of dialect %s cannot be read"
-        log_error(_logger, message, name, type_name(dialect), error=error, level=logging.WARNING)
+        message = "the %s of convention %s cannot be read"
+        log_error(_logger, message, name, type_name(convention), error=error, level=logging.WARNING)
         return ()
 
 
 @lru_cache(maxsize=256)
-def content_setting(scope_name: str, dialect: str) -> str:
+def content_setting(scope_name: str, convention: str) -> str:
     """Return a description of the setting that makes an instrumentation record content.
 
-    A dialect may have it as `content`, and for some scopes in the mapping `content_by_scope`.
+    A convention may have it as `content`, and for some scopes in the mapping `content_by_scope`.
     """
-    known = tuple(load_dialects())
+    known = tuple(load_conventions())
     by_scope = {prefix: text for d in known for prefix, text in getattr(d, "content_by_scope", {}).items()}
     prefixes = [prefix for prefix in by_scope if scope_name.startswith(prefix)]
     if prefixes:
         return str(by_scope[max(prefixes, key=len)])
-    texts = (getattr(d, "content", None) for d in known if d.name == dialect)
+    texts = (getattr(d, "content", None) for d in known if d.name == convention)
     return str(next(texts, None) or "see its documentation")
 
 
