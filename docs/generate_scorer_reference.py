@@ -40,6 +40,8 @@ Judge scorers share these options:
 """
 FACTS = ("Range", "Formula", "Needs", "Not scored", "Cost", "Label", "Source")
 Names = Mapping[str, Sequence[str]]
+BUILT_IN = re.compile(r"otel_evals\._internal\.scorers\.(?!kit\.)")
+"""Modules of built-in scorers; the others have the kit to write one."""
 
 
 # --- which there are ---
@@ -84,7 +86,7 @@ def _exports(path: Path, names: Names) -> str:
     found = [(m[1], m[2], re.findall(r"\w+", m[3])) for m in imports.finditer(text)]
     indent = found[-1][0]
     inside = [(module, kept) for space, module, kept in found if space == indent]
-    kept = {module: each for module, each in inside if not module.startswith("otel_evals._internal.scorers.")}
+    kept = {module: each for module, each in inside if not BUILT_IN.match(module)}
     ours = {f"otel_evals._internal.scorers.{module}": list(each) for module, each in names.items()}
     lines = "".join(_import(indent, module, each) for module, each in sorted((kept | ours).items()))
     first = next(m for m in imports.finditer(text) if m[1] == indent)

@@ -48,6 +48,7 @@ def test_importing_the_package_loads_nothing_else_of_it() -> None:
     assert in_a_fresh_process(code).split() == [
         "otel_evals",
         "otel_evals._internal",
+        "otel_evals._internal.util",
         "otel_evals._internal.util.lazy",
         "otel_evals._internal.util.version",
     ]

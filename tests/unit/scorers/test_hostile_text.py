@@ -158,7 +158,8 @@ def outcome(scorer: Scorer, run: Run) -> Any:
 
 
 def _is_scorer(name: str) -> bool:
-    return getattr(built_in, name).__module__.startswith("otel_evals._internal.scorers.")  # type: ignore[no-any-return]
+    module = getattr(built_in, name).__module__
+    return module.startswith("otel_evals._internal.scorers.") and ".kit." not in module
 
 
 def test_every_scorer_is_here() -> None:

@@ -51,7 +51,7 @@ def test_a_judge_is_sent_with_its_limits_its_budget_and_its_memory(tmp_path: Pat
     judge = LiteLLMJudge("openai/x", max_tokens=10, input_price=1.0, output_price=1.0, limiters=limiters)
     arrived = sent(CachedJudge(judge, store=tmp_path / "cache.db"))
     assert arrived.model == "openai/x"
-    assert sent(budget).spent() == budget.spent() == (0.0, 0)
+    assert sent(budget).spent() == budget.spent() == (0.0, 0, False)
 
 
 def test_a_scorer_of_a_module_needs_no_cloudpickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
