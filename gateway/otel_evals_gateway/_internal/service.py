@@ -78,7 +78,7 @@ class Gateway:
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
-            self._journal.level = self._intake_level
+            self._journal.level = self._intake
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
@@ -94,6 +94,10 @@ class Gateway:
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
         meter = self.scoring.meter
         self._config_reload = None if path is None else ConfigReload(path, config, self._use_rules, meter)
+
+    def _intake(self) -> tuple[int, int]:
+        intake = self.scoring.engine.intake
+        return intake.taken, intake.put
 
     def reload(self) -> None:
         """Request that the configuration file is read again."""
@@ -211,11 +215,6 @@ class Gateway:
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
         nested = _nested(self._config)
         return Inline(self._tap, forwarder, self._held_spans, nested=nested)
-
-    def _intake_level(self) -> tuple[float, float]:
-        """Return the items that the engine has taken, and those that were put."""
-        intake = self.scoring.engine.intake
-        return intake.taken, intake.put
 
     # --- pages ---
 

@@ -6,6 +6,7 @@ exporters that `hold` wraps; everything else happens on the engine's thread.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 import weakref
@@ -45,6 +46,8 @@ from otel_evals.errors import ConfigError
 if TYPE_CHECKING:
     from otel_evals._internal.engine.journal.runs import RunJournal
 
+_LOOK_SECONDS = 0.1
+"""Seconds until the next look for the capacity to score a run that an earlier process left."""
 _MOMENT_SECONDS = 0.1
 """Seconds for exporting held spans after a shutdown that used all its time."""
 _RELEASE_SECONDS = 0.5
@@ -90,6 +93,7 @@ class Pipeline:
         scores = self._scores if config.span_attributes else None
         self._attacher = attacher = new_attacher(config, spans, logger_provider, scores)
         open_spans = OpenSpans()
+        self._resuming: list[asyncio.Future[None]] = []
         self._journal = None if config.journal is None else _journal(config.journal)
         self._engine = Engine(config, conventions, attacher, open_spans=open_spans, source=self._journal)
         self.spans = CaptureSpans(
@@ -120,8 +124,20 @@ class Pipeline:
     def resume(self) -> None:
         """Score the runs that earlier processes left in the journal."""
         if self._journal is not None:
-            for left in self._journal.left():
-                self._engine.put_all(left)
+            journal = self._journal
+            # The loop keeps only weak references to tasks.
+            begin = lambda: self._resuming.append(asyncio.ensure_future(self._resume(journal)))  # noqa: E731
+            self._engine.thread.call(begin)
+
+    async def _resume(self, journal: RunJournal) -> None:
+        """Put as many runs at once as the rules' queues take, and the next when these have arrived there."""
+        most = max(1, self.config.queue_size // 4)
+        for number, left in enumerate(journal.left(), 1):
+            self._engine.put_all(left)
+            if number % most == 0:
+                await asyncio.sleep(self.config.grace + _LOOK_SECONDS)
+                while self._engine.capacity() < most:  # noqa: ASYNC110  # nothing reports it
+                    await asyncio.sleep(_LOOK_SECONDS)
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
         """Record evaluation spans with the provider of the judged spans."""

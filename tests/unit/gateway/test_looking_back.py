@@ -75,11 +75,13 @@ class Member:
         self.gatherer = Gatherer(LIMITS, closing)
         self.gatherer.reports_left = True
         self.evaluating: dict[str, tuple[float, int]] = {}
+        self.stale = self.sought = 0
         self.look_back.assign([PLACE])
         self.clock.assign([PLACE])
 
     def seek(self, place: Any) -> None:
-        self.position = place.offset
+        """Some messages that were fetched before come first."""
+        self.stale, self.sought = 1 + place.offset % 5, place.offset
 
     def offsets_for_times(self, places: list[Any], timeout: float) -> list[Found]:
         since = places[0].offset / 1000
@@ -92,6 +94,9 @@ class Member:
                 return
             message = self.log[self.position]
             self.position += 1
+            self.stale -= 1
+            if self.stale == 0:
+                self.position = self.sought
             if self.position % 7 == 0:
                 self.clock.looked([])
             where = self.look_back.place_of(message, PLACE, message.at)

@@ -36,6 +36,8 @@ class LookBack:
         self._starting: set[Partition] = set()
         self._ends: dict[Partition, int] = {}
         """The committed offset of each partition that is being read from before it."""
+        self._expected: dict[Partition, int] = {}
+        """The greatest offset of the first message after a seek: others come from before the seek."""
         self._until: dict[Partition, float] = {}
         """The time from which no message of a partition can belong to a trace from before."""
         self._finished: dict[str, Partition] = {}
@@ -47,6 +49,7 @@ class LookBack:
         for place in places:
             self._starting.discard(place)
             self._ends.pop(place, None)
+            self._expected.pop(place, None)
             self._until.pop(place, None)
         self._finished = {trace: place for trace, place in self._finished.items() if place not in places}
 
@@ -56,10 +59,13 @@ class LookBack:
         KafkaException if the brokers do not answer.
         """
         offset = message.offset()
+        if offset > self._expected.get(place, offset):
+            return "again"  # it was fetched before the seek
+        self._expected.pop(place, None)
         if place in self._starting:
             start = self._start(place, offset, at)
             if start < offset:
-                self._consumer.seek(TopicPartition(*place, start))
+                self.seek(place, start, offset)
             self._starting.discard(place)
             self._until[place] = at + self._seconds[place[0]]
             if start < offset:
@@ -72,6 +78,15 @@ class LookBack:
             del self._until[place]
             self._finished = {trace: of for trace, of in self._finished.items() if of != place}
         return "new"
+
+    def is_behind(self, place: Partition) -> bool:
+        """Return True while messages of a partition are to be read again."""
+        return place in self._expected or place in self._ends
+
+    def seek(self, place: Partition, offset: int, most: int) -> None:
+        """Read from an offset on; the first message there has an offset of at most `most`."""
+        self._consumer.seek(TopicPartition(*place, offset))
+        self._expected[place] = most
 
     def _start(self, place: Partition, offset: int, at: float) -> int:
         """Return the offset from which messages before one at an offset and time matter."""

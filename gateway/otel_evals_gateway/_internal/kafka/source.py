@@ -20,7 +20,6 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    TopicPartition,
 )
 
 from otel_evals import Config
@@ -147,13 +146,9 @@ class KafkaSource:
             self._clock.skip(now - before)
         full = crowded or self._scoring.engine.intake.capacity <= _CAPACITY
         self._partitions.pause(full or "topics" in self._problems)
-        again: set[Partition] = set()
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
-            place = message.topic(), message.partition()
-            if "topics" in self._problems or place in again:
-                continue
-            if not self._take(message, place):
-                again.add(place)
+            if "topics" not in self._problems:
+                self._take(message, (message.topic(), message.partition()))
         self._handle_reports()
         self._producing.send()
         if time.monotonic() >= self._look_at:
@@ -163,20 +158,20 @@ class KafkaSource:
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
 
-    def _take(self, message: Any, place: Partition) -> bool:
-        """Take a message; returns False if it and those after it in its partition are to be read again."""
+    def _take(self, message: Any, place: Partition) -> None:
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                self._partitions.ended(place, message.offset())
+                if not self._look_back.is_behind(place):  # it may come from before a seek
+                    self._partitions.ended(place, message.offset())
             elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self._problems[place[0]] = f"the topic {place[0]} does not exist"
             else:
                 _logger.warning("Kafka: %s", error.str())
-            return True
+            return
         kind, timestamp = message.timestamp()
         at = time.time() if kind == TIMESTAMP_NOT_AVAILABLE else timestamp / 1000
-        at, where = min(at, time.time()), "new"
+        at = min(at, time.time())
         try:
             where = self._look_back.place_of(message, place, at)
             if where != "again":
@@ -185,15 +180,13 @@ class KafkaSource:
         except KafkaException as caught:
             _logger.warning("a message of %s cannot be taken yet: %s", place, caught)
             self._read_again(message, place)
-            return False
         except Exception as caught:
             self._bury(message, place, at, _reason(caught))
-        return where != "again"
 
     def _read_again(self, message: Any, place: Partition) -> None:
         self._stop.wait(_AGAIN_SECONDS)
         try:
-            self._consumer.seek(TopicPartition(*place, message.offset()))
+            self._look_back.seek(place, message.offset(), message.offset())
         except KafkaException:  # the assignment has changed, or is about to
             self._consumer.unsubscribe()
             self._subscribe()
