@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 def on_config(config: Any) -> Any:
     """Add the version, which the header and each page's title show."""
-    source = (ROOT / "otel_evals" / "_internal" / "version.py").read_text(encoding="utf-8")
+    source = (ROOT / "otel_evals" / "_internal" / "util" / "version.py").read_text(encoding="utf-8")
     (version,) = re.findall(r'"(\d[^"]*)"', source)
     config.site_name = f"{config.site_name} {version}"
     return config

@@ -20,7 +20,7 @@ from tests.support.jaeger_server import jaeger_program, jaeger_server
 from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-RECIPES = Path(__file__).parents[2] / "docs" / "metrics.md"
+RECIPES = Path(__file__).parents[2] / "docs" / "attachment.md"
 
 
 # --- Phoenix ---

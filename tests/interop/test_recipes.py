@@ -1,4 +1,4 @@
-"""What docs/metrics.md and the dashboard ask Loki and Zipkin, asked of the real ones."""
+"""What docs/attachment.md and the dashboard ask Loki and Zipkin, asked of the real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.zipkin_server import zipkin_program, zipkin_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "attachment.md").read_text(encoding="utf-8")
 ANSWERS = ["Sorry.", "It arrives on Monday.", "Sorry.", "Tomorrow.", "Today."]
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PLACE = Path(os.environ.get("OTEL_EVALS_INTEROP", str(ROOT / ".venv-interop")) + "-site")
 MKDOCS = PLACE / "bin" / "mkdocs"
 VIEWS = ((390, "light"), (1280, "light"), (1280, "dark"), (1920, "light"))
-PAGES = ["", "first-judge/", "alarm-to-test/", "monitoring/"]
+PAGES = ["", "first-judge/", "monitoring/"]
 PAGES += [f"frameworks/{path.stem}/" for path in sorted((ROOT / "docs" / "frameworks").glob("*.md"))]
 
 pytestmark = [

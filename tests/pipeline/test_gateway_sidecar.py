@@ -1,4 +1,4 @@
-"""The gateway as a sidecar, by the lines of docs/isolation.md: a real process, and real OTLP over HTTP."""
+"""The gateway as a sidecar, by the lines of docs/deploy.md: a real process, and real OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import clean_environment, free_ports, served
 from tests.support.traffic import agent_run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
-SECTION = PAGE.split("## The gateway as a sidecar")[1].split("\n## ")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+SECTION = PAGE.split("### The gateway as a sidecar")[1].split("\n### ")[0]
 TAP, COMMAND, CODE, INLINE = re.findall(r"```\w+\n(.+?)```", SECTION, re.S)
 
 
@@ -55,7 +55,7 @@ def test_five_lines_score_outside_the_application(backend: OtlpReceiver, tmp_pat
     provider, exported = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exported))
     with sidecar(f'gateway: {{http: "127.0.0.1:4318"}}\n{TAP}', tmp_path, backend) as here:
-        exec(compile(here(CODE), "docs/isolation.md", "exec"), {"provider": provider})
+        exec(compile(here(CODE), "docs/deploy.md", "exec"), {"provider": provider})
         trace_id = agent_run(provider.get_tracer("app"))
         provider.shutdown()
         backend.wait(lambda r: r.logs)

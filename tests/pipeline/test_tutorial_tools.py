@@ -1,4 +1,4 @@
-"""docs/alarm-to-test.md by the tools of `otel-evals mcp`: from the demo's alarm to a failing test."""
+"""The tutorial of docs/monitoring.md by the tools of `otel-evals mcp`: from the demo's alarm to a failing test."""
 
 from __future__ import annotations
 

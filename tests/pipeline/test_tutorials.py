@@ -21,11 +21,13 @@ from tests.support.stub_openai import StubOpenAI
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DOCS = Path(__file__).parents[2] / "docs"
-JUDGE, ALARM = DOCS / "first-judge.md", DOCS / "alarm-to-test.md"
+JUDGE, ALARM = DOCS / "first-judge.md", DOCS / "monitoring.md"
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```(?:{language})\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    """The fenced blocks of a tutorial; one on a longer page is its last section."""
+    text = page.read_text(encoding="utf-8").split("\n## From an alarm to a failing test\n")[-1]
+    return re.findall(rf"^```(?:{language})\n(.*?)^```", text, re.M | re.S)
 
 
 def command(page: Path, starts: str) -> list[str]:

@@ -17,13 +17,13 @@ from otel_evals._internal.config.loader import build_config
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = {
-    "docs/alarm-to-test.md": "as a test, by tests/pipeline/test_tutorials.py",
+    "docs/monitoring.md-1": "as a test, by tests/pipeline/test_tutorials.py",
     "docs/existing-tracing.md": "with their libraries, by tests/interop/test_already.py",
     "docs/first-judge.md-0": "with a model server, by tests/pipeline/test_tutorials.py",
     "docs/frameworks/": "with their frameworks, by tests/interop/test_framework_pages.py",
     "docs/backends/README.md": "against a server, by tests/unit/docs/test_destinations_page.py",
     "docs/backends/": "with their libraries, by tests/interop/test_already.py",
-    "docs/isolation.md-1": "with a gateway, by tests/pipeline/test_gateway_sidecar.py",
+    "docs/deploy.md-4": "with a gateway, by tests/pipeline/test_gateway_sidecar.py",
 }
 """Pages and blocks whose Python runs in another test."""
 OTHERS = {"receivers", "processors", "exporters", "service", "spec"}

@@ -1,4 +1,4 @@
-"""docs/metrics.md tells every instrument there is, with its unit, and no other."""
+"""docs/attachment.md tells every instrument there is, with its unit, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from otel_evals import semconv
 
-PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "attachment.md").read_text(encoding="utf-8")
 
 
 def test_every_instrument_is_told_once() -> None:

@@ -1,4 +1,4 @@
-"""The queries of docs/metrics.md and of the dashboard ask for what there is."""
+"""The queries of docs/attachment.md and of the dashboard ask for what there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from otel_evals import semconv
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "attachment.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "examples" / "grafana" / "dashboard.json").read_text(encoding="utf-8"))
 RULES = (ROOT / "examples" / "prometheus" / "otel-evals.rules.yml").read_text(encoding="utf-8")
 
