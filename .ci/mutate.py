@@ -30,7 +30,6 @@ PARTS = {
         [
             "tests/unit/sampling",
             "tests/unit/config/test_mistakes.py",
-            "tests/unit/evaluate/test_conversations.py",
         ],
     ),
     "accounting": (
@@ -38,13 +37,9 @@ PARTS = {
         ["tests/unit/accounting", "tests/pipeline/test_boundaries.py", "tests/behaviour/test_accounting.py"],
     ),
     "complete": (
-        [f"{LIBRARY}/gather", "otel_evals_gateway/_internal/trace_gatherer.py"],
+        [f"{LIBRARY}/gather"],
         [
             "tests/unit/gather",
-            "tests/unit/gateway/test_judged_traces.py",
-            "tests/unit/gateway/test_trace_gatherer.py",
-            "tests/unit/gateway/test_trace_gathering.py",
-            "tests/unit/pipeline/test_steps.py",
             "tests/pipeline/test_long_runs.py",
         ],
     ),

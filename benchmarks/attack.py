@@ -5,7 +5,7 @@
     python benchmarks/attack.py --calls                    the longest call on hostile texts, for each scorer
 
 Each round draws its scorers, texts, exporters, destinations, limits and faults from its seed: odd outcomes
-and exceptions, hostile text, blocking and raising exporters, forks, corrupt rows in the store, threads that
+and exceptions, hostile text, blocking and raising exporters, forks, threads that
 cannot be started, memory ballast. Afterwards: nothing was raised into the application, the counters balance,
 every run is in them and nothing pending, every span of the application has left once, no thread of it was
 stopped, deadlines and memory bounds hold. Exit code 1 with the seeds of the rounds in which that was not so.
@@ -42,7 +42,6 @@ from attacks import (
     Down,
     Fine,
     Raising,
-    corrupt_rows,
     hostile_text,
     odd_scorer,
     starting_fails,
@@ -74,7 +73,6 @@ class Round:
     runs: int = 0
     spans: int = 0
     forks: int = 0
-    corrupted: int = 0
     pause: float = 0.0
     outcomes: dict[str, int] = field(default_factory=dict)
 
@@ -118,7 +116,7 @@ class Attack:
         self.found = Round(seed)
         self._folder = folder
         self._seconds = seconds
-        self._store = folder / f"{seed}.db" if self.draw.random() < 0.5 else None
+        self._journal = folder / f"{seed}" if self.draw.random() < 0.5 else None
         self._fine = Fine()
         self._provider = TracerProvider(shutdown_on_exit=False)
         self._pipeline = self._built()
@@ -144,8 +142,8 @@ class Attack:
             "capture_content": draw.random() < 0.8,
             "shutdown_timeout": 5.0,
         }
-        if self._store is not None:
-            options |= {"store": self._store, "store_attempts": 2}
+        if self._journal is not None:
+            options |= {"journal": self._journal}
         places = [Down(draw, f"down_{n}") for n in range(draw.randint(0, 2))]
         config = build_config(list(rules.values()), places, **options)
         pipeline = Pipeline(config, tracer_provider=self._provider)
@@ -183,8 +181,6 @@ class Attack:
                 time.sleep(self._seconds / 10)
                 if self.draw.random() < 0.15:
                     self._fork()
-                if self._store is not None and self.draw.random() < 0.3:
-                    self.found.corrupted += corrupt_rows(self._store, self.draw)
             for thread in threads:
                 thread.join()
 
@@ -244,7 +240,7 @@ class Attack:
             self._problem(f"the counters do not balance: {violation}")
         counted = stats.seen + stats.losses.get("intake_full", 0)
         # A store may have some for another process; traces that no rule can sample are not looked at.
-        if self._store is None and self._pipeline.config.ceiling == 1.0 and counted < self.found.runs:
+        if self._journal is None and self._pipeline.config.ceiling == 1.0 and counted < self.found.runs:
             self._problem(f"{self.found.runs} runs were made, {counted} are in the counters")
         for name, rule in stats.rules.items():
             if rule.pending:
@@ -363,10 +359,7 @@ def attack(seconds: float, seed: int, rounds: int | None, length: float) -> dict
         "seed": seed,
         "rounds": len(found),
         "failed_seeds": failed,
-        **{
-            name: sum(getattr(each, name) for each in found)
-            for name in ("runs", "spans", "forks", "corrupted")
-        },
+        **{name: sum(getattr(each, name) for each in found) for name in ("runs", "spans", "forks")},
         "longest_pause_s": max((each.pause for each in found), default=0.0),
         "memory_mb": {
             "first": round(memory[0]),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import random
-import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -35,7 +32,6 @@ __all__ = [
     "Down",
     "Fine",
     "Raising",
-    "corrupt_rows",
     "hostile_text",
     "odd_scorer",
     "starting_fails",
@@ -295,29 +291,3 @@ def starting_fails(seconds: float) -> Iterator[None]:
         yield
     finally:
         threading.Thread.start = start  # type: ignore[method-assign]
-
-
-def corrupt_rows(file: Path, draw: random.Random) -> int:
-    """Make some rows of a store unreadable, in different ways; returns how many."""
-    bodies = [
-        b"",
-        b"\x00",
-        b"[" * 900 + b"]" * 900,
-        b'{"a": 1}',
-        b"null",
-        os.urandom(64),
-        b"\x1f\x8b" + b"x" * 40,
-    ]
-    if not file.exists():
-        return 0
-    try:
-        with sqlite3.connect(file, timeout=1.0) as database:
-            rows = [row for (row,) in database.execute("SELECT id FROM run ORDER BY id DESC LIMIT 20")]
-            hit = draw.sample(rows, min(len(rows), 3))
-            for row in hit:
-                column = draw.choice(["payload", "payload", "jobs"])
-                database.execute(f"UPDATE run SET {column} = ? WHERE id = ?", (draw.choice(bodies), row))
-        database.close()
-        return len(hit)
-    except sqlite3.Error:
-        return 0

@@ -1,7 +1,7 @@
 """Cost of a scored run, from its captured spans to its attached score, for several set-ups.
 
-CPU of this process per run, spans of the application not included: the stages are called here as the engine's
-thread calls them. The set-ups take turns, so that a busy machine slows all of them; compare the ratios.
+CPU of this process per run while its engine works, spans of the application not included. The set-ups take
+turns, so that a busy machine slows all of them; compare the ratios.
 
     python benchmarks/scored_run.py [--runs N] [--rounds N]
 """
@@ -9,7 +9,6 @@ thread calls them. The set-ups take turns, so that a busy machine slows all of t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import statistics
 import tempfile
@@ -73,7 +72,7 @@ SETUPS: dict[str, tuple[Callable[[Run], Any], dict[str, Any], dict[str, Any]]] =
     "span attributes": (OUTPUT, {}, {**PLAIN, "span_attributes": True}),
     "evaluation spans": (OUTPUT, {}, {**PLAIN, "evaluation_spans": "linked"}),
     "all of them, the default": (OUTPUT, {}, {}),
-    "a store": (OUTPUT, {}, {**PLAIN, "store": True}),
+    "a journal": (OUTPUT, {}, {**PLAIN, "journal": True}),
     "one run of ten": (OUTPUT, {"sample": 0.1}, PLAIN),
 }
 
@@ -82,8 +81,8 @@ class SetUp:
     """One configuration: a pipeline whose engine's thread is not started."""
 
     def __init__(self, judge: Any, rule: dict[str, Any], options: dict[str, Any], folder: Path) -> None:
-        if options.get("store"):
-            options = {**options, "store": folder / "store.db"}
+        if options.get("journal"):
+            options = {**options, "journal": folder / "journal"}
         made = scorer(id="measured", version="1", inline=rule.get("inline", True))(judge)
         self.config = build_config(
             [Rule(made, sample=sampling.ratio(rule.get("sample", 1.0)))], [], **options
@@ -100,25 +99,24 @@ class SetUp:
         capture = CaptureSpans(self, self.pipeline.conventions, 1.0)
         self.provider.add_span_processor(capture)
         self.tracer = self.provider.get_tracer("bench")
-        self.stages: Any = self.pipeline.engine.steps
 
     def put(self, item: Any, ends_run: bool = False) -> None:
         """Take a captured item."""
         self.captured.append(item)
 
-    async def cost(self, runs: int) -> float:
+    def cost(self, runs: int) -> float:
         """Microseconds of CPU per run."""
         self.captured.clear()
         for number in range(runs):
             agent_run(self.tracer, number)
         begun = time.process_time()
         for start in range(0, len(self.captured), 96):
-            self.stages.take(self.captured[start : start + 96])
-            await self.stages.flush(time.monotonic() + 30)
+            self.pipeline.engine.put_all(self.captured[start : start + 96])
+            self.pipeline.force_flush(30_000)
         return (time.process_time() - begun) / runs * 1e6
 
 
-async def main() -> None:
+def main() -> None:
     """Let the set-ups take turns, and print their medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=192)
@@ -127,18 +125,17 @@ async def main() -> None:
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in SETUPS]
         made = {name: SetUp(*SETUPS[name], folder) for name, folder in zip(SETUPS, folders, strict=True)}
-        background = [asyncio.ensure_future(each.stages.run()) for each in made.values()]
         costs: dict[str, list[float]] = {name: [] for name in made}
         for _ in range(options.rounds + 1):
             for name, setup in made.items():
-                costs[name].append(await setup.cost(options.runs))
+                costs[name].append(setup.cost(options.runs))
         first = statistics.median(costs["a scorer of the answer"][1:])
         for name, found in costs.items():
             cost = statistics.median(found[1:])
             print(f"{name:28}{cost:8.0f} us{cost / first:8.2f}")
-        for task in background:
-            task.cancel()
+        for setup in made.values():
+            setup.pipeline.shutdown()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -3,7 +3,7 @@
     python benchmarks/soak.py --minutes 30 --rate 200
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
-process is killed every minute; the store's file finds no capacity for a while; the wall clock steps back; the
+process is killed every minute; the disk is full for a while; the wall clock steps back; the
 destination is down for a sixth of the time. Ends with exit code 1 if the counters do not balance, a span is
 missing, or memory grows in the last third of the time, after the faults.
 """
@@ -168,7 +168,7 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
     ]
     provider = TracerProvider()
     pipeline = Pipeline(
-        build_config(rules, [place], store=folder / "store.db", hold=2.0), tracer_provider=provider
+        build_config(rules, [place], journal=folder / "journal", hold=2.0), tracer_provider=provider
     )
     provider.add_span_processor(pipeline.spans)
     provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=20_000))
@@ -198,7 +198,6 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
         "violations": pipeline.stats().check(),
         "seen": stats.seen,
         "rules": {name: asdict(rule) for name, rule in pipeline.stats().rules.items()},
-        "store": asdict(pipeline.stats().store),
         "killed": len(killed),
         "destinations": {n: asdict(s) for n, s in pipeline.destination_stats().items()},
         "spans_missing": issued * SPANS_PER_RUN - exporter.spans,

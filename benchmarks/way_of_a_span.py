@@ -4,7 +4,7 @@ Traces every call of one scored run at run time, on all threads, and counts thos
 files into another. A way that goes straight from stage to stage has few; one on which lower stages call up,
 or on which one decision is spread over files, has many.
 
-python benchmarks/way_of_a_span.py [--store] [--list]
+python benchmarks/way_of_a_span.py [--journal] [--list]
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--store", action="store_true", help="with a store, which sees every run as well")
+    parser.add_argument("--journal", action="store_true", help="with a journal, which sees every run as well")
     parser.add_argument("--list", action="store_true", help="print each hop")
     options = parser.parse_args()
     hops, backend, provider = Hops(), Backend(), TracerProvider()
     threading.setprofile(hops.profile)
     with tempfile.TemporaryDirectory() as folder:
-        store = {"store": Path(folder) / "store.db"} if options.store else {}
-        scoring = otel_evals.configure(rules=[answered], tracer_provider=provider, grace=0.05, **store)
+        journal = {"journal": Path(folder) / "journal"} if options.journal else {}
+        scoring = otel_evals.configure(rules=[answered], tracer_provider=provider, grace=0.05, **journal)
         provider.add_span_processor(SimpleSpanProcessor(scoring.hold(backend)))
         tracer = provider.get_tracer("app")
         for traced in (False, True):

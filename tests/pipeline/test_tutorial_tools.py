@@ -1,4 +1,4 @@
-"""The tutorial of docs/monitoring.md by the tools of `otel-evals mcp`: from the demo's alarm to a failing test."""
+"""The tutorial of docs/monitoring.md by the tools of `otel-evals mcp`: from an alarm to a failing test."""
 
 from __future__ import annotations
 
