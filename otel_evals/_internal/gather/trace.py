@@ -215,10 +215,7 @@ class Trace(msgspec.Struct, gc=False):
         return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
     def close(self, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
-        """Return open spans with their log records; only their ids stay.
-
-        `whole` remembers the missing spans above them, too, and what is around them once none is open.
-        """
+        """Return open spans; only their ids stay, and with `whole` those of missing spans above them."""
         group = self.group(span_ids)
         for span_id in span_ids:
             self.size -= self.spans.pop(span_id).size
@@ -245,8 +242,8 @@ class Trace(msgspec.Struct, gc=False):
         """Drop the open spans below one that began before others of its run were evicted; count them."""
         if not self.spans or record.start_time > self.ignored_to:
             return 0
-        tops = [top for top in self.tops().items() if self.spans[top[0]].above == record.span_id]
-        below = [span_id for _, inside in tops for span_id in inside]
+        tops = self.tops().items()
+        below = [i for top, inside in tops if self.spans[top].above == record.span_id for i in inside]
         if below:
             self.close(below, whole=False)
         return len(below)
