@@ -232,9 +232,8 @@ class Trace(msgspec.Struct, gc=False):
                 if above is not None and above not in self.links and above not in self.spans:
                     self.remember(above, arrived=False)
         if not self.spans:
-            if whole:
-                for span_id in self.links:
-                    self.remember(span_id, arrived=True)
+            for span_id in self.links if whole else ():
+                self.remember(span_id, arrived=True)
             self.clear(whole=whole)
         return group
 
