@@ -215,10 +215,7 @@ class Trace(msgspec.Struct, gc=False):
         return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
     def close(self, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
-        """Return open spans with their log records; only their ids stay.
-
-        `whole` remembers the missing spans above them, too, and what is around them once none is open.
-        """
+        """Return open spans; only their ids stay, and with `whole` those of missing spans above them."""
         group = self.group(span_ids)
         for span_id in span_ids:
             self.size -= self.spans.pop(span_id).size
@@ -235,9 +232,8 @@ class Trace(msgspec.Struct, gc=False):
                 if above is not None and above not in self.links and above not in self.spans:
                     self.remember(above, arrived=False)
         if not self.spans:
-            if whole:
-                for span_id in self.links:
-                    self.remember(span_id, arrived=True)
+            for span_id in self.links if whole else ():
+                self.remember(span_id, arrived=True)
             self.clear(whole=whole)
         return group
 
@@ -245,8 +241,8 @@ class Trace(msgspec.Struct, gc=False):
         """Drop the open spans below one that began before others of its run were evicted; count them."""
         if not self.spans or record.start_time > self.ignored_to:
             return 0
-        tops = [top for top in self.tops().items() if self.spans[top[0]].above == record.span_id]
-        below = [span_id for _, inside in tops for span_id in inside]
+        tops = self.tops().items()
+        below = [i for top, inside in tops if self.spans[top].above == record.span_id for i in inside]
         if below:
             self.close(below, whole=False)
         return len(below)

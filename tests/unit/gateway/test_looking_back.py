@@ -71,11 +71,13 @@ class Member:
         self.progress = Progress(lambda: self.now)
         self.clock = ReadingClock(lambda: self.now)
         self.look_back = LookBack(self, {PLACE[0]: window})
-        closing = MessageClosing(self.progress, self.clock, QUIET, IDLE, MAX_AGE, lambda span: True)
+        clock = lambda: self.clock.taken_to(self.taken, len(self.intake))  # noqa: E731
+        closing = MessageClosing(self.progress, clock, QUIET, IDLE, MAX_AGE, lambda span: True)
         self.gatherer = Gatherer(LIMITS, closing)
         self.gatherer.reports_left = True
         self.evaluating: dict[str, tuple[float, int]] = {}
-        self.stale = self.sought = 0
+        self.stale = self.sought = self.taken = 0
+        self.intake: list[RecordedSpan] = []
         self.look_back.assign([PLACE])
         self.clock.assign([PLACE])
 
@@ -107,8 +109,14 @@ class Member:
                 finished = self.look_back.finished([message.trace])
                 self.progress.take(PLACE, message.number, {message.trace} - finished, at)
                 if not finished:
-                    self.gatherer.add([message.span], self.now)
+                    self.intake.append(message.span)
                     self.progress.put([message.trace], self.now)
+
+    def gather(self, most: int) -> None:
+        self.clock.publish(self.taken + len(self.intake))
+        self.gatherer.add(self.intake[:most], self.now)
+        self.taken += min(most, len(self.intake))
+        del self.intake[:most]
 
     def score(self, rng: random.Random) -> list[tuple[str, int]]:
         """Close what is complete; returns what was judged, each with the number of its spans."""
@@ -118,7 +126,8 @@ class Member:
                 self.evaluating[group.spans[0].trace_id] = end, len(group.spans)
         ended = {trace: count for trace, (end, count) in self.evaluating.items() if end <= self.now}
         for trace in [*ended, *self.gatherer.take_left()]:
-            if trace in ended or trace not in self.evaluating:
+            waits = any(span.span.trace_id == trace for span in self.intake)
+            if not waits and (trace in ended or trace not in self.evaluating):
                 self.progress.finish(trace, self.now)
         self.evaluating = {trace: each for trace, each in self.evaluating.items() if trace not in ended}
         return [*ended.items()]
@@ -137,6 +146,7 @@ def history(seed: int, window: float) -> tuple[Counter[str], int, int]:
         while now < crash and committed < len(log):
             member.now = now = now + rng.choice([0.05, 0.5, 2.0])
             member.read(rng.choice([0, 1, 5, 50]))
+            member.gather(rng.choice([0, 3, 100]))
             judged += member.score(rng)
             if rng.random() < 0.2:
                 committed = max(committed, member.progress.offset(PLACE))

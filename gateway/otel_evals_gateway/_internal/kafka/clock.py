@@ -7,6 +7,7 @@ does not jump to the present: producers may be behind with what they could not s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -34,6 +35,24 @@ class ReadingClock:
         """0 for a partition of which nothing was read."""
         self._at_end: dict[Partition, _Look] = {}
         self._recovering = 0.0
+        self._published: deque[tuple[int, float]] = deque()
+        self._taken = 0.0
+
+    def publish(self, put: int) -> None:
+        """Note that the engine has all items up to the present time once it has taken so many."""
+        self._published.append((put, self.now))
+
+    def taken_to(self, taken: float, waiting: int) -> float:
+        """Return the time up to which the engine has taken all items. Called on its thread.
+
+        In a backlog, it may not have the rest of a trace that was read long ago.
+        """
+        while self._published and (self._published[0][0] <= taken or not waiting):
+            try:
+                self._taken = self._published.popleft()[1]
+            except IndexError:  # partitions are being assigned
+                break
+        return self._taken
 
     @property
     def now(self) -> float:
@@ -45,6 +64,8 @@ class ReadingClock:
         for place in places:
             self._read_to[place] = 0.0
             self._at_end.pop(place, None)
+        self._published.clear()
+        self._taken = 0.0
 
     def lose(self, places: Iterable[Partition]) -> None:
         for place in places:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
 from otel_evals.sdk.pipeline import QuietClosing
-from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.progress import Progress
 
 _LOOK_SECONDS = 0.05
@@ -20,7 +20,7 @@ class MessageClosing(QuietClosing):
     long as it goes on. Traces that were received in requests close as usual.
     """
 
-    def __init__(self, progress: Progress, clock: ReadingClock, *args: Any, **options: Any) -> None:
+    def __init__(self, progress: Progress, clock: Callable[[], float], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._progress = progress
         self._clock = clock
@@ -30,7 +30,7 @@ class MessageClosing(QuietClosing):
         if last is None:
             return super().closes_at(trace, now)
         seconds = self.seconds(trace)
-        left = last + seconds - self._clock.now
+        left = last + seconds - self._clock()
         if left <= 0 or now >= trace.first_seen + self.max_age:
             return now
         return now + max(_LOOK_SECONDS, min(left, seconds))  # the clock may jump

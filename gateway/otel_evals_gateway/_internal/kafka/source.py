@@ -80,7 +80,11 @@ class KafkaSource:
 
     def closing(self, *args: Any, **options: Any) -> QuietClosing:
         """Return when traces close, of messages and of requests; arguments as of `QuietClosing`."""
-        return MessageClosing(self._progress, self._clock, *args, **options)
+        return MessageClosing(self._progress, self._taken_to, *args, **options)
+
+    def _taken_to(self) -> float:
+        intake = self._scoring.engine.intake
+        return self._clock.taken_to(intake.taken, intake.waiting)
 
     def start(self, tap: Tap) -> None:
         """Begin to read."""
@@ -154,6 +158,7 @@ class KafkaSource:
         if time.monotonic() >= self._look_at:
             self._look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._clock.publish(self._scoring.engine.intake.put)
         if time.monotonic() >= self._commit_at:
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
