@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from otel_evals import NotScored, Run, Score, ScoredRun, scorer
-from otel_evals.destinations import ConsoleDestination, InMemoryDestination, Unaccepted, read_jsonl
+from otel_evals.destinations import (
+    ConsoleDestination,
+    InMemoryDestination,
+    JsonlDestination,
+    Unaccepted,
+    read_jsonl,
+)
 from otel_evals.errors import DestinationError
 from tests.behaviour.app import App
 from tests.behaviour.commands import otel_evals_command
@@ -223,3 +229,17 @@ def test_a_backend_that_was_away_gets_everything_once_it_is_back(server: Recordi
     app.pipeline.force_flush(60_000)
     eventually(lambda: app.pipeline.destination_stats()["langfuse"].exported == 5)
     assert app.pipeline.destination_stats()["langfuse"].losses == {}
+
+
+def test_a_relative_file_stays_in_its_place_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that becomes a daemon changes its directory after it has configured scoring."""
+    monkeypatch.chdir(tmp_path)
+    app = App(half, destinations=[JsonlDestination("scores.jsonl")])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    app.run()
+    assert app.pipeline.force_flush(10_000)
+    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 1
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.read_only import read_only
 from otel_evals._internal.model.sizes import size_of_attributes
 from otel_evals._internal.sampling.consistent import credible_state
 
@@ -111,7 +112,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
             _last_scope = scope, scope_name, scope_version
         known_resource, shared = _last_resource
         if resource is not known_resource:
-            shared = _plain(resource.attributes)
+            shared = read_only(_plain(resource.attributes))
             _last_resource = resource, shared
         state_text = state.to_header() if state is not DEFAULT_TRACE_STATE and state else ""
         if self.foreign:

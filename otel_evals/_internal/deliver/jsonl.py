@@ -41,7 +41,7 @@ class JsonlDestination:
         Raises:
             ConfigError: the folder does not exist or may not be written to, or the path is a folder.
         """
-        self.path = self._path = Path(path)
+        self.path = self._path = Path(path).absolute()  # also after a later chdir
         """The file."""
         self._content = content
         self._file: BinaryIO | None = None

@@ -94,7 +94,7 @@ class Pipeline:
         self._attacher = attacher = new_attacher(config, spans, logger_provider, scores)
         open_spans = OpenSpans()
         self._resuming: list[asyncio.Future[None]] = []
-        self._journal = None if config.journal is None else _journal(config.journal)
+        self._journal = None if config.journal is None else _journal(config.journal.absolute())
         self._engine = Engine(config, conventions, attacher, open_spans=open_spans, source=self._journal)
         self.spans = CaptureSpans(
             self._engine.thread,

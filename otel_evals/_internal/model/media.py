@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from otel_evals._internal.model.read_only import ReadOnlyDict
 from otel_evals._internal.model.spans import Record
 
 _BEGINNINGS = (
@@ -69,9 +69,17 @@ class Media(Record, frozen=True, kw_only=True):
         return MediaInResult({"type": part_type, **kept}, self)
 
 
-class MediaInResult(dict[str, Any]):
+class MediaInResult(ReadOnlyDict):
     """A reference in a tool's result. Its items are what judges and records read."""
 
-    def __init__(self, items: Mapping[str, Any], media: Media) -> None:
+    __slots__ = ("media",)
+
+    def __init__(self, items: dict[str, Any], media: Media) -> None:
         super().__init__(items)
         self.media = media
+
+    def __deepcopy__(self, _: dict[int, Any]) -> MediaInResult:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self), self.media)

@@ -9,9 +9,11 @@ from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from otel_evals._internal.model.derived import derives
 from otel_evals._internal.model.media import Media, MediaInResult
+from otel_evals._internal.model.read_only import read_only
 from otel_evals._internal.model.spans import Record, SpanRecord, nothing
 
 
@@ -56,6 +58,10 @@ class Part(Record, frozen=True, kw_only=True):
     failed: bool = False
     """For tool results: True if the message says that the call failed."""
     truncated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.data is not None:
+            force_setattr(self, "data", read_only(self.data))
 
 
 _SAID = ("text", "media", "refusal")
@@ -104,6 +110,10 @@ class ToolCall(Record, frozen=True, kw_only=True):
     attempts: tuple[ToolCall, ...] = ()
     """All executions if there were several with this id, in order; the call itself is as the last one."""
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "arguments", read_only(self.arguments))
+        force_setattr(self, "result", read_only(self.result))
+
     @property
     def media(self) -> tuple[Media, ...]:
         """Images and sounds in the result, if their bytes were recorded."""
@@ -120,6 +130,9 @@ class Document(Record, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = msgspec.field(default_factory=nothing)
     query: str | None = None
     span_id: str | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "metadata", read_only(self.metadata))
 
 
 class Usage(Record, frozen=True, kw_only=True):
@@ -241,6 +254,9 @@ class Operation:
     """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
     sources: Mapping[str, Source] = field(default_factory=nothing)
     """By field, as in `availability`."""
+
+    def __post_init__(self) -> None:
+        self.__dict__["tool_definitions"] = read_only(self.tool_definitions)
 
     @property
     def span_id(self) -> str:

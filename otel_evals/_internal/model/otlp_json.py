@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.read_only import read_only
 
 LogRecord = tuple[str, str, SpanEvent]
 """A log record with the trace id and the span id it belongs to."""
@@ -21,7 +22,7 @@ def records_of(request: Any) -> Iterator[Record]:
     """Yield the spans and log records in an OTLP/JSON export request, or in a list of requests."""
     for part in request if isinstance(request, list) else (request,):
         for block in _list(part, "resourceSpans"):
-            resource = _attributes(_get(block, "resource"))
+            resource = read_only(_attributes(_get(block, "resource")))
             for scope_block in _list(block, "scopeSpans"):
                 scope = _get(scope_block, "scope")
                 name, version = str(scope.get("name", "")), str(scope.get("version", ""))

@@ -19,6 +19,7 @@ from otel_evals._internal.model.operations import (
     ToolCall,
     Usage,
 )
+from otel_evals._internal.model.read_only import read_only
 from otel_evals._internal.model.spans import nothing
 
 
@@ -97,6 +98,12 @@ class Run:
     """For a whole conversation (rules of scope `conversation`): its runs, oldest first."""
     ground_truth: Any = None
     """The expected answer from a data set; never set on live traffic."""
+
+    def __post_init__(self) -> None:
+        """Keep scorers from changing what other scorers judge; for runs from traces, reading does."""
+        for name in ("children", "resource", "availability", "sources", "ground_truth"):
+            if name in self.__dict__:
+                self.__dict__[name] = read_only(self.__dict__[name])
 
     @cached_property
     def input(self) -> str | None:

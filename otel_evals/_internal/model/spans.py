@@ -7,8 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import field
+from msgspec.structs import force_setattr
 
-_NOTHING: Mapping[str, Any] = {}
+from otel_evals._internal.model.read_only import ReadOnlyDict, read_only
+
+_NOTHING: Mapping[str, Any] = ReadOnlyDict()
 
 
 def nothing() -> Mapping[str, Any]:
@@ -31,6 +34,10 @@ class SpanEvent(Record, frozen=True, kw_only=True):
     attributes: Mapping[str, Any] = field(default_factory=nothing)
     body: Any = None
     dropped_attributes: int = 0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "attributes", read_only(self.attributes))
+        force_setattr(self, "body", read_only(self.body))
 
 
 class SpanRecord(Record, frozen=True, kw_only=True):
@@ -62,6 +69,11 @@ class SpanRecord(Record, frozen=True, kw_only=True):
     """Trace and span ids of linked spans."""
     spans_dropped: bool = False
     """True if a limit removed spans from its trace that may have been below it."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "attributes", read_only(self.attributes))
+        if type(self.resource) is dict:
+            force_setattr(self, "resource", read_only(self.resource))
 
 
 class Loss(Record, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.otlp_json import KINDS, STATUS, Record
+from otel_evals._internal.model.read_only import read_only
 from otel_evals._internal.otlp.damage import DamagedFileError
 from otel_evals.errors import ConfigError
 
@@ -136,7 +137,8 @@ def log_event(log: Any) -> SpanEvent:
 
 def attributes_of(node: Any) -> dict[str, Any]:
     """Return the attributes of a span, resource, event or log record message."""
-    return {attribute.key: _value(attribute.value) for attribute in node.attributes}
+    attributes: dict[str, Any] = read_only({a.key: _value(a.value) for a in node.attributes})
+    return attributes
 
 
 def _value(value: Any, depth: int = 0) -> Any:

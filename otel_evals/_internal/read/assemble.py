@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
+from otel_evals._internal.model.read_only import ReadOnlyDict
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
 from otel_evals._internal.read.question import (
@@ -50,7 +51,7 @@ def assemble(
         "root_span_id": span.span_id,
         "root_kind": root.kind,
         "operations": operations,
-        "children": children,
+        "children": ReadOnlyDict(children),
         "trace_ids": (span.trace_id,),
         "agent_name": agent_of(root, operations),
         "models": models_of(root, operations),
@@ -245,7 +246,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         calls, documents, (system, system_from) = self._calls(), self._documents(), self._system()
         parts = self._question(), self._answer(), calls, documents, system_from
         found = find_availability(self._operations, *parts, self._ending())
-        found["sources"] = found["sources"] | {name: source for name, (_, source) in self._names().items()}
+        named = {name: source for name, (_, source) in self._names().items()}
+        found["sources"] = ReadOnlyDict(found["sources"] | named)
+        found["availability"] = ReadOnlyDict(found["availability"])
         return found | {"tool_calls": calls, "documents": documents, "system_instructions": system}
 
 

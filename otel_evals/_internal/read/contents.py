@@ -18,6 +18,7 @@ from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
+from otel_evals._internal.model.read_only import ReadOnlyDict, read_only
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -91,7 +92,11 @@ class _Content(msgspec.Struct, eq=False, gc=False):
 
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
-            return derivation.derive("availability")
+            found = derivation.derive("availability")
+            definitions = found.get("tool_definitions")
+            if definitions:
+                return {**found, "tool_definitions": read_only(definitions)}
+            return found
         except BaseException as error:  # a third-party convention must not fail the scorer
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
             level = logging.DEBUG if logged else logging.WARNING
@@ -117,7 +122,7 @@ class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
             if not self.trace.marked:
                 _mark_truncated(self.trace.contents)
                 self.trace.marked = True
-            return {name: found[name] for name in _AVAILABILITY}
+            return {name: ReadOnlyDict(found[name]) for name in _AVAILABILITY}
         rest = dict(found)
         for name in _AVAILABILITY:
             rest.pop(name, None)

@@ -201,7 +201,7 @@ def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
             items = [_walk(item, known, depth + 1, key) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
-            return type(value)(items) if type(value) in (list, tuple) else tuple(items)
+            return items if isinstance(value, list) else tuple(items)
     match value:
         case Run():
             return recovered(_RedactedRun, _Redacted(value, known), {})

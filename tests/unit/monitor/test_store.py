@@ -68,6 +68,17 @@ def test_rollups_have_the_sums_of_the_runs(store: ResultsStore) -> None:
     assert sum(found.clusters.w) == pytest.approx(wanted.w)
 
 
+def test_made_up_agents_do_not_fill_the_memory_of_the_writer(
+    store: ResultsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_evals_monitor._internal.store.writer._MOST_KNOWN", 5)
+    for number in range(30):
+        store.write([record(number, 1.0, agent_name=f"agent {number}")])
+    store.write([record(30, 1.0, agent_name="agent 0")])
+    assert len(store._known_slices) <= 6
+    assert measured(store).scored.n == 31
+
+
 def test_what_is_written_again_changes_nothing_and_a_revision_takes_the_old_score_back(
     store: ResultsStore,
 ) -> None:

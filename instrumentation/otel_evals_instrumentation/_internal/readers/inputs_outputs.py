@@ -186,16 +186,16 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
         return messages, False, False
     parsed, cut = parse_or_repair(value)
-    if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
+    if side == "output" and isinstance(parsed, list) and len(parsed) > 1 and not _is_invocation(reader):
         parsed = first_choice(parsed)
     messages = _messages(parsed, side, role)
     text = parsed if type(parsed) is str else value
     are_texts = (
-        side == "output" and type(parsed) is list and len(parsed) > 1 and set(map(type, parsed)) == {str}
+        side == "output" and isinstance(parsed, list) and len(parsed) > 1 and set(map(type, parsed)) == {str}
     )
     if are_texts and not cut and not any(text[:1] in ("{", "[") for text in parsed):
         return (text_message(role, text_of(value)),), False, True
-    if type(parsed) is list and not cut and are_numbers(parsed):
+    if isinstance(parsed, list) and not cut and are_numbers(parsed):
         return (text_message(role, value),), False, True
     if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
         return (text_message(role, text),), False, True

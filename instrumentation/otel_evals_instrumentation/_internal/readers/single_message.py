@@ -51,7 +51,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
-    parts = spread(read_parts(content)) if type(content) in (list, tuple) else read_parts(content)
+    parts = spread(read_parts(content)) if isinstance(content, list | tuple) else read_parts(content)
     has_parts = item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
     if role == "user" and isinstance(item.get("tool_call_id"), str) and not has_parts:
         role = "tool"  # Anthropic's results are the user's

@@ -175,7 +175,7 @@ class Database:
 def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
     if is_url(place):
         return _server(str(place))
-    path = Path(place)
+    path = Path(place).absolute()  # also after a later chdir
     if path.is_dir():
         raise StoreError(f"{path}: is a folder; name a file in it")
     if not create and not path.is_file():

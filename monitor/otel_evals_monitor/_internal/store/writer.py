@@ -21,6 +21,7 @@ from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _Rows = dict[tuple[Any, ...], dict[str, Any]]
 _AT_ONCE = 500
+_MOST_KNOWN = 20_000
 _KEYS = ("width", "bucket", "slice_id", "status", "reason")
 _CLUSTER_KEYS = ("bucket", "slice_id", "cluster")
 
@@ -87,6 +88,8 @@ class ResultsStore:
             _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
             change_rollups(connection, fresh, replaced)
             remove_runs(connection, _half_read(connection, [key for each in batch for key in each.parts]))
+        if len(self._known_slices) > _MOST_KNOWN:  # anybody may make up agents: read the slices again
+            self._known_slices.clear()
         self._known_slices.update(slices)
         written.runs += len(batch)
         written.evaluations += len(fresh)
