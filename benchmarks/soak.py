@@ -4,6 +4,7 @@
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
 process is killed every minute; the disk is full for a while; the wall clock steps back; the
+process is killed every minute; the journal finds no capacity for a while; the wall clock steps back; the
 destination is down for a sixth of the time. Ends with exit code 1 if the counters do not balance, a span is
 missing, or memory grows in the last third of the time, after the faults.
 """
@@ -152,7 +153,7 @@ def faults_over_time(done: threading.Event, seconds: float, place: Unreliable, k
 
 def kill_children() -> list[int]:
     """kill -9 for every process of ours below this one; returns their ids."""
-    ours = [c.pid for c in psutil.Process().children() if "otel_evals" in " ".join(c.cmdline())]
+    ours = [c.pid for c in psutil.Process().children() if "anyio.to_process" in " ".join(c.cmdline())]
     for child in ours:
         os.kill(child, signal.SIGKILL)
     return ours
@@ -198,6 +199,7 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
         "violations": pipeline.stats().check(),
         "seen": stats.seen,
         "rules": {name: asdict(rule) for name, rule in pipeline.stats().rules.items()},
+        "journal_left": [str(each) for each in (folder / "journal").rglob("*.log")],
         "killed": len(killed),
         "destinations": {n: asdict(s) for n, s in pipeline.destination_stats().items()},
         "spans_missing": issued * SPANS_PER_RUN - exporter.spans,

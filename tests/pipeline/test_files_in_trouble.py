@@ -127,22 +127,23 @@ def nothing_is_kept():
 
 os.chmod(folder, 0o500)
 denied(folder / "odd")
-assert refused("store", store=folder / "runs.db")
+assert refused("journal", journal=folder / "journal")
 assert refused("path", destinations=[{"jsonl": {"path": folder / "scores.jsonl"}}])
 nothing_is_kept()
 
 os.chmod(folder, 0o700)
-files = [folder / name for name in ("runs.db", "cache.db", "budget.db", "scores.jsonl")]
-configure(store=folder / "runs.db", destinations=[{"jsonl": {"path": folder / "scores.jsonl"}}])
+(folder / "journal").mkdir()
+files = [folder / name for name in ("cache.db", "budget.db", "scores.jsonl")]
+configure(journal=folder / "journal", destinations=[{"jsonl": {"path": folder / "scores.jsonl"}}])
 for file in files:
     file.touch()
     os.chmod(file, 0)
+os.chmod(folder / "journal", 0o500)
 denied(files[0])
 stats = scores(3)
 assert stats.rules["one"].scored == 3, stats
-assert sum(stats.store.not_written.values()) == 3, stats.store
 jsonl = pipeline.destination_stats()["jsonl"]
-assert (jsonl.exported, jsonl.failed) == (0, 3), jsonl
+assert (jsonl.exported, jsonl.failed) == (0, 0), jsonl  # sent again later
 otel_evals.shutdown()
 nothing_is_kept()
 for file in files:
@@ -181,7 +182,7 @@ from otel_evals._internal.deliver.jsonl import read_jsonl
 
 budget = Budget(tokens=10_000, store=folder / "budget.db")
 judge = CachedJudge(ScriptedJudge({"a": "so"}), store=folder / "cache.db")
-configure(store=folder / "runs.db", destinations=[{"jsonl": {"path": folder / "scores.jsonl"}}])
+configure(journal=folder / "journal", destinations=[{"jsonl": {"path": folder / "scores.jsonl"}}])
 assert spent(budget)
 stats = scores(3)
 assert stats.rules["one"].scored == 3
@@ -214,9 +215,8 @@ delivered = pipeline.destination_stats()["jsonl"]
 otel_evals.shutdown()
 found = [e["evaluation_id"] for line in read_jsonl(folder / "scores.jsonl") for e in line["evaluations"]]
 assert len(found) == len(set(found))
-assert delivered.exported == len(found), (delivered, len(found))
-assert delivered.exported + delivered.failed == 28, delivered
-print(stats.store, delivered)
+assert 8 <= delivered.exported <= len(found), (delivered, len(found))  # the first lines of a batch may fit
+assert delivered.exported + delivered.failed + delivered.dropped <= 28, delivered
 """
 
 

@@ -81,7 +81,7 @@ def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
+@pytest.mark.parametrize("options", ["{}", "{'journal': 'journal'}"])
 def test_all_runs_are_scored(options: str, tmp_path: Path) -> None:
     done = run(options, tmp_path)
 

@@ -17,26 +17,22 @@ ALLOWED = 150_000_000
 """Bytes that the process may grow by: a few steps of `max_bytes`, each once read and once redacted."""
 
 APPLICATION = """
-    import gc, json, os, resource, sqlite3, sys, tempfile, time
+    import gc, json, os, resource, tempfile, time
     from opentelemetry import trace
     from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry._logs import LogRecord
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
     import otel_evals
     from otel_evals import Rule, Run, sampling
-    from otel_evals._internal.deliver.memory import InMemoryDestination
-    from otel_evals._internal.durable_queue.database import open_database
-    from otel_evals._internal.durable_queue.payload import encode
-    from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
-    from otel_evals._internal.durable_queue.table import RunTable
+    from otel_evals import scorer
     from otel_evals._internal.model import SpanRecord
-    from otel_evals._internal.scorers.kit.scorer import scorer
+    from otel_evals.testing import InMemoryDestination
 
     MAX_BYTES, SENT, SIZE = {max_bytes}, {sent}, 200_000
     AGENT = {{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}}
     TOOL = {{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"}}
     COUNT = SENT // SIZE
-    STORE = os.path.join(tempfile.mkdtemp(), "runs.db")
+    JOURNAL = os.path.join(tempfile.mkdtemp(), "journal")
     loggers = LoggerProvider()
     logger = loggers.get_logger("app")
     provider = TracerProvider(span_limits=SpanLimits(max_span_attribute_length=None))
@@ -145,43 +141,34 @@ LATER = {
         time.sleep(1.0)
         return scoring
     """,
-    "a store that another process locks": """
+    "a destination that is down, with a journal": """
     def attack():
-        scoring = configured(Rule(answered), store=STORE, grace=0.0)
-        root()
-        scoring.force_flush()
-        sqlite3.connect(STORE, check_same_thread=False).execute("BEGIN IMMEDIATE")
+        scoring = configured(Rule(answered), destinations=[Down()], journal=JOURNAL, grace=0.0)
         for number in range(COUNT):
             root(x=text(number))
             time.sleep(0.003)
         time.sleep(1.0)
         return scoring
     """,
-    "a store, for evicted runs": """
+    "a journal in which another process left runs": """
     def attack():
-        scoring = configured(Rule(answered), store=STORE, grace=60.0)
-        for number in range(COUNT):
-            root(x=text(number))
-            time.sleep(0.003)
-        time.sleep(1.0)
-        return scoring
-    """,
-    "a store in which another process left runs": """
-    def attack():
-        table = RunTable(open_database(STORE), "another process", 15.0)
+        from pathlib import Path
+        from otel_evals._internal.engine.journal.journal import Journal
+        from otel_evals._internal.engine.journal.runs import RunJournal
+        from otel_evals._internal.gather.trace import SpanGroup
+        journal = RunJournal(Journal(Path(JOURNAL)))
         for number in range(1, COUNT // 10):
             texts = {f"x{place}": text(number) for place in range(10)}
             span = SpanRecord(
                 trace_id=f"{number:032x}", span_id=f"{number:016x}", name="invoke_agent", trace_flags=1,
                 start_time=1, end_time=2, attributes=AGENT | texts,
             )
-            status = RunStatus(free=True, tasks=(Task("slow", span.span_id, 1.0, "always()"),))
-            stored = StoredRun(span.trace_id, (span,), {}, status)
-            table.insert(stored, status, encode(stored.spans, {}))
-        scoring = configured(Rule(slow, concurrency=2, timeout=3600), store=STORE)
-        while not scoring.stats().rules["slow"].resumed:
+            journal.sampled(SpanGroup((span,), {}))
+        journal.close()
+        scoring = configured(Rule(answered), journal=JOURNAL, grace=0.0)
+        while scoring.stats().seen < COUNT // 10 - 1:
             time.sleep(0.1)
-        time.sleep(3.0)
+        assert not scoring.stats().ignored
         return scoring
     """,
     "conversations": """
@@ -208,6 +195,10 @@ LATER = {
     """,
 }
 
+KEPT = pytest.mark.xfail(
+    reason="with a journal, what a destination could not take waits in memory, unbounded"
+)
+
 
 def grown(attack: str) -> dict[str, Any]:
     code = textwrap.dedent(APPLICATION.format(max_bytes=MAX_BYTES, sent=SENT, attack="ATTACK"))
@@ -231,7 +222,13 @@ def test_an_open_trace_holds_no_more_than_it_may(shape: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", LATER)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(each, marks=KEPT) if each == "a destination that is down, with a journal" else each
+        for each in LATER
+    ],
+)
 def test_what_waits_is_bounded_wherever_it_waits(place: str) -> None:
     found = grown(LATER[place])
     assert found["grown"] < ALLOWED, found

@@ -62,7 +62,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHONPATH}"}
 
 
-@pytest.mark.parametrize("options", ["{}", pytest.param("{'store': 'runs.db'}", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", ["{}", pytest.param("{'journal': 'journal'}", marks=pytest.mark.slow)])
 def test_an_application_is_scored(options: str, environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCORE.replace("OPTIONS", options)],
@@ -94,8 +94,10 @@ def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_gateway_with_a_store_says_what_it_lacks(environment: dict[str, str], tmp_path: Path) -> None:
-    gateway = GatewayProcess(tmp_path, ["answered"], environment=environment, store=str(tmp_path / "runs.db"))
+def test_a_gateway_with_a_journal_says_what_it_lacks(environment: dict[str, str], tmp_path: Path) -> None:
+    gateway = GatewayProcess(
+        tmp_path, ["answered"], environment=environment, journal=str(tmp_path / "journal")
+    )
 
-    with pytest.raises(AssertionError, match="store: needs file locks in the gateway"):
+    with pytest.raises(AssertionError, match=r"journal: .*needs file locks"):
         gateway.start()

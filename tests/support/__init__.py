@@ -9,7 +9,6 @@ Agent traffic and records
     trace_builder       spans with attributes, and what conventions read from them
     recordings          sends recorded traffic to an endpoint
     runs                runs made by hand, for scorers
-    jobs                jobs made by hand, for the evaluator and the durable queue
     scored              scored runs, for destinations
     scored_files        scores the runs of OTLP files, as `otel-evals score` does
     result_records      records as the JSONL destination writes them, for the results store
@@ -27,7 +26,7 @@ The product under test
     pauses              how long something keeps the interpreter's lock
 
 Programs in processes of their own; they get the environment variable PYTHONPATH from here
-    programs            a program with the store and the scores file of one test
+    programs            a program with the journal and the scores file of one test
     exporting_programs  a program that exports by OTLP to a receiver of the test
     service             a web service whose every request is one agent run
     service_judge       the same service, traced as a server that takes part in its callers' traces
@@ -36,7 +35,6 @@ Programs in processes of their own; they get the environment variable PYTHONPATH
     setups              applications in the set-ups of docs/compatibility.md
     setup_runs          runs of these two, and what they sent
     kill_matrix         kills Kafka workers and their broker, and counts what that cost
-    kills               kills a process with a store again and again, and counts what that cost
 
 Servers on loopback that stand in for real ones
     recording_server    HTTP: records what it is sent, answers as it is told

@@ -70,6 +70,8 @@ class Gateway:
         self.traffic = TrafficCounters(self._limits)
         self._held_spans = self._hold()
         self._journal = None if config.journal is None else ReceivedJournal(config.journal)
+        if self._journal is not None and self._journal.problem is not None:
+            raise ConfigError("journal", f"{self._journal.problem}; fix: leave it out")
         self._kafka = kafka_source(options.kafka, config) if options.kafka else None
         reports = None if self._kafka is None else self._kafka.reports
         sources = [each for each in (self._journal, reports) if each is not None]

@@ -44,7 +44,7 @@ REASONS: Mapping[str, str] = {
     "no_run": "a check found no agent or model call under way at its place; check inside the run, or within `grace` of its end",
     "not_captured": "a check's current span was not captured: its trace began before the first check, or its provider is not the configured one",
     "other_version": "a check's scorer has the id of a rule and another version; use the rule's scorer, or give it another `id`",
-    "queue_full": "`queue_size` evaluations of the rule were already waiting; raise it, or sample fewer runs",
+    "queue_full": "`queue_size` evaluations of the rule, or `max_bytes` of runs, were already waiting; raise it, or sample fewer runs",
     "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
     "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",
     "shutdown": "`shutdown_timeout` expired before it was scored; raise it, or configure a `journal`",

@@ -74,7 +74,7 @@ class Engine(Stages):
         than fit.
         """
         pending = self.ledger.pending
-        queued = self.scorer.rules.capacity
+        queued = self.scorer.capacity
         return min(queued if pending else max(1, queued), self.fan_out.capacity - pending)
 
     def put_all(self, items: Sequence[IntakeItem]) -> None:

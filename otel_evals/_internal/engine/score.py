@@ -32,6 +32,7 @@ from otel_evals._internal.model import (
     Score,
 )
 from otel_evals._internal.model.derived import DERIVATION
+from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
@@ -72,8 +73,19 @@ class RunScorer:
         """Rules of earlier configurations with evaluations that have not ended."""
         self.open: set[Target] = set()
         """Targets with evaluations without an outcome."""
+        self._bytes, self._max_bytes = 0, config.max_bytes
+        """Of the runs of these targets."""
         self._all_ended = asyncio.Event()
         self._checked = CheckedRuns()
+
+    @property
+    def capacity(self) -> int:
+        """Number of further runs that can wait to be scored. May be read from any thread.
+
+        In bytes, they count as twice the mean of those that wait, because their sizes are not known yet.
+        """
+        slots, size, left = self.rules.capacity, self._bytes, max(0, self._max_bytes - self._bytes)
+        return min(slots, left * len(self.open) // (2 * size)) if size else slots
 
     @property
     def all_rules(self) -> list[Rules]:
@@ -188,6 +200,10 @@ class RunScorer:
     def _start(
         self, rules: Rules, target: Target, pending: Sequence[Pending], lost: Dropped | None = None
     ) -> None:
+        size = size_of_run(target.run)
+        if lost is None and self.open and self._bytes + size > self._max_bytes:
+            lost = Dropped(reason="queue_full")
+        self._bytes += size
         self.open.add(target)
         target.open += len(pending)  # all of them first: the last to end delivers the target
         for each in pending:
@@ -275,6 +291,7 @@ class RunScorer:
             self._attacher.scores.release(target.trace_id, target.span_id)
         self._deliver(target)
         self.open.discard(target)
+        self._bytes -= size_of_run(target.run)
         if not self.open:
             self._all_ended.set()
 

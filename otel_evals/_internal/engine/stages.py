@@ -137,7 +137,7 @@ class Stages:
         self._lose(self._assembly.evict(now))
         next_conversation = inf
         if self.conversations.active:
-            self._score_conversations(self.conversations.due(self._clock(), self.scorer.rules.capacity))
+            self._score_conversations(self.conversations.due(self._clock(), self.scorer.capacity))
             next_conversation = self.conversations.next_due(self._clock())
         if self._losses.next_poll <= now:
             self._losses.poll(self.losses())
@@ -253,7 +253,7 @@ class Stages:
             more = self._score_due(inf)
             settled = await self.scorer.settled(deadline - time.monotonic())
             while ending and settled and self.conversations.waiting:
-                self._score_conversations(self.conversations.due(inf, self.scorer.rules.capacity))
+                self._score_conversations(self.conversations.due(inf, self.scorer.capacity))
                 settled = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
             delivered = await self._deliveries.flush(deadline - time.monotonic())

@@ -37,6 +37,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.model.convention import Conventions, load_conventions
+from otel_evals._internal.model.sizes import size_of_span
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
 from otel_evals._internal.util.os_threads import are_greenlets
@@ -131,13 +132,16 @@ class Pipeline:
 
     async def _resume(self, journal: RunJournal) -> None:
         """Put as many runs at once as the rules' queues take, and the next when these have arrived there."""
-        most = max(1, self.config.queue_size // 4)
-        for number, left in enumerate(journal.left(), 1):
+        most, most_bytes = max(1, self.config.queue_size // 4), self.config.max_bytes // 4
+        put = size = 0
+        for left in journal.left():
             self._engine.put_all(left)
-            if number % most == 0:
+            put, size = put + 1, size + sum(size_of_span(item.span) for item in left)
+            if put >= most or size >= most_bytes:
                 await asyncio.sleep(self.config.grace + _LOOK_SECONDS)
-                while self._engine.capacity() < most:  # noqa: ASYNC110  # nothing reports it
+                while self._engine.capacity() < put:  # noqa: ASYNC110  # nothing reports it
                     await asyncio.sleep(_LOOK_SECONDS)
+                put = size = 0
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
         """Record evaluation spans with the provider of the judged spans."""

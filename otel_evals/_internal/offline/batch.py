@@ -47,7 +47,8 @@ class BatchScorer:
     """
 
     def __init__(self, config: Config, earlier: EarlierScores | None = None) -> None:
-        unbounded = dict.fromkeys(("queue_size", "max_conversations", "max_conversation_bytes"), _UNBOUNDED)
+        limits = "queue_size", "max_bytes", "max_conversations", "max_conversation_bytes"
+        unbounded = dict.fromkeys(limits, _UNBOUNDED)
         self.config = replace(config, explain_traces=1, **unbounded)  # type: ignore[arg-type]
         self._earlier = earlier
         self.stopped: str | None = None
