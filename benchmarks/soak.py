@@ -4,7 +4,6 @@
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
 process is killed every minute; the disk is full for a while; the wall clock steps back; the
-process is killed every minute; the journal finds no capacity for a while; the wall clock steps back; the
 destination is down for a sixth of the time. Ends with exit code 1 if the counters do not balance, a span is
 missing, or memory grows in the last third of the time, after the faults.
 """
