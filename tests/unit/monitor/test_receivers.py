@@ -104,6 +104,7 @@ def test_names_cannot_make_links_or_mentions_in_slack(hook: tuple[str, type[_Hoo
     Webhook(url, slack=True, page="http://page/").notify(KeptAlarm(1, alarm, None))
     (body,) = handler.got
     assert "a &lt;!channel&gt; &amp; &lt;http://x|y&gt;: it is &lt;b&gt;low&lt;/b&gt;" in body["text"]
+    assert (body["mrkdwn"], body["parse"]) == (False, "none"), "names are neither formatted nor made links"
     link = "http://page/scorer?scorer=a&agent=%3C%21channel%3E+%26+%3Chttp%3A%2F%2Fx%7Cy%3E"
     assert body["text"].endswith(f" <{link}|Open the page>")
 

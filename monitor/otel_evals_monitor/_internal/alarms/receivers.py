@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.record import KeptAlarm
 
 _SECONDS = 10.0
+_SLACK_PLAIN = {"mrkdwn": False, "parse": "none", "unfurl_links": False, "unfurl_media": False}
+"""Slack formats no names, turns no text into links, and fetches no address."""
 
 
 class Receiver(Protocol):
@@ -56,7 +58,7 @@ class Webhook:
 
     def notify(self, kept: KeptAlarm) -> None:
         if self.slack:
-            _post(self.url, {"text": _slack_text(kept, self.page)})
+            _post(self.url, {"text": _slack_text(kept, self.page), **_SLACK_PLAIN})
         else:
             _post(self.url, notification(kept, self.page))
 

@@ -217,7 +217,7 @@ class Journal:
 
     def _try_lock(self, folder: Path) -> bool:
         try:
-            file = (folder / "lock").open("ab")
+            file = open(folder / "lock", "ab", opener=_private)  # noqa: SIM115 (kept open while it is locked)
         except OSError:
             return False
         is_locked = try_lock(file.fileno())
@@ -232,3 +232,8 @@ class Journal:
         if kind not in self._problems:
             _logger.error("the journal: %s", problem)
         self._problems[kind] = problem
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, as `opener` of `open`."""
+    return os.open(path, flags, 0o600)

@@ -139,6 +139,15 @@ def journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOURNALS", str(tmp_path))
 
 
+def test_only_its_owner_may_read_a_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    assert journal.append(entry("a"))
+    modes = {each.name: each.stat().st_mode & 0o077 for each in (tmp_path / "journal").rglob("*")}
+    assert len(modes) == 3, "its folder, its lock and a segment"
+    assert set(modes.values()) == {0}
+    journal.close()
+
+
 def test_a_running_process_keeps_its_entries(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append(entry("a"))
