@@ -5,6 +5,7 @@ Used on the engine's thread only, except `waiting`.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
@@ -17,9 +18,13 @@ from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.read.reader import RunReader, group_of
+from otel_evals._internal.model.sizes import SIZE
+from otel_evals._internal.read.reader import group_of
+from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import SplitRuns
+from otel_evals._internal.util.error_log import log_error
 
+_logger = logging.getLogger(__name__)
 _LOCK_SECONDS = 0.002
 
 
@@ -36,7 +41,7 @@ class Assembly:
     def __init__(self, config: Config, conventions: Conventions, ledger: Ledger, gatherer: Gatherer) -> None:
         self.gatherer = gatherer
         self._ledger = ledger
-        self._reader = RunReader(conventions, ledger)
+        self._conventions = conventions
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.joined: Callable[[Run], Run] = self._split_runs.joined
         self._yielded = 0.0
@@ -83,8 +88,22 @@ class Assembly:
         return [*lost, *(_undecided(run.trace_id) for run in self._split_runs.flush())]
 
     def _read(self, group: SpanGroup) -> tuple[list[Run], SpanGroup]:
-        read = self._reader.read(group)
-        runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
+        """Read the runs in a group of spans, and join them with those that they continue. Never raises."""
+        trace_id = group.spans[0].trace_id
+        runs: list[Run] = []
+        try:
+            read = find_runs(group.spans, self._conventions, group.links)
+        except BaseException as error:
+            log_error(_logger, "a run could not be read", error=error)
+            self._ledger.lost(Loss("run", "unreadable", trace_id))
+            return runs, group
+        self._ledger.trace_log.assembled(trace_id, len(group.spans), read)
+        if len(read) == 1 and group.size and len(read[0].operations) == len(group.spans):
+            read[0].__dict__[SIZE] = group.size  # measured when the spans arrived
+        if not read:
+            self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
+        for run in read:
+            runs += self._split_runs.add(run, time.monotonic())
         # Spans of joined runs that closed earlier are held too.
         return runs, group if runs == read else group_of(runs, group)
 

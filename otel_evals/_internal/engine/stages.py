@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from math import inf
+from operator import attrgetter
 
 from anyio.to_thread import current_default_thread_limiter
 
@@ -47,6 +48,7 @@ from otel_evals._internal.util.error_log import log_error
 _logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+_SPAN_ID = attrgetter("span_id")
 
 
 class Stages:
@@ -156,7 +158,9 @@ class Stages:
 
     def _score_group(self, runs: Sequence[Run], group: SpanGroup) -> None:
         """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
-        judged = {target.span_id for run in runs for target in self.score(run, group)}
+        judged: set[str] = set()
+        for run in runs:
+            judged.update(map(_SPAN_ID, self.score(run, group)))
         if (scores := self._attacher.scores) is not None:
             awaited = judged | self._assembly.held
             for span in group.spans:
@@ -176,9 +180,10 @@ class Stages:
             return []
         if self.conversations.active:
             self.take_conversation_run(run)
-        if any(run.start_time < when and not _sampled_by(ceiling, run) for when, ceiling in self._raised):
-            self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
-            return []
+        for when, ceiling in self._raised:
+            if run.start_time < when and not _sampled_by(ceiling, run):
+                self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
+                return []
         sampled = self.scorer.decide(run)
         if self.source is not None and (sampled or self._waits(run)):
             self.source.sampled(group or group_of([run]))

@@ -80,7 +80,10 @@ class LiveClosing:
         return min(trace.ended.values()) if trace.ended else inf
 
     def parts(self, trace: Trace, now: float) -> list[list[str]]:
-        due = [root for root, at in trace.ended.items() if at <= now]
+        due: list[str] = []
+        for root, at in trace.ended.items():
+            if at <= now:
+                due.append(root)
         for root in due:
             del trace.ended[root]
         if len(due) == 1 and _is_flat(trace, due[0]):

@@ -172,10 +172,13 @@ class Gatherer:
             losses.append(Loss("span", "span_limit_per_trace", trace_id))
         else:
             span = OpenSpan(record, above, owner is None, now, size_of_span(record))
-            trace.add(span_id, span)
+            before = trace.spans.get(span_id)  # one that was sent before it ended
+            trace.spans[span_id] = span
+            trace.size += span.size - (0 if before is None else before.size)
             self._closing.arrived(trace, span_id, span)
         self._settle(trace)
-        self._make_room(trace, losses)
+        if self._traces.full:
+            self._make_room(trace, losses)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
         number = 1
@@ -194,7 +197,8 @@ class Gatherer:
             trace.rooted = trace.rooted or item.parent_span_id is None
             trace.add_link(item.span_id, item.parent_span_id)
         self._settle(trace, active=active)
-        self._make_room(trace, losses)
+        if self._traces.full:
+            self._make_room(trace, losses)
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
@@ -208,7 +212,8 @@ class Gatherer:
         else:
             losses.append(Loss("log", "log_late", trace_id))
         self._settle(trace, active=active)
-        self._make_room(trace, losses)
+        if self._traces.full:
+            self._make_room(trace, losses)
 
     def _settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a changed trace where it belongs, and have it looked at when it may close."""
@@ -216,7 +221,7 @@ class Gatherer:
         if trace.state is State.CLOSED:
             trace.due = inf
             self._note_left(trace)
-        else:
+        elif trace.ended or self._closing.whole:
             due = self._closing.closes_at(trace, self._latest)
             if due < trace.due:
                 self._look_at(trace, due)
@@ -248,10 +253,9 @@ class Gatherer:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf
             closed += self._close(trace, now)
-            is_over = now < inf and self._closing.closes_at(trace, now) <= now
-            if trace.spans or (trace.state is State.UNCLAIMED and not is_over):
+            if trace.spans or (trace.state is State.UNCLAIMED and not self._is_over(trace, now)):
                 again.append(trace)
-            else:
+            elif self.reports_left:
                 self._note_left(trace)
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
@@ -261,9 +265,15 @@ class Gatherer:
             self.next_close = max(self.next_close, now + _AGAIN_SECONDS)
         return closed
 
+    def _is_over(self, trace: Trace, now: float) -> bool:
+        return now < inf and self._closing.closes_at(trace, now) <= now
+
     def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
-        parts = [part for part in self._closing.parts(trace, now) if part]
-        groups = [trace.close(part, whole=self._closing.whole) for part in parts]
+        groups: list[SpanGroup] = []
+        for part in self._closing.parts(trace, now):
+            if part:
+                group = trace.close(part, whole=self._closing.whole)
+                groups.append(group)
         if groups:
             if not trace.spans:
                 trace.last_seen = self._latest
@@ -297,8 +307,6 @@ class Gatherer:
         return losses
 
     def _make_room(self, newest: Trace, losses: list[Loss]) -> None:
-        if not self._traces.full:
-            return
         while excess := self._traces.excess(newest):
             losses += self._evict(*excess)
         for trace in self._traces.unclaimed_excess():

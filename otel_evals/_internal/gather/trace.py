@@ -88,14 +88,6 @@ class Trace(msgspec.Struct, gc=False):
     counted: int = 0
     """The part of `size` that is counted with the traces of its state."""
 
-    def state_now(self) -> State:
-        """Return the state that follows from the content."""
-        if self.spans:
-            return State.ROOTED if self.rooted else State.OPEN
-        if self.logs or self.links or not (self.closed or self.ignored_to > -inf):
-            return State.UNCLAIMED
-        return State.CLOSED
-
     # --- what arrives ---
 
     def reason_to_ignore(self, record: SpanRecord, above: str | None) -> str | None:
@@ -110,12 +102,6 @@ class Trace(msgspec.Struct, gc=False):
         above = self.above(above)
         is_late = record.span_id in self.closed or (above is not None and self.closed.get(above))
         return "span_late" if is_late else None
-
-    def add(self, span_id: str, span: OpenSpan) -> None:
-        """Add a span; replaces one that was sent before it ended."""
-        before = self.spans.get(span_id)
-        self.spans[span_id] = span
-        self.size += span.size - (0 if before is None else before.size)
 
     def add_link(self, span_id: str, parent: str | None) -> None:
         """Keep the parent of an unclaimed span; below a closed span it is closed, too."""
@@ -156,14 +142,14 @@ class Trace(msgspec.Struct, gc=False):
         if span_id not in self.closed:
             self.size += _ID_BYTES
         self.closed[span_id] = arrived or self.closed.get(span_id, False)
-        self._forget_excess()
-
-    def _forget_excess(self) -> None:
         if len(self.closed) > _MOST_CLOSED:
-            # Many at once: the first key is found by scanning the places of the deleted ones.
-            for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
-                del self.closed[oldest]
-                self.size -= _ID_BYTES
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        # Many at once: the first key is found by scanning the places of the deleted ones.
+        for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
+            del self.closed[oldest]
+            self.size -= _ID_BYTES
 
     # --- the tree ---
 
@@ -197,7 +183,9 @@ class Trace(msgspec.Struct, gc=False):
         """Return open spans with their log records."""
         records: list[SpanRecord] = []
         size, with_logs = 0, False
-        links = self._links_of(span_ids)
+        links = dict(self.links)
+        if links and len(span_ids) < len(self.spans):
+            links = self._links_of(span_ids)
         for span_id in span_ids:
             span = self.spans[span_id]
             record = span.record
@@ -222,7 +210,8 @@ class Trace(msgspec.Struct, gc=False):
             if span_id not in self.closed:
                 self.size += _ID_BYTES
             self.closed[span_id] = True
-        self._forget_excess()
+        if len(self.closed) > _MOST_CLOSED:
+            self._forget_oldest()
         if self.logs:
             for record in group.spans:
                 self.take_logs(record.span_id)
@@ -263,8 +252,6 @@ class Trace(msgspec.Struct, gc=False):
 
     def _links_of(self, span_ids: Collection[str]) -> dict[str, str | None]:
         """Return the unclaimed spans above these, each with the first claimed or missing id above."""
-        if len(span_ids) == len(self.spans):
-            return dict(self.links)
         parents = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
         return {each: self.above(each) for each in parents if each is not None and each in self.links}
 

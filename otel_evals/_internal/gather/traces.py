@@ -63,15 +63,19 @@ class Traces:
     def settle(self, trace: Trace, *, active: bool = True) -> None:
         """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
         trace_id = trace.trace_id
-        state = State.ROOTED if trace.spans and trace.rooted else State.OPEN
-        if not trace.spans:
-            state = trace.state_now()
+        if trace.spans:
+            state = _ROOTED if trace.rooted else _OPEN
+        elif trace.logs or trace.links or not (trace.closed or trace.ignored_to > -inf):
+            state = _UNCLAIMED
+        else:
+            state = State.CLOSED
         if trace.counted and trace.state is state:
             self._bytes[state] += trace.size - trace.counted
             if active:
                 self._of[state].move_to_end(trace_id)
         else:
-            self._take_out(trace)
+            if trace.counted:
+                self._take_out(trace)
             self.by_id[trace_id] = self._of[state][trace_id] = trace
             self._bytes[state] += trace.size
             trace.state = state
@@ -85,14 +89,14 @@ class Traces:
         )
 
     def forget(self, trace: Trace) -> None:
-        self._take_out(trace)
+        if trace.counted:
+            self._take_out(trace)
         self.by_id.pop(trace.trace_id, None)
 
     def _take_out(self, trace: Trace) -> None:
-        if trace.counted:
-            del self._of[trace.state][trace.trace_id]
-            self._bytes[trace.state] -= trace.counted
-            trace.counted = 0
+        del self._of[trace.state][trace.trace_id]
+        self._bytes[trace.state] -= trace.counted
+        trace.counted = 0
 
     def excess(self, newest: Trace) -> tuple[Trace, str] | None:
         """Return the open trace to evict and the reason; None within the bounds.

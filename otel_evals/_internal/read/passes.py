@@ -56,9 +56,19 @@ class Trace(Struct, frozen=True):
     groups: Sequence[Group] = ()
 
 
+def grouped(trace: Trace, conventions: Conventions) -> Trace:
+    """Take the spans of a trace through all passes."""
+    trace = roots(link(drop_ours(trace), conventions))
+    if trace.loose or len(trace.roots) > 1:
+        trace = drop_foreign_tools(adopt_loose(trace))
+    return group_turns(split_groups(trace))
+
+
 def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None) -> Trace:
     """Return the spans, in any order, without duplicates."""
-    records = _unique(spans)
+    records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
+    if len(records) < len(spans):
+        records = _most_complete(spans)
     parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
     if links:
         parents.update(links)
@@ -67,10 +77,11 @@ def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None)
 
 def drop_ours(trace: Trace) -> Trace:
     """Mark the spans of evaluations, which are not read, with all inside them."""
-    marked = [r for r in trace.records.values() if r.scope_name == _SCOPE or _PROOF in r.attributes]
-    if not marked:
-        return trace
-    return replace(trace, ours=frozenset(record.span_id for record in marked if _is_ours(record)))
+    ours: set[str] = set()
+    for record in trace.records.values():
+        if (record.scope_name == _SCOPE or _PROOF in record.attributes) and _is_ours(record):
+            ours.add(record.span_id)
+    return replace(trace, ours=frozenset(ours)) if ours else trace
 
 
 def link(trace: Trace, conventions: Conventions) -> Trace:
@@ -87,10 +98,32 @@ def link(trace: Trace, conventions: Conventions) -> Trace:
     return Trace(trace.records, trace.parents, trace.links, trace.ours, tree)
 
 
-def roots(trace: Trace) -> Trace:
-    """Find the outermost agents and workflows, and the outermost other operations outside of them."""
-    found, loose = _outermost(trace.tree)
-    return replace(trace, roots=found, loose=loose)
+def roots(trace: Trace, opens: Sequence[OperationKind] = INVOCATIONS) -> Trace:
+    """Find the outermost agents and workflows, and the outermost other operations outside of them.
+
+    A tool that contains one of the kinds in `opens` is skipped: it only wraps it.
+    """
+    tree = trace.tree
+    found: list[Operation] = []
+    loose: list[Operation] = []
+    stack: list[str] = []
+    for span_id, above in tree.above.items():
+        if above is None:
+            stack.append(span_id)
+    while stack:
+        operation = tree.operations[stack.pop()]
+        if operation.span.span_id in tree.guards:
+            continue
+        if operation.kind in INVOCATIONS:
+            if operation.kind is OperationKind.AGENT or _does_something(operation, tree):
+                found.append(operation)
+        elif operation.kind is OperationKind.OTHER or _contains(operation, opens, tree):
+            stack.extend(tree.below.get(operation.span_id, ()))
+        else:
+            loose.append(operation)
+    if len(found) > 1:
+        found.sort(key=in_order)
+    return replace(trace, roots=found, loose=sorted(loose, key=in_order))
 
 
 def adopt_loose(trace: Trace) -> Trace:
@@ -99,8 +132,6 @@ def adopt_loose(trace: Trace) -> Trace:
     The agent adopts operations during it whose parent span was lost. An agent without model calls also
     adopts the model calls next to it.
     """
-    if not trace.roots or (len(trace.roots) == 1 and not trace.loose):
-        return trace
     tops = [root for root in trace.roots if not _is_lost(root, trace)]
     if len(tops) != 1:
         return trace
@@ -129,16 +160,13 @@ def drop_foreign_tools(trace: Trace) -> Trace:
 
     Tools that no model asked for may contain the run: a framework records its prompts as functions.
     """
-    if not trace.loose:
-        return trace
     loose = [operation for operation in trace.loose if not _serves_another_trace(operation)]
     if trace.roots or not loose or any(o.kind is not OperationKind.TOOL for o in loose):
         return trace if len(loose) == len(trace.loose) else replace(trace, loose=loose)
     models = (OperationKind.INFERENCE,)
     loose = [o for o in loose if not _is_asked_elsewhere(o, trace.tree) or _contains(o, models, trace.tree)]
     if loose and all(o.span.kind != "SERVER" for o in loose):
-        found, loose = _outermost(trace.tree, (*INVOCATIONS, OperationKind.INFERENCE))
-        return replace(trace, roots=found, loose=loose)
+        return roots(trace, (*INVOCATIONS, OperationKind.INFERENCE))
     return replace(trace, loose=loose)
 
 
@@ -146,8 +174,9 @@ def split_groups(trace: Trace) -> Trace:
     """Make each root a run, or each of the invocations that an application's span only groups."""
     groups: list[Group] = []
     for root in trace.roots:
-        parts = invocations_in(root, trace.tree) if root.groups_invocations else (root,)
-        groups.extend(Group(part, (part,), None if part is root else root) for part in parts)
+        for part in invocations_in(root, trace.tree) if root.groups_invocations else (root,):
+            whole = None if part is root else root
+            groups.append(Group(part, (part,), whole))
     return replace(trace, groups=groups)
 
 
@@ -161,11 +190,8 @@ def group_turns(trace: Trace) -> Trace:
     return replace(trace, groups=[*trace.groups, *(Group(turn[-1], tuple(turn)) for turn in turns)])
 
 
-def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
-    records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
-    if len(records) == len(spans):
-        return records
-    records.clear()
+def _most_complete(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
+    records: dict[str, SpanRecord] = {}
     for span in spans:
         known = records.get(span.span_id)
         if known is None or _completeness(span) > _completeness(known):
@@ -199,32 +225,6 @@ def _is_lost(operation: Operation, trace: Trace) -> bool:
     """Return True for an operation whose parent span is missing, unless its place is known."""
     parent = operation.span.parent_span_id
     return parent is not None and parent not in trace.records and operation.span_id not in trace.links
-
-
-def _outermost(
-    tree: Tree, opens: Sequence[OperationKind] = INVOCATIONS
-) -> tuple[list[Operation], list[Operation]]:
-    """Return the outermost agents and workflows, and the outermost other operations outside of them.
-
-    A tool that contains one of the kinds in `opens` is skipped: it only wraps it.
-    """
-    roots: list[Operation] = []
-    loose: list[Operation] = []
-    stack = [span_id for span_id in tree.operations if tree.above[span_id] is None]
-    while stack:
-        operation = tree.operations[stack.pop()]
-        if operation.span.span_id in tree.guards:
-            continue
-        if operation.kind in INVOCATIONS:
-            if operation.kind is OperationKind.AGENT or _does_something(operation, tree):
-                roots.append(operation)
-        elif operation.kind is OperationKind.OTHER or _contains(operation, opens, tree):
-            stack.extend(tree.below.get(operation.span_id, ()))
-        else:
-            loose.append(operation)
-    if len(roots) > 1:
-        roots.sort(key=in_order)
-    return roots, sorted(loose, key=in_order)
 
 
 def _serves_another_trace(operation: Operation) -> bool:

@@ -224,8 +224,10 @@ def answer_of(operation: Operation) -> str | None:
 
 def _text_after(kind: str, message: Message) -> str:
     """Return the text after the last part of a kind; without any, the whole text."""
-    ends = [index for index, part in enumerate(message.parts, 1) if part.kind == kind]
-    return replace(message, parts=message.parts[ends[-1] :]).text if ends else message.text
+    for end in range(len(message.parts), 0, -1):
+        if message.parts[end - 1].kind == kind:
+            return replace(message, parts=message.parts[end:]).text
+    return message.text
 
 
 def says_tools(operation: Operation) -> bool:

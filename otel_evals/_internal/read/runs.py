@@ -10,18 +10,7 @@ from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.names import with_inherited_ids
-from otel_evals._internal.read.passes import (
-    Group,
-    adopt_loose,
-    collect,
-    drop_foreign_tools,
-    drop_ours,
-    group_turns,
-    in_order,
-    link,
-    roots,
-    split_groups,
-)
+from otel_evals._internal.read.passes import collect, grouped, in_order
 from otel_evals._internal.read.tree import Tree, guards_in, parents_in
 
 _OPERATIONS, _OPERATION_ID = attrgetter("operations"), attrgetter("span.span_id")
@@ -43,11 +32,11 @@ def find_runs(
         conventions: the conventions to read them with.
         links: by span id, the nearest ancestor if spans in between are missing.
     """
-    trace = drop_ours(collect(spans, links))
-    trace = roots(link(trace, conventions))
-    trace = drop_foreign_tools(adopt_loose(trace))
-    trace = group_turns(split_groups(trace))
-    runs = [_run_of(group, trace.tree) for group in trace.groups]
+    trace = grouped(collect(spans, links), conventions)
+    runs: list[Run] = []
+    for group in trace.groups:
+        run = _run(group.root, group.members, trace.tree)
+        runs.append(run if group.part_of is None else _part(run, group.part_of))
     if len(runs) > 1:
         runs.sort(key=_START)
     if sum(map(len, map(_OPERATIONS, runs))) == len(trace.tree.operations) == len(trace.records):
@@ -76,14 +65,11 @@ def subruns(run: Run) -> list[Run]:
     ]
 
 
-def _run_of(group: Group, tree: Tree) -> Run:
-    run = _run(group.root, group.members, tree)
-    if group.part_of is None:
-        return run
+def _part(run: Run, whole: Operation) -> Run:
     return with_given(
         run,
-        conversation_id=run.conversation_id or group.part_of.conversation_id,
-        user_id=run.user_id or group.part_of.user_id,
+        conversation_id=run.conversation_id or whole.conversation_id,
+        user_id=run.user_id or whole.user_id,
     )
 
 

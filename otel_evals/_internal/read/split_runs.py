@@ -125,9 +125,11 @@ def _lacks_its_beginning(run: Run) -> bool:
 
     Its span ended before its model calls, and the question is in the other trace.
     """
-    calls = (o.span.start_time for o in run.operations if o.kind is OperationKind.INFERENCE)
-    streamed = run.end_time is not None and run.end_time < next(calls, 0)
-    return streamed and run.input is None
+    end = run.end_time
+    for operation in run.operations:
+        if operation.kind is OperationKind.INFERENCE:
+            return end is not None and end < operation.span.start_time and run.input is None
+    return False
 
 
 def _join_with(run: Run, held: list[Run]) -> Run:

@@ -63,7 +63,10 @@ def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None
 
 def guards_in(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the span ids of guardrails and evaluators."""
-    found = [o.span_id for o in operations if o.kind is OperationKind.OTHER and _is_guard(o)]
+    found: set[str] = set()
+    for operation in operations:
+        if operation.kind is OperationKind.OTHER and _is_guard(operation):
+            found.add(operation.span_id)
     return frozenset(found) if found else _NO_GUARDS
 
 

@@ -175,20 +175,17 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 def _is_judge_question(run: Run) -> bool:
     """Return True if a judge of this deployment asked the run's question, as its keyed fence proves."""
-    if run.operations and not _may_have_fence(run):
-        return False  # reading the messages of every run would cost as much as all the rest
-    return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
-
-
-def _may_have_fence(run: Run) -> bool:
-    for operation in run.operations:
+    may_have_fence = not run.operations
+    for operation in run.operations:  # reading the messages of every run would cost as much as all the rest
         span = operation.span
         if span.events or span.logs:
-            return True
+            may_have_fence = True
         for value in span.attributes.values():
             if FENCE in (value if type(value) is str else str(value)):
-                return True
-    return False
+                may_have_fence = True
+    if not may_have_fence:
+        return False
+    return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

@@ -158,22 +158,25 @@ class _Content(Record, frozen=True):
     def derive(self, _: str) -> Mapping[str, Any]:
         """Read all content together, since input and output depend on each other."""
         refine, reader = self.convention.refine_content, self.convention.open(self.span)
-        known = zip(_OF_TOOLS, self.identity, strict=False)
-        reader.fields.update((name, value) for name, value in known if value is not None)
+        for name, value in zip(_OF_TOOLS, self.identity, strict=False):
+            if value is not None:
+                reader.fields[name] = value
         _read_content(reader, self.kind)
         if refine is not None:
             refine(reader, self.kind)
-        found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
-        return {**_NOTHING, **found, **_notes(reader, self.kind)}
+        found = {**_NOTHING}
+        for name in CONTENT:
+            if name in reader.fields:
+                found[name] = reader.fields[name]
+        return {**found, **_notes(reader, self.kind)}
 
 
 def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:
     """Return the availability and the sources of content."""
-    span_id, noted = reader.span.span_id, reader.noted
-    return {
-        "availability": availability_of(reader, _CONTENT.get(kind, ())),
-        "sources": {name: Source(span_id, key, reader.convention) for name, (key, _) in noted.items()},
-    }
+    sources: dict[str, Source] = {}
+    for name, (key, _) in reader.noted.items():
+        sources[name] = Source(reader.span.span_id, key, reader.convention)
+    return {"availability": availability_of(reader, _CONTENT.get(kind, ())), "sources": sources}
 
 
 def _settle(reader: SpanReader) -> None:

@@ -150,7 +150,8 @@ def _first(
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
         messages, cut, is_text = _said(reader, value, side, role)
-        whole = not is_text and has_content_in(messages)
+        speaks = is_text or says_something(messages)
+        whole = not is_text and (speaks or has_content_in(messages))
         if not whole:  # a description of an agent has a role too, but is no message
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
@@ -159,7 +160,7 @@ def _first(
                 best = messages
                 continue
             cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
-            note_side(reader, side, key, is_text or says_something(messages), cut)
+            note_side(reader, side, key, speaks, cut)
             best = _cut_off(messages, value) if cut and not is_indexed else messages
             if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
                 best = (*messages, Message(role="unknown"))

@@ -88,7 +88,9 @@ def was_left(span: SpanRecord, attributes: Mapping[str, Any], key: str) -> bool:
 
     `key` is the attribute that has the response. OpenInference says OK for streams that were read to the end.
     """
-    streamed = any([attributes.get(each) in (True, "true", "True") for each in _STREAMING])  # noqa: C419
+    streamed = False
+    for name in _STREAMING:
+        streamed = streamed or attributes.get(name) in (True, "true", "True")
     given = attributes.get("llm.invocation_parameters")
     if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
         return False
@@ -129,16 +131,21 @@ def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Av
     Without any on both sides, content capture is off. Content that may have been dropped with attributes
     counts as truncated.
     """
-    found = {name: availability for name, (_, availability) in reader.noted.items()}
+    found: dict[str, Availability] = {}
+    for name, (_, availability) in reader.noted.items():
+        found[name] = availability
     for side, other in (("input", "output"), ("output", "input")):
         if found.get(side) is Availability.EMPTY:
             calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
             is_on = found.get(other) in _RECORDED
             without = Availability.PRESENT if calls else Availability.EMPTY
             found[side] = without if is_on else Availability.CAPTURED_OFF
-    missing = [name for name in expected if found.get(name) not in _RECORDED]
-    if missing and has_dropped(reader.span):
-        found.update(dict.fromkeys(missing, Availability.TRUNCATED))
+    dropped = None
+    for name in expected:
+        if found.get(name) not in _RECORDED:
+            dropped = has_dropped(reader.span) if dropped is None else dropped
+            if dropped:
+                found[name] = Availability.TRUNCATED
     return found
 
 
