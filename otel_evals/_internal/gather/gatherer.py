@@ -176,9 +176,7 @@ class Gatherer:
             trace.spans[span_id] = span
             trace.size += span.size - (0 if before is None else before.size)
             self._closing.arrived(trace, span_id, span)
-        self._settle(trace)
-        if self._traces.full:
-            self._make_room(trace, losses)
+        self._settle(trace, losses)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
         number = 1
@@ -196,9 +194,7 @@ class Gatherer:
             trace.last_seen = now
             trace.rooted = trace.rooted or item.parent_span_id is None
             trace.add_link(item.span_id, item.parent_span_id)
-        self._settle(trace, active=active)
-        if self._traces.full:
-            self._make_room(trace, losses)
+        self._settle(trace, losses, active=active)
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
@@ -211,21 +207,19 @@ class Gatherer:
                 losses.append(Loss("log", "log_limit", trace_id, lost))
         else:
             losses.append(Loss("log", "log_late", trace_id))
-        self._settle(trace, active=active)
-        if self._traces.full:
-            self._make_room(trace, losses)
+        self._settle(trace, losses, active=active)
 
-    def _settle(self, trace: Trace, *, active: bool = True) -> None:
-        """Count a changed trace where it belongs, and have it looked at when it may close."""
+    def _settle(self, trace: Trace, losses: list[Loss] | None = None, *, active: bool = True) -> None:
+        """Count a changed trace, and have it looked at when it may close; with `losses`, make room for it."""
         self._traces.settle(trace, active=active)
         if trace.state is State.CLOSED:
             trace.due = inf
             self._note_left(trace)
         elif trace.ended or self._closing.whole:
-            due = self._closing.closes_at(trace, self._latest)
-            if due < trace.due:
-                self._look_at(trace, due)
+            self._look_at(trace, self._closing.closes_at(trace, self._latest))
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
+        if losses is not None and self._traces.full:
+            self._make_room(trace, losses)
 
     def _note_left(self, trace: Trace) -> None:
         if self.reports_left:
@@ -253,7 +247,10 @@ class Gatherer:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf
             closed += self._close(trace, now)
-            if trace.spans or (trace.state is State.UNCLAIMED and not self._is_over(trace, now)):
+            stays = trace.state is State.UNCLAIMED and (
+                now == inf or self._closing.closes_at(trace, now) > now
+            )
+            if trace.spans or stays:
                 again.append(trace)
             elif self.reports_left:
                 self._note_left(trace)
@@ -264,9 +261,6 @@ class Gatherer:
         if self.waits:
             self.next_close = max(self.next_close, now + _AGAIN_SECONDS)
         return closed
-
-    def _is_over(self, trace: Trace, now: float) -> bool:
-        return now < inf and self._closing.closes_at(trace, now) <= now
 
     def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
         groups: list[SpanGroup] = []
