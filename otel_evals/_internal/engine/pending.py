@@ -42,8 +42,8 @@ class Target:
     """A judged span or conversation, with its evaluations so far."""
 
     __slots__ = (
-        "conversation_id", "evaluations", "held", "is_check", "open", "revision", "run", "span_id",
-        "trace_id",
+        "conversation_id", "evaluations", "held", "is_check", "open", "revision", "run", "size",
+        "span_id", "trace_id",
     )  # fmt: skip
 
     def __init__(self, run: Run, revision: int = 1, *, held: bool = True) -> None:
@@ -54,6 +54,8 @@ class Target:
         self.open = 0
         """Number of evaluations without an outcome."""
         self.evaluations: tuple[Evaluation, ...] = ()
+        self.size = 0
+        """Approximate bytes of the run, while the target is open."""
 
 
 class Pending:

@@ -200,10 +200,11 @@ class RunScorer:
     def _start(
         self, rules: Rules, target: Target, pending: Sequence[Pending], lost: Dropped | None = None
     ) -> None:
-        size = size_of_run(target.run)
-        if lost is None and self.open and self._bytes + size > self._max_bytes:
-            lost = Dropped(reason="queue_full")
-        self._bytes += size
+        if target.size == 0:
+            target.size = size_of_run(target.run)
+            if lost is None and self.open and self._bytes + target.size > self._max_bytes:
+                lost = Dropped(reason="queue_full")
+            self._bytes += target.size
         self.open.add(target)
         target.open += len(pending)  # all of them first: the last to end delivers the target
         for each in pending:
@@ -291,7 +292,7 @@ class RunScorer:
             self._attacher.scores.release(target.trace_id, target.span_id)
         self._deliver(target)
         self.open.discard(target)
-        self._bytes -= size_of_run(target.run)
+        self._bytes -= target.size
         if not self.open:
             self._all_ended.set()
 
