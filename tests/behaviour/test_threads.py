@@ -55,7 +55,8 @@ def test_every_run_of_many_threads_is_scored_once_and_leaves_once_for_each_expor
     def watch() -> None:
         while not done.wait(0.002):
             wrong.extend(app.pipeline.stats().check())
-            wrong.extend([] if app.pipeline.health().ok else ["not healthy"])
+            health = app.pipeline.health()
+            wrong.extend([] if health.ok else [health])
             app.pipeline.explain(traces[-1] if traces else 1)
             app.pipeline.destination_stats()
 

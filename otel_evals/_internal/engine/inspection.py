@@ -59,7 +59,7 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
     status, problem = judge_health(
         closed=closed,
         started=thread.started,
-        thread_alive=thread.alive,
+        thread_alive=thread.alive or thread.starting,
         waiting=waiting,
         pending=pending,
         since_beat=since_beat,

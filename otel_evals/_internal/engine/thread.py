@@ -174,6 +174,11 @@ class EngineThread(Generic[_Item]):
         return self._thread is None and self._start_again > 0
 
     @property
+    def starting(self) -> bool:
+        """Return True from the creation of the thread until it works."""
+        return self._thread is not None and not self._ready
+
+    @property
     def alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
