@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,11 @@ def of_trace(request: Any, trace_id: str) -> Any:
     return {"resourceSpans": blocks}
 
 
-def in_process(captures: Iterable[list[str]]) -> Iterator[dict[str, Any]]:
+def in_process(captures: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
     """Start and end the spans of captures in this process, in the order of their times."""
+    # Read before: a run that others may continue is held for a few seconds only.
+    logs = [[r for path in paths for r in read_requests(path) if "resourceLogs" in r] for paths in captures]
+    traces = [[[*map(as_sdk_span, trace)] for trace in read_traces(paths)] for paths in captures]
     scored, tracing, logging = InMemoryDestination(), TracerProvider(), LoggerProvider()
     pipeline = otel_evals.configure(
         rules=RULES,
@@ -145,14 +148,11 @@ def in_process(captures: Iterable[list[str]]) -> Iterator[dict[str, Any]]:
         grace=1.0,
     )
     try:
-        for paths in captures:
-            for signal, request in requests_of([paths]):
-                if signal == "logs":
-                    emit(logging, request)
-            for trace in read_traces(paths):
-                spans = [as_sdk_span(span) for span in trace]
-                spans.sort(key=lambda span: span.start_time or 0)
-                for span in spans:
+        for requests, recorded in zip(logs, traces, strict=True):
+            for request in requests:
+                emit(logging, request)
+            for spans in recorded:
+                for span in sorted(spans, key=lambda span: span.start_time or 0):
                     tracing._active_span_processor.on_start(span)  # type: ignore[arg-type]
                 for span in sorted(spans, key=lambda span: (span.end_time or 0, -(span.start_time or 0))):
                     tracing._active_span_processor.on_end(span)
