@@ -185,7 +185,7 @@ def test_calls_are_bounded_by_the_length_of_the_input(name: str, length: int) ->
     _attempt(work, next(_inputs(pieces, 200)))
     chosen = pieces if length == LENGTH else pieces[::4]
     worst = max((_calls(work, data) / len(data), data[:60]) for data in _inputs(chosen, length))
-    assert worst[0] < 40, worst
+    assert worst[0] < 100, worst
 
 
 def test_a_body_of_many_compressed_members_is_refused_before_the_rest_is_copied_for_each() -> None:

@@ -38,10 +38,17 @@ def records(out: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Every run with its scores, and the truth of it."""
     truths = [json.loads(line) for line in (out / "truth.jsonl").read_text().splitlines()]
     truth_of = {truth["trace_id"]: truth for truth in truths}
-    runs = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+    runs = [run for run in lines if not checks_of(run)]
     assert {run["trace_id"] for run in runs} == set(truth_of)
     assert len(runs) == len(truths)
+    runs += [run for run in lines if checks_of(run)]
     return [(run, truth_of[run["trace_id"]]) for run in runs]
+
+
+def checks_of(run: dict[str, Any]) -> list[Any]:
+    """The evaluations of a check: it is delivered by itself."""
+    return [each for each in run["evaluations"] if each["verdict"] is not None]
 
 
 def alarm_rate(out: Path, scorer: str, faults: set[str | None]) -> float:

@@ -29,6 +29,7 @@ from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
 from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
 from tests.support.agents import body, recorded
+from tests.support.captures import FOLDERS
 from tests.support.gateways import GatewayThread
 from tests.support.recordings import send_recording
 from tests.support.scored_files import score_files
@@ -36,7 +37,6 @@ from tests.support.traffic import Live
 from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
 
 AGENT = """
 import sys
@@ -115,11 +115,12 @@ def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CAPTURES, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+@pytest.mark.skipif(not FOLDERS, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
     """Every capture of a real framework, traces and logs, posted as JSON."""
     rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage())]
-    files = sorted(p for p in Path(CAPTURES).glob("*.otlp.json") if not p.name.endswith(".logs.otlp.json"))
+    every = sorted(path for folder in FOLDERS for path in folder.glob("*.otlp.json"))
+    files = [path for path in every if not path.name.endswith(".logs.otlp.json")]
     differing = []
     with GatewayThread(*rules) as gateway:
         for path in files:

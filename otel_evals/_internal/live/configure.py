@@ -133,6 +133,8 @@ def install(
         config = Config()
     with _lock, mistakes_reported():
         used = _providers(given)  # first: if one is wrong, the current pipeline continues
+        atexit.unregister(_exit)
+        atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         built = Pipeline(
             config,
             tracer_provider=used.tracers,
@@ -142,8 +144,6 @@ def install(
         )
         _replace(built, used)
         _unchecked = None
-        atexit.unregister(_exit)
-        atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         _attach_tracers(built, used.tracers)
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers

@@ -167,7 +167,7 @@ import sys
 
 def test_light():
     assert "otel_evals._internal.offline.pytest_plugin" in sys.modules
-    own = {"otel_evals._internal.offline", "otel_evals._internal.config"}
+    own = {"otel_evals._internal.offline.run_evals", "otel_evals._internal.config"}
     assert not {*own, "opentelemetry.sdk", "pydantic"} & set(sys.modules)
 """)
     others = [f"-pno:{name}" for name in ("anyio", "hypothesispytest", "logfire", "inline_snapshot")]
