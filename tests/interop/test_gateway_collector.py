@@ -210,7 +210,7 @@ def test_inline_the_judged_span_has_its_score_in_jaeger(jaeger: Jaeger, tmp_path
         back.start()
         stack.callback(back.stop)
         gateway = GatewayProcess(
-            tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), metrics=False, hold=30
+            tmp_path, ["answered"], section, journal=str(tmp_path / "journal"), metrics=False, hold=30
         )
         stack.enter_context(gateway)
         run_agent(front.endpoint, 10)
@@ -285,9 +285,8 @@ def test_the_page_s_tail_sampling_keeps_bad_answers_and_their_evaluations(tmp_pa
     (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "tail_sampling" in b)
     processors = yaml.safe_load(block.replace("grounded_in_tools", "rubric"))["processors"]
     processors["tail_sampling"]["decision_wait"] = "2s"
-    replies = [
-        {"criteria": [{"criterion": "It names a day", "satisfied": number % 2 == 0}]} for number in range(6)
-    ]
+    verdicts = ["unmet" if number % 2 else "met" for number in range(6)]
+    replies = [{"criteria": [{"criterion": 1, "verdict": each, "reason": "no day"}]} for each in verdicts]
     rule = Rule(rubric(ScriptedJudge({"analyze": replies}), criteria="It names a day"))
     (port,) = free_ports(1)
     with OtlpReceiver() as backend:

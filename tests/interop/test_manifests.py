@@ -82,7 +82,7 @@ def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: str, tm
     for selector in selectors(found):
         assert selector.items() <= labels.items()
     stored = workload["kind"] == "StatefulSet" and "persistence.enabled=false" not in values
-    assert ("store:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
+    assert ("journal:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
     pod = workload["spec"]["template"]["spec"]
     names = {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
     (config,) = (each["data"]["gateway.yaml"] for each in found if each["kind"] == "ConfigMap")

@@ -119,7 +119,7 @@ def test_the_queries_of_dashboard_and_page_have_answers(scraped: tuple[Prometheu
     asked = [target for panel in dashboard["panels"] for target in panel["targets"]]
     queries = [target["expr"] for target in asked if target["datasource"]["type"] == "prometheus"]
     page = (ROOT / "docs" / "attachment.md").read_text()
-    queries += page.split("```promql\n")[1].split("```")[0].splitlines()
+    queries += page.split("```promql\n")[-1].split("```")[0].splitlines()
     assert len(queries) == 10
     for query in queries:
         series = query.partition(" > ")[0]

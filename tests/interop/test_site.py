@@ -95,7 +95,6 @@ def test_the_landing_page_has_what_a_site_needs(site: str, page: Page) -> None:
     assert [each.strip() for each in page.locator(".md-tabs__link").all_inner_texts()] == [
         "Start",
         "How-to",
-        "Concepts",
         "Reference",
         "Project",
     ]

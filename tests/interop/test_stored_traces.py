@@ -111,14 +111,14 @@ def backfilled(place: str, rules: Path, folder: Path, expected: Told, *more: str
     while True:
         attempt += 1
         out = folder / f"scores-{attempt}.jsonl"
-        done = score(place, rules, out, "--resume", str(folder / f"done-{attempt}.db"), *more)
+        done = score(place, rules, out, "--resume", *more)
         if {each[0] for each in expected} <= {each[0] for each in read(out)} or time.monotonic() > end:
             break
         time.sleep(1)
     assert done.exit_code == 0, done.output
     mine = {each for each in read(out) if each[0] in {each[0] for each in expected}}
     assert mine == expected
-    again = score(place, rules, out, "--resume", str(folder / f"done-{attempt}.db"), *more)
+    again = score(place, rules, out, "--resume", *more)
     assert json.loads(again.stdout)["resumed"] >= len(expected)
     assert len(read(out)) == sum(len(json.loads(line)["evaluations"]) for line in out.open())
 
