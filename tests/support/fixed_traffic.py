@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import set_span_in_context
 
 import otel_evals
-from otel_evals import Run, scorer
+from otel_evals import Run, Score, scorer
 from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
 from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
@@ -57,9 +57,9 @@ class Refusing(AutoJudge):
 
 
 @scorer(version="1")
-def answered(run: Run) -> bool:
-    """Whether there is an answer."""
-    return bool(run.output)
+def answered(run: Run) -> Score:
+    """Return 1 with the label of the built-in scorer."""
+    return Score(value=float(bool(run.output)), label="answered" if run.output else "no_answer")
 
 
 @scorer(version="1")
