@@ -195,10 +195,6 @@ LATER = {
     """,
 }
 
-KEPT = pytest.mark.xfail(
-    reason="with a journal, what a destination could not take waits in memory, unbounded"
-)
-
 
 def grown(attack: str) -> dict[str, Any]:
     code = textwrap.dedent(APPLICATION.format(max_bytes=MAX_BYTES, sent=SENT, attack="ATTACK"))
@@ -222,13 +218,7 @@ def test_an_open_trace_holds_no_more_than_it_may(shape: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(each, marks=KEPT) if each == "a destination that is down, with a journal" else each
-        for each in LATER
-    ],
-)
+@pytest.mark.parametrize("place", LATER)
 def test_what_waits_is_bounded_wherever_it_waits(place: str) -> None:
     found = grown(LATER[place])
     assert found["grown"] < ALLOWED, found

@@ -28,7 +28,7 @@ def _made(schema: dict[str, Any], known: dict[str, Any], items: int, number: int
     if "$ref" in schema:
         return _made(known[schema["$ref"].rpartition("/")[2]], known, items, number)
     if "enum" in schema:
-        return schema["enum"][0]
+        return next(filter(None, schema["enum"]))  # no name comes first where nothing went wrong
     if "anyOf" in schema:
         return _made(schema["anyOf"][0], known, items, number)
     match schema["type"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.accounting.ledger import Ledger
@@ -12,8 +13,10 @@ from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.pending import Target
 from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import ScoredRun
+from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.util.calls import hide_task
 
+_logger = logging.getLogger(__name__)
 _AGAIN_SECONDS = 30.0
 """Seconds until scores of a source's run are put again after a destination could not take them."""
 _PICKS_SECONDS = 30.0
@@ -40,9 +43,19 @@ class Deliveries:
         deliver: Callable[[ScoredRun], object] | None,
     ) -> None:
         self._ledger, self._left, self._deliver = ledger, left, deliver
+        self._max_bytes = config.max_bytes
+        self._waiting_runs = self._waiting_bytes = 0
+        """Scored runs that wait to be put again, and their approximate size."""
+        self._leaves_runs = False
         self.fan_out = FanOut(
             config.destinations, queue_size=queue_size, max_bytes=config.max_bytes, ended=self._ended
         )
+
+    @property
+    def capacity(self) -> float:
+        """Number of further runs whose scores can be delivered. May be called from any thread."""
+        full = self._waiting_bytes >= self._max_bytes
+        return 0 if full else self.fan_out.capacity - self._waiting_runs
 
     def put(self, target: Target) -> None:
         """Hand the scores of a target on; never waits."""
@@ -55,16 +68,32 @@ class Deliveries:
             self._left.put(target, names)
 
     def _ended(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """Take how a delivery ended: what a destination could not take from a source is put again."""
+        """Take how a delivery ended: what a destination could not take from a source is put again.
+
+        Beyond `max_bytes`, it is left to the next process, since the source has it until it is done.
+        """
         self._ledger.trace_log.delivered(destination, batch, end)
         if self._left is None or end == "shutdown":
             return
         if end in FINAL:
             self._left.accepted(batch)
-        else:
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination)
+            return
+        size = sum(size_of_run(scored.run) for scored in batch)
+        if self._waiting_bytes + size <= self._max_bytes:
+            self._waiting_runs += len(batch)
+            self._waiting_bytes += size
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination, size)
+        elif not self._leaves_runs:
+            self._leaves_runs = True
+            _logger.warning(
+                "destination %s does not accept scores: further runs are left to the next process; "
+                "fix: make it available, then restart this process",
+                destination,
+            )
 
-    def _put_again(self, batch: Sequence[ScoredRun], destination: str) -> None:
+    def _put_again(self, batch: Sequence[ScoredRun], destination: str, size: int) -> None:
+        self._waiting_runs -= len(batch)
+        self._waiting_bytes -= size
         for scored in batch:
             self.fan_out.put(scored, [destination], kept=True)
 

@@ -75,7 +75,7 @@ class Engine(Stages):
         """
         pending = self.ledger.pending
         queued = self.scorer.capacity
-        return min(queued if pending else max(1, queued), self.fan_out.capacity - pending)
+        return min(queued if pending else max(1, queued), self._deliveries.capacity - pending)
 
     def put_all(self, items: Sequence[IntakeItem]) -> None:
         """Take items that belong together, even beyond the capacity."""
