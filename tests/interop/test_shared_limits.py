@@ -1,16 +1,10 @@
-"""Budgets, rates, caches and samplers that processes share through a real Redis, and one that goes away."""
+"""Budgets, rates and caches that processes share through a real Redis, and one that goes away."""
 
 from __future__ import annotations
 
-import gc
-import math
 import multiprocessing
-import random
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -18,14 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
-from otel_evals import sampling
 from otel_evals._internal.judges.judge import Call
 from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 from otel_evals.model import Usage
-from otel_evals.sampling import is_sampled, parse
 from tests.support.redis_server import RunningRedis, find_redis
-from tests.support.runs import a_run
 from tests.support.waits import SECONDS, eventually
 
 pytestmark = [
@@ -122,108 +113,6 @@ def test_an_answer_is_paid_for_once(server: RunningRedis) -> None:
     anyio.run(main)
 
 
-def sampled(sampler: sampling.Sampler, first: int, count: int) -> float:
-    """Runs that one process is expected to sample of so many."""
-    runs = (
-        replace(a_run(), trace_id=f"{(number + 1) * 7919:032x}") for number in range(first, first + count)
-    )
-    return sum(sampler.chance(run).probability for run in runs)
-
-
-def test_a_rate_of_runs_holds_over_processes_and_outages(server: RunningRedis) -> None:
-    now = [time.time() // 60 * 60 + 1000 * 60]
-    words = f"per_minute(30, store='{server.url}', name='support')"
-    first, second = (
-        sampling.per_minute(30, store=server.url, name="support", clock=lambda: now[0]) for _ in range(2)
-    )
-    assert str(parse(words)) == words.replace(":secret@", "")
-    assert str(first) == str(parse(words))
-
-    def minutes(count: int, at: int) -> list[float]:
-        found = []
-        for minute in range(count):
-            total = 0.0
-            for second_of in range(60):
-                now[0] += 1
-                for i, one in enumerate((first, second)):
-                    total += sampled(one, at + minute * 1_000 + second_of * 10 + i * 5, 5)
-                for one in (first, second):
-                    exchange(one)
-            found.append(total)
-        return found
-
-    steady = minutes(4, 0)[1:]
-    assert all(20 <= total <= 34 for total in steady), steady
-    server.kill()
-    away = minutes(3, 100_000)
-    assert all(15 <= total <= 36 for total in away), away
-    server.start()
-    time.sleep(1.1)
-    back = minutes(3, 200_000)
-    assert all(15 <= total <= 36 for total in back), back
-
-
-def test_strata_hold_over_a_group_that_loses_a_member_and_its_server(server: RunningRedis) -> None:
-    """Each stratum has its limit over all members, rare ones are sampled whole, and weights stay unbiased."""
-    now, rng = [time.time() // 60 * 60 + 1000 * 60], random.Random(7)
-    words = f"stratified('agent_name', 30, store='{server.url}', name='group')"
-    members = [
-        sampling.stratified("agent_name", 30, store=server.url, name="group", clock=lambda: now[0])
-        for _ in range(3)
-    ]
-    assert str(members[0]) == str(parse(words)) == words.replace(":secret@", "")
-    for member in members:
-        exchanged_by_test_only(member)
-    runs, weight, variance = Counter[str](), Counter[str](), Counter[str]()
-
-    def minutes(count: int) -> list[Counter[str]]:
-        found = []
-        for _ in range(count):
-            expected = Counter[str]()
-            for _ in range(60):
-                now[0] += 1
-                for agent in ["busy"] * 12 + ["middle"] * 2 + ["rare"] * (now[0] % 6 == 0):
-                    trace_id = rng.getrandbits(128)
-                    run = replace(a_run(), trace_id=f"{trace_id:032x}", agent_name=agent)
-                    chance = rng.choice(members).chance(run).probability
-                    expected[agent] += chance
-                    runs[agent] += 1
-                    if is_sampled(chance, trace_id):
-                        weight[agent] += 1 / chance
-                        variance[agent] += (1 - chance) / chance**2
-                for member in members:
-                    exchange(member)
-            found.append(expected)
-        return found
-
-    minutes(1)
-    whole = minutes(2)
-    del members[2]
-    less = minutes(2)
-    server.kill()
-    away = minutes(2)
-    server.start()
-    time.sleep(1.1)
-    back = minutes(2)
-    for minute in whole + less + away + back:
-        assert minute["rare"] == 10
-        for agent in ("busy", "middle"):
-            assert 15 <= minute[agent] <= 38, (agent, minute)
-    for agent, count in runs.items():
-        assert abs(weight[agent] - count) <= 4 * math.sqrt(variance[agent]), agent
-    assert math.sqrt(variance["busy"]) < runs["busy"] / 5
-
-
-def exchanged_by_test_only(sampler: Any) -> None:
-    """Keep its thread from starting, so the result is the same on every machine."""
-    sampler._only._counts._thread = threading.current_thread()
-
-
-def exchange(sampler: Any) -> None:
-    """What its thread does twice a second, on the test's clock."""
-    sampler._only._counts.exchange()
-
-
 def test_a_budget_is_refused_while_its_server_is_away_and_goes_on_after(server: RunningRedis) -> None:
     budget = Budget(tokens=100, store=server.url)
 
@@ -248,20 +137,6 @@ def test_a_budget_is_refused_while_its_server_is_away_and_goes_on_after(server: 
     eventually(answered)
     assert budget.spent()[1] == 50, "the server kept nothing, but the process knows its own part"
     assert Budget(tokens=100, store=server.url).spent()[1] == 25
-
-
-def test_a_sampler_never_waits_for_its_server(server: RunningRedis) -> None:
-    sampler = sampling.per_minute(10, store=server.url, name="stopped")
-    assert server.process is not None
-    sampler.chance(a_run())
-    server.process.send_signal(19)  # stopped: connections hang
-    try:
-        sampled(sampler, 1, 2_000)
-    finally:
-        server.process.send_signal(18)
-    del sampler
-    gc.collect()  # samplers of earlier tests may be part of a cycle, such as a traceback
-    eventually(lambda: all(thread.name != "otel-evals-shared" for thread in threading.enumerate()))
 
 
 def test_a_server_with_tls_is_trusted_by_its_own_authority_only(

@@ -22,8 +22,6 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals._internal.sampling.conditions import find_attribute
 from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
-from otel_evals._internal.sampling.shared_counts import SharedCounts, name_of
-from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals.errors import ConfigError
 
 _SECONDS = {"minute": 60.0, "hour": 3600.0}
@@ -49,9 +47,6 @@ class _RateControl:
         self._seconds = window / _SLICES
         self._slices: deque[list[float]] = deque()  # [slice number, arrived, sampled]
         self._arrived = self._sampled = 0.0
-
-    def forget(self) -> None:
-        """Forget what other controls of the same limit could still see."""
 
     def probability(self, now: float) -> float:
         number = int(now / self._seconds)
@@ -91,35 +86,6 @@ class _RateControl:
             self._sampled -= sampled
 
 
-class _SharedRateControl(_RateControl):
-    """Counts the runs in other processes too, as of the last exchange with them."""
-
-    __slots__ = ("_counts", "_others", "_stratum")
-
-    def __init__(self, limit: float, window: float, counts: SharedCounts, stratum: str = "") -> None:
-        super().__init__(limit, window)
-        self._counts, self._stratum = counts, stratum
-        self._others: object = None
-
-    def probability(self, now: float) -> float:
-        if self._others is not self._counts.others:
-            self._others = self._counts.others
-            self._slices = deque(
-                [number, *both]
-                for number, both in self._counts.totals(self._stratum, int(now / self._seconds)).items()
-            )
-            self._arrived = sum(counts[1] for counts in self._slices)
-            self._sampled = sum(counts[2] for counts in self._slices)
-        return super().probability(now)
-
-    def count(self, now: float, sampled: bool) -> None:
-        self._counts.count(self._stratum, int(now / self._seconds), sampled)
-        super().count(now, sampled)
-
-    def forget(self) -> None:
-        self._counts.forget(self._stratum)
-
-
 class _Limited(NamedSampler):
     may_exclude = False
     counts = True
@@ -140,10 +106,15 @@ class _Limited(NamedSampler):
 
 class _Stratified(_Limited):
     def __init__(
-        self, by: str | Callable[[Run], Any], make: Callable[[str], _RateControl], *more: Any
+        self,
+        by: str | Callable[[Run], Any],
+        limit: float,
+        window: float,
+        words: str,
+        clock: Callable[[], float],
     ) -> None:
-        super().__init__(make(""), *more)
-        self._by, self._make = by, make
+        super().__init__(_RateControl(limit, window), words, clock)
+        self._by, self._limit, self._window = by, limit, window
         self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
     def _control(self, run: Run) -> _RateControl:
@@ -155,47 +126,30 @@ class _Stratified(_Limited):
             stratum = str(find_attribute(run, self._by))
         control = self._controls.get(stratum)
         if control is None:
-            control = self._controls[stratum] = self._make(stratum)
+            control = self._controls[stratum] = _RateControl(self._limit, self._window)
             if len(self._controls) > _MAX_STRATA:
-                self._controls.popitem(last=False)[1].forget()
+                self._controls.popitem(last=False)
         else:
             self._controls.move_to_end(stratum)
         return control
 
 
-def per_minute(
-    limit: float,
-    *,
-    store: str | None = None,
-    name: str | None = None,
-    clock: Callable[[], float] | None = None,
-) -> Sampler:
+def per_minute(limit: float, *, clock: Callable[[], float] = time.monotonic) -> Sampler:
     """Sample about this many runs per minute, evenly; all runs while there are fewer.
 
-    The limit is per process, or with a `store` shared by all processes that use it. Rules that share one
-    sampler object share its limit. Combined by `&`, only the runs that the other sampler can sample count
-    against it: `errors() & per_minute(10)`.
+    The limit is per process. Rules that share one sampler object share its limit. Combined by `&`, only the
+    runs that the other sampler can sample count against it: `errors() & per_minute(10)`.
 
     Args:
         limit: runs per minute, at least 1. A sudden burst of m runs exceeds it by about log2(m) runs; it is
-            never exceeded by more than 37 per minute and process.
-        store: address `redis://HOST:PORT/NUMBER` of a server through which processes exchange their counts
-            twice a second. While it is unavailable, each assumes the others continue at their last rate.
-        name: of the limit, by which processes share it; required with a store.
-        clock: returns seconds; monotonic, and with a store since the epoch.
+            never exceeded by more than 37 per minute.
+        clock: returns seconds.
 
     Raises:
-        ConfigError: the limit is not a number of at least 1, or the store or the name is missing or invalid.
+        ConfigError: the limit is not a number of at least 1.
     """
-    words = f"per_minute({limit!r})"
-    number = _at_least_one(limit, words)
-    server = _server(store, name, words)
-    words = f"per_minute({limit:.10g}"
-    if server is None:
-        return _Limited(_RateControl(number, 60.0), words + ")", clock or time.monotonic)
-    now = clock or time.time
-    counts = SharedCounts(server, str(name), _SLICES, 60.0 / _SLICES, now)
-    return _Limited(_SharedRateControl(number, 60.0, counts), words + _shared(server, name), now)
+    number = _at_least_one(limit, f"per_minute({limit!r})")
+    return _Limited(_RateControl(number, _SECONDS["minute"]), f"per_minute({number:.10g})", clock)
 
 
 def stratified(
@@ -203,9 +157,7 @@ def stratified(
     floor: float,
     per: Literal["minute", "hour"] = "minute",
     *,
-    store: str | None = None,
-    name: str | None = None,
-    clock: Callable[[], float] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Sampler:
     """Sample about this many runs of each stratum, so that rare agents, tenants or routes are scored too.
 
@@ -218,9 +170,7 @@ def stratified(
         floor: runs per stratum and minute or hour, at least 1; a stratum with fewer is sampled whole. A burst
             exceeds it as with `per_minute`.
         per: `minute` or `hour`.
-        store: a server through which processes share the limits, as with `per_minute`.
-        name: of the limits, by which processes share them; required with a store.
-        clock: returns seconds; monotonic, and with a store since the epoch.
+        clock: returns seconds.
 
     Raises:
         ConfigError: an argument is not as described.
@@ -232,31 +182,8 @@ def stratified(
     if per not in _SECONDS:
         raise ConfigError("sample", f"{words}: `per` must be 'minute' or 'hour', not {per!r}")
     limit = _at_least_one(floor, words)
-    server, seconds = _server(store, name, words), _SECONDS[per]
-    words = f"stratified({shown}, {limit:.10g}" + ("" if per == "minute" else f", {per!r}")
-    if server is None:
-        return _Stratified(by, lambda _: _RateControl(limit, seconds), words + ")", clock or time.monotonic)
-    now = clock or time.time
-    counts = SharedCounts(server, f"{name}:{shown}", _SLICES, seconds / _SLICES, now)
-
-    def make(stratum: str) -> _RateControl:
-        return _SharedRateControl(limit, seconds, counts, name_of(stratum))
-
-    return _Stratified(by, make, words + _shared(server, name), now)
-
-
-def _server(store: str | None, name: str | None, words: str) -> RedisServer | None:
-    """Return the server of a limit that processes share; None without one."""
-    if store is None and name is None:
-        return None
-    if not is_address(store, "sample") or not isinstance(name, str) or not name:
-        call = f"{words.removesuffix(')')}, store='redis://HOST:PORT/0', name='support')"
-        raise ConfigError("sample", f"{words}: `store` and `name` go together: {call}")
-    return redis_server(str(store))
-
-
-def _shared(server: RedisServer, name: str | None) -> str:
-    return f", store={server.name!r}, name={name!r})"
+    words = f"stratified({shown}, {limit:.10g}" + ("" if per == "minute" else f", {per!r}") + ")"
+    return _Stratified(by, limit, _SECONDS[per], words, clock)
 
 
 def _at_least_one(value: Any, words: str) -> float:

@@ -252,30 +252,6 @@ def test_the_probability_is_that_of_the_formula(
             seen.append((number, sampling.is_sampled(probability, trace_id)))
 
 
-NOWHERE = "redis://127.0.0.1:1/0"
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 20.0, 70.0]), st.sampled_from("ab")), max_size=60),
-    st.sampled_from([1, 2.5]),
-)
-def test_a_process_that_never_reached_the_shared_counts_has_the_whole_limit(
-    arrivals: list[tuple[float, str]], limit: float
-) -> None:
-    clock = Clock()
-    shared, alone = (
-        (
-            sampling.per_minute(limit, clock=clock, **place),
-            sampling.stratified("agent_name", limit, clock=clock, **place),
-        )
-        for place in ({"store": NOWHERE, "name": "x"}, {})
-    )
-    for number, (pause, agent) in enumerate(arrivals):
-        clock.now += pause
-        judged = run(number + 1, agent_name=agent)
-        assert [each.chance(judged) for each in shared] == [each.chance(judged) for each in alone]
-
-
 # --- cascades ---
 
 
@@ -311,11 +287,6 @@ def test_a_run_that_is_sampled_anyway_takes_nothing_of_a_limit() -> None:
     [
         lambda: sampling.ratio(2),
         lambda: sampling.per_minute(0),
-        lambda: sampling.per_minute(1, store="nowhere"),
-        lambda: sampling.per_minute(1, store="nowhere", name="x"),
-        lambda: sampling.per_minute(1, store=NOWHERE),
-        lambda: sampling.per_minute(1, store=NOWHERE, name=3),  # type: ignore[arg-type]  # that is the point
-        lambda: sampling.per_minute(1, name="x"),
         lambda: sampling.stratified("", 1),
         lambda: sampling.below("", 0.5),
         lambda: sampling.above("a", math.nan),
@@ -359,8 +330,6 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
         "errors() & per_minute(2.5)",
         "ratio(0.01) | stratified('agent_name', 5)",
         "stratified('tenant.id', 20, 'hour')",
-        "per_minute(10, store='redis://127.0.0.1:1/0', name='x')",
-        "stratified('tenant.id', 20, 'hour', store='redis://127.0.0.1:1/0', name='x')",
         "below('answered', 0.5) & ratio(0.1)",
         "above('toxicity', -1)",
         "used_tool('delete_*') | attribute('feedback', 'down') | attribute('vip')",
