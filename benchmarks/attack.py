@@ -135,9 +135,11 @@ class Attack:
         options: dict[str, Any] = {
             "hold": draw.choice([0.0, 0.2, 2.0]),
             "grace": draw.choice([0.0, 0.05]),
-            "queue_size": draw.choice([10, 2048]),
-            "max_spans_per_trace": draw.choice([2, 2000, 2000, 2000]),
-            "max_bytes": draw.choice([1_000_000, 64 * 1024 * 1024]),
+            "limits": {
+                "queue_size": draw.choice([10, 2048]),
+                "max_spans_per_trace": draw.choice([2, 2000, 2000, 2000]),
+                "max_bytes": draw.choice([1_000_000, 64 * 1024 * 1024]),
+            },
             "evaluation_spans": draw.choice(["linked", "same_trace", "off"]),
             "capture_content": draw.random() < 0.8,
             "shutdown_timeout": 5.0,

@@ -114,8 +114,7 @@ async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None
         [Rule(answered_at_all, sample=sample)],
         [JsonlDestination(place)] if to_file else [],
         gateway=section,
-        queue_size=100_000,
-        max_open_traces=100_000,
+        limits={"queue_size": 100_000, "max_open_traces": 100_000},
         **options,
     )
     service = Gateway(config, make_missing(Providers(), Providers()) if to_events else None)

@@ -88,7 +88,7 @@ class OtelEvals(Adapter):
                     )
                 ],
                 self.destinations,
-                queue_size=self.queue,
+                limits={"queue_size": self.queue},
                 grace=float(os.environ.get("OTEL_EVALS_BENCH_GRACE", "0.5")),
                 span_attributes=False,
                 evaluation_spans=False,

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from otel_evals import Config, Rule
+from otel_evals import Config, Limits, Rule
 from otel_evals._internal.config.schema import config_schema, described_fields
 from otel_evals._internal.live import autoconfigure
 from otel_evals_gateway._internal import options
@@ -92,12 +92,11 @@ ENVIRONMENT = f"""\
 """
 
 
-def table(title: str, model: type, without: str = "") -> str:
+def table(title: str, model: type, fields: slice = slice(None)) -> str:
     """A model's fields as a section."""
     rows = [
         f"| `{name}` | `{_readable(default)}` | {text} |"
-        for name, default, text in described_fields(model)
-        if name != without
+        for name, default, text in list(described_fields(model))[fields]
     ]
     return "\n".join([f"## {title}", "", "| field | default | meaning |", "|---|---|---|", *rows, ""])
 
@@ -129,7 +128,9 @@ def page() -> str:
     parts = [
         HEAD,
         table("A rule", Rule),
-        table("The rest", Config, without="sections"),
+        table("Ten fields to know", Config, slice(10)),
+        table("The section `limits`", Limits),
+        table("Further fields", Config, slice(10, -1)),
         *alarms(),
         *gateway(),
         ENVIRONMENT,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from otel_evals._internal.accounting.explanation import Explanation
     from otel_evals._internal.accounting.health import Health
     from otel_evals._internal.config.loader import load_config
-    from otel_evals._internal.config.options import Config
+    from otel_evals._internal.config.options import Config, Limits
     from otel_evals._internal.config.rules import Rule
     from otel_evals._internal.deliver.destination import Destination
     from otel_evals._internal.live.configure import (
@@ -59,7 +59,7 @@ _NAMES = {
     "_internal.accounting.explanation": "Explanation",
     "_internal.accounting.health": "Health",
     "_internal.config.loader": "load_config",
-    "_internal.config.options": "Config",
+    "_internal.config.options": "Config Limits",
     "_internal.config.rules": "Rule",
     "_internal.deliver.destination": "Destination",
     "_internal.live.configure": (
@@ -83,6 +83,7 @@ __all__ = [
     "Explanation",
     "Health",
     "JudgeError",
+    "Limits",
     "NotScored",
     "OtelEvalsError",
     "Pipeline",

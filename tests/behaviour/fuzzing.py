@@ -65,10 +65,9 @@ class Round:
         pick = self.rng.choice
         return {
             "grace": pick((0.0, 0.01, 0.05)),
-            "queue_size": pick((1, 5, 2048)),
+            "limits": {"queue_size": pick((1, 5, 2048)), "max_conversations": pick((3, 10_000))},
             "hold": pick((0.02, 60.0)) if not self.calm else 60.0,
             "evaluation_spans": pick(("linked", "same_trace", "off")),
-            "max_conversations": pick((3, 10_000)),
             "destinations": [
                 self.kept,
                 JsonlDestination(self.folder / "scores.jsonl"),

@@ -93,7 +93,7 @@ def statuses(app: App, found: str) -> list[str]:
 def test_every_stage_that_a_trace_can_be_in_is_told() -> None:
     """Open, running, queued, dropped, scored, unknown."""
     gate = threading.Event()
-    app = App(Rule(waits(gate), concurrency=1), queue_size=1, grace=0.0)
+    app = App(Rule(waits(gate), concurrency=1), limits={"queue_size": 1}, grace=0.0)
     with app.tracer.start_as_current_span("invoke_agent open", attributes=AGENT) as root:
         first = f"{root.get_span_context().trace_id:032x}"
         app.tracer.start_span("chat", attributes={"gen_ai.operation.name": "chat"}).end()
@@ -105,7 +105,7 @@ def test_every_stage_that_a_trace_can_be_in_is_told() -> None:
         traces.append(app.run())
         eventually(lambda status=status: statuses(app, traces[-1]) == [status])
     assert [app.pipeline.explain(found).status for found in traces] == ["pending", "pending", "dropped"]
-    assert "queue_full (`queue_size` evaluations" in str(app.pipeline.explain(traces[2]))
+    assert "queue_full (`limits.queue_size` evaluations" in str(app.pipeline.explain(traces[2]))
     gate.set()
     app.settle()
     assert [app.pipeline.explain(found).status for found in traces] == ["scored", "scored", "dropped"]
@@ -249,7 +249,7 @@ def test_an_overload_is_two_lines_and_every_loss_is_in_them(caplog: pytest.LogCa
     """One line when it begins, one with the totals at the end."""
     gate = threading.Event()
     caplog.set_level(logging.WARNING)
-    app = App(Rule(waits(gate), concurrency=1), queue_size=5)
+    app = App(Rule(waits(gate), concurrency=1), limits={"queue_size": 5})
     for _ in range(50):
         app.run()
     eventually(lambda: len(lines(caplog)) == 1)

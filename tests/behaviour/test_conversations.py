@@ -152,7 +152,7 @@ def test_explain_tells_that_a_run_waits_and_what_came_of_its_conversation() -> N
 
 
 def test_at_the_end_all_are_scored_beyond_what_the_queue_holds() -> None:
-    app = App(whole(), whole(asked, idle=60), queue_size=3)
+    app = App(whole(), whole(asked, idle=60), limits={"queue_size": 3})
     for number in range(50):
         app.say(f"c{number}")
     at_the_end(app)
@@ -160,7 +160,7 @@ def test_at_the_end_all_are_scored_beyond_what_the_queue_holds() -> None:
 
 
 def test_the_least_recently_active_are_dropped_and_counted() -> None:
-    app = App(whole(), max_conversations=4)
+    app = App(whole(), limits={"max_conversations": 4})
     for number in range(10):
         app.say(f"c{number}")
     app.settle()

@@ -202,7 +202,7 @@ def test_more_spans_than_may_be_held_leave_without_scores() -> None:
         gate.wait(SECONDS)
         return 1.0
 
-    app = App(gated, hold=60, hold_limit=2)
+    app = App(gated, hold=60, limits={"max_held_spans": 2})
     for _ in range(5):
         app.run()
     eventually(lambda: len(app.spans()) == 3)

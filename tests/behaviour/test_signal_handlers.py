@@ -24,7 +24,7 @@ def judge(run) -> float:
 
 provider = TracerProvider()
 tracer = provider.get_tracer("app")
-otel_evals.configure(rules=[judge], tracer_provider=provider, queue_size=1, metrics=False)
+otel_evals.configure(rules=[judge], tracer_provider=provider, limits={"queue_size": 1}, metrics=False)
 handled = 0
 
 def handle(number, frame):

@@ -43,7 +43,7 @@ def answered(run: Run) -> bool:
 
 def test_no_collection_of_an_application_grows_with_names_from_spans() -> None:
     """Scopes, agents, versions, conversations, users, tenants, tools, models, keys, events and errors."""
-    app = App(answered, max_open_traces=200)
+    app = App(answered, limits={"max_open_traces": 200})
     for number in range(RUNS):
         name = f"{MARK}{number}"
 

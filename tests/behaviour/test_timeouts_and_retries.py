@@ -92,7 +92,7 @@ def test_an_evaluation_that_is_tried_again_is_not_lost_to_a_full_queue() -> None
         await asyncio.to_thread(gate.wait, SECONDS)
         return 1.0
 
-    app = App(Rule(judged, concurrency=1), queue_size=1, grace=0.0)
+    app = App(Rule(judged, concurrency=1), limits={"queue_size": 1}, grace=0.0)
     for agent in ("first", "second"):
         app.run(agent=agent)
         eventually(lambda agent=agent: asked[agent] == 1)
@@ -172,7 +172,7 @@ def test_a_full_queue_drops_and_counts() -> None:
         gate.wait(SECONDS)
         return 1.0
 
-    app = App(Rule(gated, concurrency=1), queue_size=3, grace=0.0)
+    app = App(Rule(gated, concurrency=1), limits={"queue_size": 3}, grace=0.0)
     for _ in range(10):
         app.run()
     app.await_rule("gated", lambda rule: rule.dropped.get("queue_full", 0) == 6)
@@ -194,7 +194,7 @@ def test_a_slow_rule_costs_a_fast_one_beside_it_nothing() -> None:
     async def quick(run: Run) -> float:
         return 1.0
 
-    app = App(Rule(judged), Rule(quick), queue_size=20)
+    app = App(Rule(judged), Rule(quick), limits={"queue_size": 20})
     for burst, total in ((34, 34), (33, 67), (33, 100)):  # at once no more than its own places and queue hold
         for _ in range(burst):
             app.run()

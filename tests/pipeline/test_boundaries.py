@@ -183,7 +183,7 @@ def test_every_limit_at_one_still_ends_every_evaluation(population: int, scope: 
         smallest = dict.fromkeys(
             ("max_open_traces", "max_spans_per_trace", "max_bytes", "max_conversations", "queue_size"), 1
         )
-        async with wired(Rule(judge, scope=scope, concurrency=1), explain_traces=1, **smallest) as w:
+        async with wired(Rule(judge, scope=scope, concurrency=1), limits=smallest) as w:
             for _ in range(population):
                 agent_run(w.tracer, during=lambda span: span.set_attribute("gen_ai.conversation.id", "c"))
                 w.feed()

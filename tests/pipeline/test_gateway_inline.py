@@ -132,7 +132,7 @@ def test_with_a_journal_the_sender_does_not_wait_for_scores(backend: OtlpReceive
 
 
 def test_more_spans_than_may_be_held_pass_without_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
-    options = {"hold": 60.0, "hold_limit": 3, "gateway": {"quiet": 50.0, "idle": 60.0}}
+    options = {"hold": 60.0, "limits": {"max_held_spans": 3}, "gateway": {"quiet": 50.0, "idle": 60.0}}
     with inline(backend, journal=tmp_path, **options) as gateway:
         for _ in range(5):
             assert gateway.post("/v1/traces", body(recorded()))[0] == 200

@@ -40,7 +40,7 @@ class Gated:
 def test_senders_wait_before_a_destination_loses_a_run() -> None:
     """The destination is away: what was accepted is delivered later, and the rest is answered with 429."""
     gated, accepted, statuses = Gated(), set[str](), set[int]()
-    options = {"destinations": [gated], "max_bytes": 400_000, "max_open_traces": 100}
+    options = {"destinations": [gated], "limits": {"max_bytes": 400_000, "max_open_traces": 100}}
     with GatewayThread(Rule(answered()), gateway={"quiet": 0.05, "idle": 0.1}, **options) as gateway:
 
         def send() -> bool:
@@ -71,7 +71,7 @@ def test_senders_wait_for_a_slow_scorer_and_no_accepted_run_is_lost() -> None:
 
     rule = Rule(scorer(id="slow", version="1")(slow), concurrency=1, timeout=90.0)
     section = {"quiet": 0.05, "idle": 600.0}
-    with GatewayThread(rule, gateway=section, queue_size=8, max_open_traces=40) as gateway:
+    with GatewayThread(rule, gateway=section, limits={"queue_size": 8, "max_open_traces": 40}) as gateway:
 
         def send() -> int:
             spans = recorded()
@@ -107,7 +107,7 @@ def test_accepted_runs_are_scored_however_many_traces_are_open() -> None:
     """Traces come faster than they are complete: orphans are evicted, and complete runs are never."""
     requests = [(spans[0].context.trace_id, body(spans)) for spans in (recorded() for _ in range(60))]
     section = {"quiet": 600.0, "idle": 600.0}
-    with GatewayThread(Rule(answered()), gateway=section, max_open_traces=30) as gateway:
+    with GatewayThread(Rule(answered()), gateway=section, limits={"max_open_traces": 30}) as gateway:
         assert [gateway.post("/v1/traces", tiny_traces(40))[0] for _ in range(5)] == [200] * 5
         answers = {f"{trace:032x}": gateway.post("/v1/traces", data)[0] for trace, data in requests}
         losses = gateway.service.scoring.engine.losses

@@ -68,7 +68,7 @@ def reasons(live: Live) -> dict[str, int]:
 
 
 def test_a_run_with_more_spans_than_are_kept_is_not_scored(judge: Any, seen: list[Run]) -> None:
-    with Live(Rule(judge), max_spans_per_trace=3) as live:
+    with Live(Rule(judge), limits={"max_spans_per_trace": 3}) as live:
         with agent(live):
             for _ in range(6):
                 tool(live)
@@ -84,7 +84,7 @@ def test_a_run_with_more_spans_than_are_kept_is_not_scored(judge: Any, seen: lis
 
 
 def test_what_is_below_a_dropped_span_is_no_run_of_its_own(judge: Any, seen: list[Run]) -> None:
-    with Live(Rule(judge), max_spans_per_trace=2) as live:
+    with Live(Rule(judge), limits={"max_spans_per_trace": 2}) as live:
         with agent(live):
             tool(live)
             tool(live)
@@ -95,7 +95,7 @@ def test_what_is_below_a_dropped_span_is_no_run_of_its_own(judge: Any, seen: lis
 
 
 def test_a_truncated_run_says_so_of_what_may_be_missing(judge: Any) -> None:
-    with Live(Rule(judge), max_spans_per_trace=2) as live:
+    with Live(Rule(judge), limits={"max_spans_per_trace": 2}) as live:
         with agent(live):
             for _ in range(3):
                 tool(live)
@@ -108,7 +108,7 @@ def test_a_truncated_run_says_so_of_what_may_be_missing(judge: Any) -> None:
 
 
 def test_an_agent_that_runs_for_longer_than_the_age_is_whole(judge: Any, seen: list[Run]) -> None:
-    with Live(Rule(judge), max_age=1.0) as live:
+    with Live(Rule(judge), limits={"max_age": 1.0}) as live:
         with agent(live):
             for _ in range(6):
                 tool(live)
@@ -119,7 +119,7 @@ def test_an_agent_that_runs_for_longer_than_the_age_is_whole(judge: Any, seen: l
 
 
 def test_a_run_that_was_given_up_is_lost_although_its_root_ends(judge: Any, seen: list[Run]) -> None:
-    with Live(Rule(judge), max_age=0.1) as live:
+    with Live(Rule(judge), limits={"max_age": 0.1}) as live:
         with agent(live):
             tool(live)
             eventually(lambda: live.pipeline.stats().ignored)
@@ -135,7 +135,7 @@ def test_a_run_that_made_room_is_lost_once_and_as_a_whole(
     judge: Any, seen: list[Run], limit: dict[str, int]
 ) -> None:
     """Its earlier spans were evicted while it went on: what comes later of it is late, and no run."""
-    with Live(Rule(judge), **limit) as live:
+    with Live(Rule(judge), limits=limit) as live:
         with agent(live):
             for _ in range(3):
                 tool(live)
@@ -156,7 +156,7 @@ def test_a_run_that_made_room_is_lost_once_and_as_a_whole(
 
 
 def test_runs_that_begin_after_their_trace_was_evicted_are_whole(judge: Any, seen: list[Run]) -> None:
-    with Live(Rule(judge), max_bytes=20_000) as live:
+    with Live(Rule(judge), limits={"max_bytes": 20_000}) as live:
         with live.tracer.start_as_current_span("job"):
             with agent(live):
                 for _ in range(4):

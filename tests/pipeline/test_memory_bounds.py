@@ -52,7 +52,7 @@ APPLICATION = """
     def configured(*rules, destinations=(), **options):
         return otel_evals.configure(
             rules=list(rules), destinations=list(destinations), tracer_provider=provider,
-            logger_provider=loggers, max_bytes=MAX_BYTES, max_conversation_bytes=MAX_BYTES, **options,
+            logger_provider=loggers, limits={{"max_bytes": MAX_BYTES}}, **options,
         )
 
     @scorer(inline=True, version="1")

@@ -141,7 +141,7 @@ class ScoringEngine:
         return self._level(traces + roots_on_the_way, size + intake.bytes) < _FULL
 
     def _level(self, traces: int, size: int) -> float:
-        return max(traces / self.config.max_open_traces, size / self.config.max_bytes)
+        return max(traces / self.config.limits.max_open_traces, size / self.config.limits.max_bytes)
 
     async def put(self, items: Sequence[IntakeItem], seconds: float, *, roots: int = 0) -> bool:
         """Put a request's items, all or none; False if there was no capacity within this time.

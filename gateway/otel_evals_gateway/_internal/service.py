@@ -208,7 +208,7 @@ class Gateway:
                 "configure `journal` to have them acknowledged at once",
                 hold,
             )
-        return HeldSpans(self._config.hold_limit, hold, self._config.max_bytes)
+        return HeldSpans(self._config.limits.max_held_spans, hold, self._config.limits.max_bytes)
 
     def _forward(self) -> Inline | None:
         options = self.options

@@ -37,6 +37,8 @@ from otel_evals._internal.util.plain import plain_text, type_name
 # Measured with two short rules; ids and shared texts included.
 _TRACE_BYTES = 400
 _EVALUATION_BYTES = 250
+MAX_TRACES = 10_000
+"""Traces in the log at most."""
 _MAX_EVALUATIONS = 500
 _FORGOTTEN_AT_ONCE = 16
 """One in so many traces is forgotten at once."""
@@ -118,10 +120,8 @@ class Ledger:
     sampling probability of any rule.
     """
 
-    def __init__(
-        self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True, ceiling: float = 1.0
-    ) -> None:
-        self.trace_log = TraceLog(max_traces)
+    def __init__(self, rules: Iterable[str], *, content: bool = True, ceiling: float = 1.0) -> None:
+        self.trace_log = TraceLog()
         self.failures = FailureLog(content=content)
         self.content = ContentLog()
         self.exclusions = ExclusionLog(content=content)
@@ -288,7 +288,7 @@ def _predicate_failed(error: BaseException) -> ScorerFailure:
 class TraceLog:
     """The most recent traces, by trace id: at most `limit`, in about `max_bytes`; the oldest go first."""
 
-    def __init__(self, limit: int = 10_000, max_bytes: int = 24 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = MAX_TRACES, max_bytes: int = 24 * 1024 * 1024) -> None:
         self._limit = limit
         self._max_bytes = max_bytes
         self._traces: dict[str, LoggedTrace] = {}  # the collector would walk an OrderedDict

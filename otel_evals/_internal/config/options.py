@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -62,13 +62,67 @@ def _redacting(value: Any) -> Callable[[str], str]:
 
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
+class Limits:
+    """Bounds of what is kept in memory; whatever is beyond them is dropped, and counted with its reason."""
+
+    max_bytes: PositiveInt = 256 * 1024 * 1024
+    """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to
+    items waiting to be read, to runs being scored, to the runs of conversations, to each destination's queue,
+    and to held spans."""
+    queue_size: PositiveInt = 2048
+    """Maximum number of queued evaluations of each rule."""
+    max_open_traces: PositiveInt = 10_000
+    """Maximum number of traces that are assembled at once."""
+    max_spans_per_trace: PositiveInt = 2_000
+    """Maximum number of spans per trace; a run with more is not scored (`run_truncated`)."""
+    max_age: PositiveSeconds = 600.0
+    """Seconds without a new span after which a trace with an open root is evicted and counted as lost, even
+    if the root ends later."""
+    max_held_spans: PositiveInt = 2048
+    """Maximum number of held spans; further spans are exported without attributes."""
+    max_conversations: PositiveInt = 10_000
+    """Maximum number of conversations in memory, for rules of scope `conversation`."""
+    conversation_keep: Seconds = 3_600.0
+    """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
+
+
+@raises_config_errors
+@dataclass(frozen=True, config=MODEL, kw_only=True)
 class Config:
     """All options; the defaults suit a busy production service."""
 
     rules: tuple[Rule, ...] = ()
-    """Scorers to run, with their sampling and limits."""
+    """Scorers to run, with their sampling."""
     destinations: tuple[SkipValidation[Destination], ...] = ()
     """Destinations of scored runs, in addition to OpenTelemetry."""
+    hold: Seconds = 10.0
+    """Seconds after its end that a judged span may wait for its scores before it is exported."""
+    evaluation_spans: Annotated[Literal["linked", "same_trace", False], BeforeValidator(_where_spans)] = (
+        "linked"
+    )
+    """Record `evaluate <scorer>` spans. `linked`: for evaluations that call a judge, each in its own trace
+    with a link to the judged span. `same_trace`: for every evaluation, below the judged span; the trace then
+    includes the duration, tokens and cost of scoring. `off`: none."""
+    capture_content: bool = True
+    """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
+    redact: Annotated[SkipValidation[Redaction], BeforeValidator(_redaction)] = Redaction()
+    """Redaction of every text before it leaves: in prompts of judges, on spans and events, at destinations.
+    `secrets` (keys, tokens, passwords), `pii` (email addresses, telephone numbers, payment cards, IBANs),
+    `python:package.module:function`, a list of these, or `off`; in code also functions that take and return
+    a text. If one fails, the whole text is removed."""
+    trust_remote: bool = False
+    """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
+    their trace's sampling threshold and randomness (`ot=` in tracestate). By default only signed marks count
+    (see OTEL_EVALS_TRUST_KEY). Enable it for services behind a proxy that removes strangers' `baggage` and
+    `tracestate`."""
+    handle_sigterm: bool = False
+    """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
+    journal: Path | None = None
+    """Folder that keeps sampled runs until all destinations have accepted their scores: the next process
+    scores what a crash left. Created if it is missing; none by default."""
+    limits: Limits = Limits()
+    """Bounds of memory, as a section."""
+
     span_attributes: bool = True
     """Attach scores to the judged span as attributes; the span is held for up to `hold` seconds."""
     wrap_exporters: bool = True
@@ -76,12 +130,6 @@ class Config:
     wrapped by `Pipeline.hold` add them."""
     evaluation_events: bool = True
     """Emit a `gen_ai.evaluation.result` log event per evaluation."""
-    evaluation_spans: Annotated[Literal["linked", "same_trace", False], BeforeValidator(_where_spans)] = (
-        "linked"
-    )
-    """Record `evaluate <scorer>` spans. `linked`: for evaluations that call a judge, each in its own trace
-    with a link to the judged span. `same_trace`: for every evaluation, below the judged span; the trace then
-    includes the duration, tokens and cost of scoring. `off`: none."""
     semconv: Literal["current", "proposed"] = "current"
     """`proposed`: on evaluation events and spans, also write attributes that are proposed for OpenTelemetry's
     GenAI conventions. They follow the proposals and may change in any release."""
@@ -90,56 +138,15 @@ class Config:
     metric_attributes: tuple[Literal["version", "tenant"], ...] = ()
     """Attributes of the sums of weighted means, in addition to scorer and agent: `version` of the agent,
     `tenant`. Each keeps its first hundred values; the rest become `_OTHER`."""
-    hold: Seconds = 10.0
-    """Seconds after its end that a judged span may wait for its scores before it is exported."""
-    hold_limit: PositiveInt = 2048
-    """Maximum number of held spans; further spans are exported without attributes."""
     grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
     A run without open spans in its trace is read 20 ms after its root's end instead.
     """
-    max_age: PositiveSeconds = 600.0
-    """Seconds without a new span after which a trace with an open root is evicted and counted as lost, even
-    if the root ends later."""
-    max_open_traces: PositiveInt = 10_000
-    """Maximum number of traces that are assembled at once."""
-    max_spans_per_trace: PositiveInt = 2_000
-    """Maximum number of spans per trace; a run with more is not scored (`run_truncated`)."""
-    max_bytes: PositiveInt = 256 * 1024 * 1024
-    """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to
-    items waiting to be read, to runs being scored, to each destination's queue, and to held spans."""
-    max_conversations: PositiveInt = 10_000
-    """Maximum number of conversations in memory, for rules of scope `conversation`."""
-    max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
-    """Approximate limit in bytes for the runs of these conversations."""
-    conversation_keep: Seconds = 3_600.0
-    """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
-    queue_size: PositiveInt = 2048
-    """Maximum number of queued evaluations of each rule; further ones are dropped and counted."""
-    trust_remote: bool = False
-    """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
-    their trace's sampling threshold and randomness (`ot=` in tracestate). By default only signed marks count
-    (see OTEL_EVALS_TRUST_KEY). Enable it for services behind a proxy that removes strangers' `baggage` and
-    `tracestate`."""
-    capture_content: bool = True
-    """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
-    redact: Annotated[SkipValidation[Redaction], BeforeValidator(_redaction)] = Redaction()
-    """Redaction of every text before it leaves: in prompts of judges, on spans and events, at destinations.
-    `secrets` (keys, tokens, passwords), `pii` (email addresses, telephone numbers, payment cards, IBANs),
-    `python:package.module:function`, a list of these, or `off`; in code also functions that take and return
-    a text. If one fails, the whole text is removed."""
-    explain_traces: PositiveInt = 10_000
-    """Maximum number of traces in the trace log for `explain`, within 24 MiB."""
     no_traffic_after: Seconds = 60.0
     """Seconds without any run after which one log line names the likely cause; 0 disables it."""
     shutdown_timeout: PositiveSeconds = 10.0
     """Maximum seconds that shutdown takes."""
-    handle_sigterm: bool = False
-    """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
-    journal: Path | None = None
-    """Folder that keeps sampled runs until all destinations have accepted their scores: the next process
-    scores what a crash left. Created if it is missing; none by default."""
     sections: dict[str, Any] = Field(default_factory=dict)
     """Sections that other packages define, by name; a file and `configure` have them at the top level."""
 
@@ -190,32 +197,22 @@ class ConfigOptions(TypedDict, total=False):
     """Types of the fields of `Config` as keyword arguments of `configure`, for editors and type checkers."""
 
     sample: Sampler | str | float
-
+    hold: float | str
+    evaluation_spans: Literal["linked", "same_trace", "off", True, False]
+    capture_content: bool
+    redact: Redaction | Callable[[str], str] | Sequence[str | Callable[[str], str]] | Literal[False]
+    trust_remote: bool
+    handle_sigterm: bool
+    journal: str | Path | None
+    limits: Limits | Mapping[str, float | str]
     span_attributes: bool
     wrap_exporters: bool
     evaluation_events: bool
-    evaluation_spans: Literal["linked", "same_trace", "off", True, False]
     semconv: Literal["current", "proposed"]
     metrics: bool
     metric_attributes: Sequence[Literal["version", "tenant"]]
-    hold: float | str
-    hold_limit: int
     grace: float | str
-    max_age: float | str
-    max_open_traces: int
-    max_spans_per_trace: int
-    max_bytes: int
-    max_conversations: int
-    max_conversation_bytes: int
-    conversation_keep: float | str
-    queue_size: int
-    trust_remote: bool
-    capture_content: bool
-    redact: Redaction | Callable[[str], str] | Sequence[str | Callable[[str], str]] | Literal[False]
-    explain_traces: int
     no_traffic_after: float | str
     shutdown_timeout: float | str
-    handle_sigterm: bool
-    journal: str | Path | None
     alarms: object
     gateway: object

@@ -42,7 +42,7 @@ class Assembly:
         self.gatherer = gatherer
         self._ledger = ledger
         self._conventions = conventions
-        self._split_runs = SplitRuns(max_bytes=config.max_bytes)
+        self._split_runs = SplitRuns(max_bytes=config.limits.max_bytes)
         self.joined: Callable[[Run], Run] = self._split_runs.joined
         self._yielded = 0.0
         self.read_until = inf
@@ -118,10 +118,10 @@ def assembly_limits(config: Config) -> AssemblyLimits:
     """Return the assembly bounds of a configuration."""
     return AssemblyLimits(
         grace=config.grace,
-        max_age=config.max_age,
-        max_traces=config.max_open_traces,
-        max_spans_per_trace=config.max_spans_per_trace,
-        max_bytes=config.max_bytes,
+        max_age=config.limits.max_age,
+        max_traces=config.limits.max_open_traces,
+        max_spans_per_trace=config.limits.max_spans_per_trace,
+        max_bytes=config.limits.max_bytes,
     )
 
 

@@ -89,8 +89,8 @@ class Conversations:
     ) -> None:
         self.use_rules(config.rules)
         self._ledger, self._waits = ledger, waits
-        self._keep = config.conversation_keep
-        self._most, self._most_bytes = config.max_conversations, config.max_conversation_bytes
+        self._keep = config.limits.conversation_keep
+        self._most, self._most_bytes = config.limits.max_conversations, config.limits.max_bytes
         self._idle = {rule.group: rule.idle for rule in self._rules}
         self._all: OrderedDict[_Key, Conversation] = OrderedDict()
         self._waiting: dict[str, OrderedDict[_Key, Conversation]] = {g: OrderedDict() for g in self._idle}

@@ -43,12 +43,12 @@ class Deliveries:
         deliver: Callable[[ScoredRun], object] | None,
     ) -> None:
         self._ledger, self._left, self._deliver = ledger, left, deliver
-        self._max_bytes = config.max_bytes
+        self._max_bytes = config.limits.max_bytes
         self._waiting_runs = self._waiting_bytes = 0
         """Scored runs that wait to be put again, and their approximate size."""
         self._leaves_runs = False
         self.fan_out = FanOut(
-            config.destinations, queue_size=queue_size, max_bytes=config.max_bytes, ended=self._ended
+            config.destinations, queue_size=queue_size, max_bytes=config.limits.max_bytes, ended=self._ended
         )
 
     @property

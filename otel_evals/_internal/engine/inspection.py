@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import Health, judge_health
-from otel_evals._internal.accounting.ledger import Ledger, LoggedTrace
+from otel_evals._internal.accounting.ledger import MAX_TRACES, Ledger, LoggedTrace
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
@@ -115,7 +115,7 @@ def _possible_reasons(engine: Inspected) -> Iterator[str]:
     )
     if refused := engine.thread.backlog.refused:
         yield f"The full intake refused {refused} spans or log records; this trace's may be among them."
-    if len(engine.ledger.trace_log) >= engine.config.explain_traces:
+    if len(engine.ledger.trace_log) >= MAX_TRACES:
         yield f"The trace log keeps only the last {len(engine.ledger.trace_log)} traces."
 
 

@@ -53,7 +53,7 @@ class Rules:
 
     def __init__(self, config: Config, draw: Callable[[], float]) -> None:
         self._context = private_context(config.redact, content=config.capture_content)
-        self._queue_size, self._draw = config.queue_size, draw
+        self._queue_size, self._draw = config.limits.queue_size, draw
         self.decider = Decider(config.rules)
         self.scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self.queues: dict[str, RuleQueue] = {}

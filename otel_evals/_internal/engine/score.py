@@ -73,7 +73,7 @@ class RunScorer:
         """Rules of earlier configurations with evaluations that have not ended."""
         self.open: set[Target] = set()
         """Targets with evaluations without an outcome."""
-        self._bytes, self._max_bytes = 0, config.max_bytes
+        self._bytes, self._max_bytes = 0, config.limits.max_bytes
         """Of the runs of these targets."""
         self._all_ended = asyncio.Event()
         self._checked = CheckedRuns()

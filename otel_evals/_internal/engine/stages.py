@@ -75,7 +75,7 @@ class Stages:
         self._queue_size, self._clock = queue_size, clock
         import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
         context = private_context(config.redact, content=config.capture_content)
-        self.thread = EngineThread[IntakeItem](self, max_bytes=config.max_bytes, context=context)
+        self.thread = EngineThread[IntakeItem](self, max_bytes=config.limits.max_bytes, context=context)
         self._build()
 
     def _build(self) -> None:
@@ -83,7 +83,7 @@ class Stages:
         config = self.config
         names = [rule.name for rule in config.rules]
         content, ceiling = config.capture_content, config.ceiling
-        self.ledger = Ledger(names, config.explain_traces, content=content, ceiling=ceiling)
+        self.ledger = Ledger(names, content=content, ceiling=ceiling)
         self.gatherer = self._new_gatherer()
         self._assembly = Assembly(config, self.conventions, self.ledger, self.gatherer)
         joined = self._assembly.joined

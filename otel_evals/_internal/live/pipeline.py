@@ -132,7 +132,7 @@ class Pipeline:
 
     async def _resume(self, journal: RunJournal) -> None:
         """Put as many runs at once as the rules' queues take, and the next when these have arrived there."""
-        most, most_bytes = max(1, self.config.queue_size // 4), self.config.max_bytes // 4
+        most, most_bytes = max(1, self.config.limits.queue_size // 4), self.config.limits.max_bytes // 4
         put = size = 0
         for left in journal.left():
             self._engine.put_all(left)
@@ -156,8 +156,8 @@ class Pipeline:
             exporter,
             self._scores,
             hold=config.hold,
-            limit=config.hold_limit,
-            max_bytes=config.max_bytes,
+            limit=config.limits.max_held_spans,
+            max_bytes=config.limits.max_bytes,
             context=private_context(config.redact, content=config.capture_content),
         )
         self._exporters.append(wrapped)

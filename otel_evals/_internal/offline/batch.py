@@ -47,9 +47,8 @@ class BatchScorer:
     """
 
     def __init__(self, config: Config, earlier: EarlierScores | None = None) -> None:
-        limits = "queue_size", "max_bytes", "max_conversations", "max_conversation_bytes"
-        unbounded = dict.fromkeys(limits, _UNBOUNDED)
-        self.config = replace(config, explain_traces=1, **unbounded)  # type: ignore[arg-type]
+        bounds = dict.fromkeys(("queue_size", "max_bytes", "max_conversations"), _UNBOUNDED)
+        self.config = replace(config, limits=replace(config.limits, **bounds))
         self._earlier = earlier
         self.stopped: str | None = None
         """The error of the first budget that was used up, with earlier scores: then no more runs are read."""

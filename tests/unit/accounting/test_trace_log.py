@@ -164,7 +164,7 @@ def test_what_is_ignored_is_explained_with_its_reason() -> None:
     trace = LoggedTrace(ignored=Counter({"too_many_bytes": 2}))
     explanation = explain_logged("1" * 32, trace, {})
     assert explanation.status == "ignored"
-    assert "Ignored: 2, too_many_bytes (open traces exceeded `max_bytes`" in str(explanation)
+    assert "Ignored: 2, too_many_bytes (open traces exceeded `limits.max_bytes`" in str(explanation)
 
 
 # --- loss lines ---

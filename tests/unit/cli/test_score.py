@@ -103,7 +103,7 @@ def test_more_runs_than_fit_at_once_are_all_scored_and_delivered(tmp_path: Path)
     for number in range(300):
         agent_run(provider.get_tracer("app"), answer=str(number))
     (tmp_path / "spans").write_bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
-    config = build_config([grounded_in_tools(), checks.used_no_tools()], queue_size=1)
+    config = build_config([grounded_in_tools(), checks.used_no_tools()], limits={"queue_size": 1})
     tallies, stats, _ = score_files([str(tmp_path / "spans")], config)
     assert stats.check() == []
     assert [each.scored + sum(each.not_scored.values()) for each in tallies] == [300, 300]

@@ -286,7 +286,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "unknown option",
         "did you mean 'hold'?",
     ),
-    "value of an option": (lambda: build_config(queue_size=0), "queue_size", "greater than 0", "got 0"),
+    "value of an option": (
+        lambda: build_config(limits={"queue_size": 0}),
+        "limits.queue_size",
+        "greater than 0",
+        "got 0",
+    ),
     "no file": (
         lambda: install("/no/such/file.yaml"),
         "/no/such/file.yaml",

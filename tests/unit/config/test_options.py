@@ -141,8 +141,8 @@ def test_a_wrong_option_is_named() -> None:
     """Unknown options and wrong values do not pass."""
     with pytest.raises(ConfigError, match=r"^holdd: unknown option; did you mean 'hold'"):
         build_config(holdd=3)
-    with pytest.raises(ConfigError, match=r"^queue_size: "):
-        build_config(queue_size=0)
+    with pytest.raises(ConfigError, match=r"^limits.queue_size: "):
+        build_config(limits={"queue_size": 0})
     with pytest.raises(ConfigError, match=r"^hold: "):
         build_config(hold=-1)
 

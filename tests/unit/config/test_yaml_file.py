@@ -92,11 +92,11 @@ rules:
       model: openai/gpt-5-mini
       get_context: combine(tool_results(tools=['search']), documents(top=5), static('In euros.'))
 hold: 500ms
-max_age: 2h
+limits: {max_age: 2h}
 """
     )
     config = load_config(path)
-    assert (config.hold, config.max_age, config.rules[0].timeout) == (0.5, 7_200.0, 90.0)
+    assert (config.hold, config.limits.max_age, config.rules[0].timeout) == (0.5, 7_200.0, 90.0)
     combined = context.combine(
         context.tool_results(tools=["search"]), context.documents(top=5), context.static("In euros.")
     )
@@ -205,16 +205,16 @@ def test_when_takes_fields_attributes_and_lists(when: Any, met: bool) -> None:
     [("5s", 5), ("200ms", 0.2), ("1m30s", 90), ("2h", 7_200), ("1d", 86_400), ("3", 3), ("1.5 s", 1.5)],
 )
 def test_durations(text: str, number: float) -> None:
-    assert build_config(max_age=text).max_age == pytest.approx(number)
+    assert build_config(limits={"max_age": text}).limits.max_age == pytest.approx(number)
 
 
 @pytest.mark.parametrize("text", ["", "s", "5", "5x", "-5s", "5s!", "1e3s", "five"])
 def test_what_is_no_duration(text: str) -> None:
     if text == "5":
-        assert build_config(max_age=text).max_age == 5
+        assert build_config(limits={"max_age": text}).limits.max_age == 5
     else:
         with pytest.raises(ConfigError, match="max_age: write seconds as a number"):
-            build_config(max_age=text)
+            build_config(limits={"max_age": text})
 
 
 def test_a_path_can_be_installed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals import Config, Rule, Run, load_config, sampling
+from otel_evals import Config, Limits, Rule, Run, load_config, sampling
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
@@ -180,10 +180,10 @@ class Gathered:
             for name, seconds in (idle or {"a": 10.0}).items()
         )
         self.names = {rule.group: rule.scorer_id for rule in rules}
-        limits = {"conversation_keep": keep, "max_conversations": most, "max_conversation_bytes": most_bytes}
+        limits = {"conversation_keep": keep, "max_conversations": most, "max_bytes": most_bytes}
         self.waiting: Counter[str] = Counter()
         ledger = Ledger([rule.name for rule in rules])
-        self.all = Conversations(Config(rules=rules, **limits), ledger, self._waits)  # type: ignore[arg-type]
+        self.all = Conversations(Config(rules=rules, limits=Limits(**limits)), ledger, self._waits)  # type: ignore[arg-type]
 
     def _waits(self, run: Run, begins: bool) -> None:
         self.waiting[run.trace_id] += 1 if begins else -1
@@ -355,9 +355,9 @@ def test_every_conversation_is_due_or_lost_each_time_it_goes_on(
 
 def test_rules_of_a_conversation_are_configured_in_code_and_in_yaml(tmp_path: Path) -> None:
     path = tmp_path / "evals.yaml"
-    path.write_text("rules:\n  - {scorer: answered, scope: conversation, idle: 60}\nmax_conversations: 7\n")
+    path.write_text("rules:\n  - {scorer: answered, scope: conversation, idle: 60}\nlimits: {max_conversations: 7}\n")
     config = load_config(path)
-    assert (config.rules[0].scope, config.rules[0].idle, config.max_conversations) == (
+    assert (config.rules[0].scope, config.rules[0].idle, config.limits.max_conversations) == (
         "conversation",
         60.0,
         7,

@@ -123,7 +123,7 @@ def test_a_slow_rule_with_a_full_queue_costs_an_instant_rule_nothing() -> None:
     def instant(run: Run) -> float:
         return 1.0
 
-    with app(Rule(slow, concurrency=1), Rule(instant), queue_size=20) as a:
+    with app(Rule(slow, concurrency=1), Rule(instant), limits={"queue_size": 20}) as a:
         for _ in range(100):
             agent_run(a.tracer)
         eventually(lambda: a.engine.stats().rules["instant"].scored == 100)
@@ -141,7 +141,7 @@ def test_capacity_is_that_of_the_fullest_rule() -> None:
         await release.wait()
         return 1.0
 
-    with app(Rule(waits, concurrency=1), Rule(one), queue_size=5) as a:
+    with app(Rule(waits, concurrency=1), Rule(one), limits={"queue_size": 5}) as a:
         assert a.engine.capacity() == 5
         for _ in range(3):
             agent_run(a.tracer)

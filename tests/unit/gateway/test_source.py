@@ -268,7 +268,9 @@ def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
         return 1.0
 
     produce(brokers, runs(120))
-    with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
+    with GatewayThread(
+        Rule(slow, concurrency=4), gateway=section(brokers), limits={"queue_size": 5}
+    ) as gateway:
         assert len(gateway.evaluations(120)) == 120
         counts = gateway.service.scoring.engine.stats().rules["slow"]
         assert (counts.scored, counts.dropped) == (120, {})

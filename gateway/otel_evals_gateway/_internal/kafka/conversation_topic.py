@@ -37,7 +37,7 @@ class ConversationTopic:
     def __init__(self, name: str | None, scoring: ScoringEngine) -> None:
         self.name = name
         self._scoring = scoring
-        self._most_bytes = scoring.config.max_conversation_bytes
+        self._most_bytes = scoring.config.limits.max_bytes
         self._before: dict[tuple[Partition, bytes], list[bytes]] = {}
         """Runs that were scored with their conversations before this member read them, by message key."""
         self._bytes = 0

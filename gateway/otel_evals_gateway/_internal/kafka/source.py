@@ -63,9 +63,9 @@ class KafkaSource:
         self._clock = ReadingClock(time.time)
         topics = options.topics
         self._topics = [each for each in (topics.traces, topics.logs, topics.conversations) if each]
-        seconds = dict.fromkeys(self._topics, config.max_age)
+        seconds = dict.fromkeys(self._topics, config.limits.max_age)
         if topics.conversations is not None:
-            seconds[topics.conversations] = config.conversation_keep
+            seconds[topics.conversations] = config.limits.conversation_keep
         self._timed = {each for each in (topics.traces, topics.logs) if each}
         self._look_back = LookBack(self._consumer, seconds)
         self._partitions = Partitions(
