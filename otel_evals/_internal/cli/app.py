@@ -48,7 +48,7 @@ class _Commands(TyperGroup):
 def _loaded(point: EntryPoint) -> Any:
     try:
         found = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         found = _replacement(point, error)
     if isinstance(found, typer.Typer):
         command: Any = get_group(found)
@@ -62,7 +62,7 @@ def _loaded(point: EntryPoint) -> Any:
     return command
 
 
-def _replacement(point: EntryPoint, error: Exception) -> Any:
+def _replacement(point: EntryPoint, error: BaseException) -> Any:
     """Build a command that reports why the real one cannot be imported; other commands still work."""
     problem = f"cannot be imported: {type(error).__name__}: {error}; fix: update or uninstall its package"
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -17,7 +17,7 @@ from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.entry_points import entry_points, load
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -27,8 +27,13 @@ _WHOLE_SECONDS = 300
 
 def backends() -> dict[str, Any]:
     """Return the installed destinations of other products, by name."""
-    loaded = {point.name: point.load() for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
-    return {name: each for name, each in loaded.items() if getattr(each, "kind", None) in ("api", "otel")}
+    found = {}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP)):
+        with suppress(ConfigError):  # of a package that cannot be imported
+            loaded = load(point, point.name)
+            if getattr(loaded, "kind", None) in ("api", "otel"):
+                found[point.name] = loaded
+    return found
 
 
 def backend(place: str) -> Any:
@@ -159,7 +164,7 @@ def _source(place: str) -> Any:
     name, _, url = place.partition("=")
     points = {point.name: point for point in entry_points(group=TRACE_SOURCES)}
     if name in points:
-        return call_with(points[name].load(), {"url": url} if url else {}, f"--from {name}")
+        return call_with(load(points[name], f"--from {name}"), {"url": url} if url else {}, f"--from {name}")
     unable = (None, ApiDestination.read_traces)
     known = {n: d for n, d in backends().items() if getattr(d, "read_traces", None) not in unable}
     if name not in known:

@@ -20,9 +20,9 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
 from otel_evals._internal.read.conversation import evaluation_id
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.entry_points import entry_points, load
 from otel_evals._internal.util.install_hint import install_hint
-from otel_evals.errors import DestinationError, OtelEvalsError
+from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
 
 app = typer.Typer(help="List the backends for scores, and test one.", no_args_is_help=True)
 
@@ -47,9 +47,11 @@ def show(as_json: AsJson = False) -> None:
 
 def _described(point: EntryPoint) -> dict[str, Any]:
     try:
-        found = point.load()
-    except ImportError as error:
-        return {"name": point.name, "kind": f"needs {error.name}", "needs": []}
+        found = load(point, point.name)
+    except ConfigError as error:
+        missing = getattr(error.__cause__, "name", None)
+        kind = f"needs {missing}" if missing else error.problem
+        return {"name": point.name, "kind": kind, "needs": []}
     return {
         "name": point.name,
         "kind": getattr(found, "kind", "local"),

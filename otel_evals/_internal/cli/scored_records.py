@@ -11,7 +11,7 @@ import msgspec
 from otel_evals._internal.cli.terminal import echo
 from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.util.counted import counted
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.entry_points import entry_points, load
 
 RESULTS = "otel_evals_recorded_scores"
 """Entry-point group of readers of results: functions of a file and the first digits of trace ids."""
@@ -98,4 +98,4 @@ def _lines(file: str | Path, beginnings: tuple[str, ...]) -> Iterator[Any]:
         yield from read_jsonl(file)
         return
     for point in entry_points(group=RESULTS):
-        yield from point.load()(str(file), beginnings)
+        yield from load(point, str(file))(str(file), beginnings)

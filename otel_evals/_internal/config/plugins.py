@@ -16,7 +16,7 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTIN
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
 from otel_evals._internal.scorers.kit import context
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.entry_points import entry_points, load
 from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 
@@ -98,10 +98,7 @@ def _find(group: str, what: str, name: str, field: str) -> Any:
     if name not in points:
         fix = f"; to import it, write {PREFIX}{name}" if ":" in name else suggestion(name, points)
         raise ConfigError(field, f"there is no {what} {name!r}{fix}")
-    try:
-        return points[name].load()
-    except ImportError as error:
-        raise ConfigError(field, f"{name!r} needs a package that is not installed: {error}") from error
+    return load(points[name], field)
 
 
 RESOLVERS: Mapping[str, Callable[..., Any]] = {

@@ -51,7 +51,7 @@ def config_schema() -> dict[str, Any]:
             "sample": {**_RULE["sample"], "description": "Sampler of all rules that name none."},
             "destinations": {"type": "array", "items": {"type": ["string", "object"]}},
             **_properties(Config, {k: h for k, h in options.items() if k not in (*sections, "sample")}),
-            **{each: _section(section_model(each)) for each in sorted(sections)},
+            **{each: _section_of(each) for each in sorted(sections)},
         },
     }
 
@@ -74,6 +74,13 @@ def _properties(model: type, hints: Mapping[str, Any], known: Mapping[str, Any] 
     words = {field: {"description": text} for field, _, text in described_fields(model)}
     kinds = {**known, **{key: _type(hint) for key, hint in hints.items() if key not in known}}
     return {key: {**kind, **words.get(key, {})} for key, kind in kinds.items()}
+
+
+def _section_of(name: str) -> dict[str, Any]:
+    try:
+        return _section(section_model(name))
+    except ConfigError:  # its package cannot be used
+        return {}
 
 
 def _section(model: type) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from opentelemetry._logs import Logger
 
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.entry_points import entry_points, load
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 
@@ -23,7 +24,14 @@ def section_names() -> set[str]:
 
 
 def section_model(name: str) -> type:
-    model: type = entry_points(group=ENTRY_POINT_GROUP)[name].load()
+    """Return the model that reads a section.
+
+    Raises:
+        ConfigError: its package cannot be imported, or it is not a dataclass.
+    """
+    model: type = load(entry_points(group=ENTRY_POINT_GROUP)[name], name)
+    if not is_dataclass(model):
+        raise ConfigError(name, "is not a dataclass; fix: update or uninstall the package that defines it")
     return model
 
 
@@ -45,7 +53,7 @@ def check_sections(config: Any) -> None:
     """
     for name in config.sections:
         for point in entry_points(group=CHECK_GROUP).select(name=name):
-            point.load()(config)
+            load(point, name)(config)
 
 
 def start_watches(

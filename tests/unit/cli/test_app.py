@@ -14,6 +14,8 @@ from typer.main import get_group
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.util.version import __version__
 
@@ -120,6 +122,39 @@ def test_a_command_that_cannot_be_imported_leaves_the_others(
     needed = "a_module_that_is_not_there"
     assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: {package_hint(needed)}"
     assert "otel-evals wrong: cannot be imported: AttributeError" in wrong.output
+
+
+def test_a_package_that_breaks_while_it_is_imported_is_named_and_breaks_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither can a package take the name of a scorer, a destination or a command of ours."""
+    (tmp_path / "stranger_raises.py").write_text("raise RuntimeError('broken')")
+    (tmp_path / "stranger_exits.py").write_text("raise SystemExit(3)")
+    installed = tmp_path / "stranger-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    broken = "raises = stranger_raises:x\nexits = stranger_exits:x\n"
+    groups = ("scorer", "destination", "command", "convention", "config_section", "trace_source")
+    ours = {"scorer": "answered", "destination": "memory", "command": "export"}
+    (installed / "entry_points.txt").write_text(
+        "".join(
+            f"[otel_evals_{each}]\n{broken}" + (f"{ours[each]} = stranger_raises:x\n" if each in ours else "")
+            for each in groups
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = CliRunner().invoke
+    for command in (["--help"], ["scorers", "list"], ["destinations", "list"], ["config", "schema"]):
+        assert run(app, command).exit_code == 0, command
+    for name in ("raises", "exits"):
+        shown = run(app, ["scorers", "show", name])
+        assert shown.exit_code == 2
+        assert "update or uninstall the package stranger" in shown.output
+        assert run(app, [name]).exit_code == 1
+    config = build_config(["answered"], ["memory"])
+    assert [rule.scorer_id for rule in config.rules] == ["answered"]
+    assert run(app, ["export", "--help"]).exit_code == 0
+    assert load_conventions().choose("openinference.instrumentation.langchain", {}, "x") is not None
 
 
 def test_the_version_loads_no_command() -> None:

@@ -355,7 +355,9 @@ def test_every_conversation_is_due_or_lost_each_time_it_goes_on(
 
 def test_rules_of_a_conversation_are_configured_in_code_and_in_yaml(tmp_path: Path) -> None:
     path = tmp_path / "evals.yaml"
-    path.write_text("rules:\n  - {scorer: answered, scope: conversation, idle: 60}\nlimits: {max_conversations: 7}\n")
+    path.write_text(
+        "rules:\n  - {scorer: answered, scope: conversation, idle: 60}\nlimits: {max_conversations: 7}\n"
+    )
     config = load_config(path)
     assert (config.rules[0].scope, config.rules[0].idle, config.limits.max_conversations) == (
         "conversation",
