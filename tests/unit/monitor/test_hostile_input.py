@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -114,6 +115,30 @@ def hostile_records() -> list[Any]:
     wrong[6]["input"] = endless
     wrong[7] |= {"trace_id": ["\ud800"], "span_id": {"a": DIGITS}, "duration": 10**400}
     return [*wrong, None, 7, [], {"trace_id": "x"}]
+
+
+def with_odd_texts(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Copies of a value, each with one text that no database takes as it is."""
+    match value:
+        case str():
+            yield path, f"a\x00b\ud800{value}"
+        case dict():
+            for key, each in value.items():
+                yield from ((at, {**value, key: odd}) for at, odd in with_odd_texts(each, f"{path}.{key}"))
+        case list():
+            for index, each in enumerate(value):
+                changed = with_odd_texts(each, f"{path}[{index}]")
+                yield from ((at, [*value[:index], odd, *value[index + 1 :]]) for at, odd in changed)
+
+
+def test_no_text_of_a_run_keeps_other_runs_from_being_stored(store: ResultsStore) -> None:
+    texts = dict.fromkeys(("tenant", "prompt_version", "error_type", "system", "error"), "x")
+    whole = record(1, 1.0, **texts, models=["m"], attributes={"k": "v"}, documents=[{"content": "d"}])
+    whole["evaluations"][0] |= {"label": "l", "reason": "r", "message": "m", "review": "score < 1"}
+    tried = list(with_odd_texts(whole))
+    assert len(tried) > 30
+    for number, (path, odd) in enumerate(tried):
+        assert store.write([odd, record(2 + number, 1.0)]).evaluations >= 1, path
 
 
 def test_a_bad_record_costs_no_other_and_no_page(store: ResultsStore, client: TestClient) -> None:

@@ -95,7 +95,9 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
         "agent_version": _text(record, "agent_version"),
         "tenant": _text(record, "tenant"),
         "prompt_version": _text(record, "prompt_version"),
-        "model": ", ".join(sorted({str(each) for each in models}))[:200] if isinstance(models, list) else "",
+        "model": storable(", ".join(sorted({str(each) for each in models}))[:200])
+        if isinstance(models, list)
+        else "",
         "start_time": start,
         "duration": duration,
         "time": start + int((duration or 0.0) * schema.NANO) if start else _scored_at(record),
