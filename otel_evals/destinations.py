@@ -4,10 +4,16 @@ A destination receives batches of `ScoredRun`. Register its class under the entr
 `otel_evals_destination` to name it in a configuration file.
 """
 
-from otel_evals._internal.deliver.api import ApiDestination, Errors, client, needed
+from otel_evals._internal.deliver.api import ApiDestination, Errors, needed, server_url
 from otel_evals._internal.deliver.console import ConsoleDestination
-from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset, Unaccepted
-from otel_evals._internal.deliver.http import HttpAnswer, HttpClient, HttpOptions, base_url
+from otel_evals._internal.deliver.destination import (
+    Destination,
+    DestinationStats,
+    EventPreset,
+    SpansTo,
+    Unaccepted,
+)
+from otel_evals._internal.deliver.http import HttpAnswer, HttpClient, HttpOptions, HttpSettings
 from otel_evals._internal.deliver.items import (
     ScoreItem,
     attributes_of,
@@ -33,14 +39,14 @@ __all__ = [
     "HttpAnswer",
     "HttpClient",
     "HttpOptions",
+    "HttpSettings",
     "InMemoryDestination",
     "JsonlDestination",
     "Retry",
     "ScoreItem",
+    "SpansTo",
     "Unaccepted",
     "attributes_of",
-    "base_url",
-    "client",
     "cut",
     "iso",
     "items_of",
@@ -49,5 +55,6 @@ __all__ = [
     "plain",
     "read_jsonl",
     "run_record",
+    "server_url",
     "service_of",
 ]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
-from otel_evals_exporters._internal.options import present, server_url
+from otel_evals.destinations import (
+    ApiDestination,
+    HttpSettings,
+    ScoreItem,
+    SpansTo,
+    cut,
+    needed,
+    server_url,
+)
+from otel_evals_exporters._internal.requests import bearer, present
 
 __all__ = ["ArizeDestination"]
 
@@ -35,7 +43,7 @@ class ArizeDestination(ApiDestination):
         api_key: str | None = None,
         project_id: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -49,16 +57,15 @@ class ArizeDestination(ApiDestination):
         Raises:
             ConfigError: key or project is missing, or an option is wrong.
         """
-        key = needed(api_key, "api_key", "ARIZE_API_KEY")
+        self._key = needed(api_key, "api_key", "ARIZE_API_KEY")
         where = server_url(url, default="https://api.arize.com")
-        super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
-        self._key = key
+        super().__init__(where, bearer(self._key), content=content, http=http)
         self._project = needed(project_id, "project_id", "ARIZE_PROJECT_ID")
 
     def together(self, item: ScoreItem) -> str:
         return "SESSION" if item.session else "SPAN"
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         """Send annotations: each record once, with the last value of each name."""
         records: dict[str, dict[str, Any]] = {}
         for item in items:
@@ -69,9 +76,8 @@ class ArizeDestination(ApiDestination):
         annotations = [{"record_id": id, "values": list(named.values())} for id, named in records.items()]
         body = {"project_id": self._project, "granularity": self.together(items[0])}
         await self._http.send("POST", "/v2/spans/annotate", {**body, "annotations": annotations})
-        return ()
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         """Return Arize's OTLP address, which also needs ARIZE_SPACE_ID."""
         headers = {"api_key": self._key, "space_id": os.environ.get("ARIZE_SPACE_ID", "")}
         return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers

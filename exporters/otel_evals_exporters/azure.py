@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.destinations import EventPreset, base_url
+from otel_evals.destinations import EventPreset, SpansTo, server_url
 from otel_evals.model import Evaluation, Run
-from otel_evals_exporters._internal.options import present
+from otel_evals_exporters._internal.requests import present
 
 __all__ = ["AzurePreset"]
 
@@ -32,7 +32,7 @@ class AzurePreset(EventPreset):
         Raises:
             ConfigError: `url` is not an http URL.
         """
-        self._url = url and base_url(url, "url")
+        self._url = url and server_url(url)
 
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
         judged_by = {
@@ -46,6 +46,6 @@ class AzurePreset(EventPreset):
         }
         return present(fields)
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         """Return the Collector's address: Azure has no OTLP address."""
         return (self._url, {}) if self._url else None

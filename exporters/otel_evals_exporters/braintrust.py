@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
-from otel_evals.destinations import HttpOptions, ScoreItem, client, cut, needed
-from otel_evals_exporters._internal.options import server_url
-from otel_evals_exporters._internal.otlp_destination import OtlpDestination
+from otel_evals.destinations import HttpSettings, ScoreItem, cut, needed, server_url
+from otel_evals_exporters._internal.requests import OtlpDestination, bearer
 
 __all__ = ["BraintrustDestination"]
 
@@ -28,7 +24,7 @@ class BraintrustDestination(OtlpDestination):
     name = "braintrust"
     needs = ("BRAINTRUST_API_KEY", "BRAINTRUST_PARENT")
     signal = "span"
-    path = "/otel/v1/traces"
+    path = otlp_path = "/otel/v1/traces"
 
     def __init__(
         self,
@@ -36,9 +32,8 @@ class BraintrustDestination(OtlpDestination):
         url: str | None = None,
         api_key: str | None = None,
         parent: str | None = None,
-        org: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -46,7 +41,6 @@ class BraintrustDestination(OtlpDestination):
             url: base URL; by default BRAINTRUST_API_URL, or https://api.braintrust.dev.
             api_key: by default BRAINTRUST_API_KEY.
             parent: the project, such as `project_name:shop`; by default BRAINTRUST_PARENT.
-            org: name of the organisation, only for links to traces; by default BRAINTRUST_ORG_NAME.
             content: whether to send explanations, which may quote the conversation.
             http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
@@ -55,16 +49,14 @@ class BraintrustDestination(OtlpDestination):
         """
         where = server_url(url, "BRAINTRUST_API_URL", default="https://api.braintrust.dev")
         key = needed(api_key, "api_key", "BRAINTRUST_API_KEY")
-        self._parent = needed(parent, "parent", "BRAINTRUST_PARENT")
-        headers = {"authorization": f"Bearer {key}", "x-bt-parent": self._parent}
-        super().__init__(client(where, headers, key, http=http), content)
-        self._org = org or os.environ.get("BRAINTRUST_ORG_NAME")
+        headers = {**bearer(key), "x-bt-parent": needed(parent, "parent", "BRAINTRUST_PARENT")}
+        super().__init__(where, headers, content=content, http=http)
 
     def refuses(self, item: ScoreItem) -> str | None:
         reason = super().refuses(item)
         return reason or (None if item.value is None or 0.0 <= item.value <= 1.0 else "out_of_range")
 
-    def record(self, item: ScoreItem) -> Mapping[str, Any]:
+    def record(self, item: ScoreItem) -> dict[str, Any]:
         return {
             "traceId": item.evaluation.trace_id,
             "spanId": hashlib.sha256(item.id.encode("utf-8", "replace")).hexdigest()[:16],
@@ -81,14 +73,3 @@ class BraintrustDestination(OtlpDestination):
                 "otel_evals.internal": True,
             },
         }
-
-    def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the trace's page; None unless organisation and project are known by name."""
-        kind, _, project = self._parent.partition(":")
-        if self._org is None or kind != "project_name":
-            return None
-        page = f"{os.environ.get('BRAINTRUST_APP_URL', 'https://www.braintrust.dev')}/app/{quote(self._org)}"
-        return f"{page}/p/{quote(project)}/logs?r={trace_id}&s={span_id}"
-
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        return f"{self._http.url}{self.path}", self._http.headers

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
+from otel_evals.destinations import (
+    ApiDestination,
+    HttpSettings,
+    ScoreItem,
+    SpansTo,
+    cut,
+    needed,
+    server_url,
+    service_of,
+)
 from otel_evals.errors import ConfigError
-from otel_evals_exporters._internal.options import server_url
 
 __all__ = ["DatadogDestination"]
 
@@ -39,7 +47,7 @@ class DatadogDestination(ApiDestination):
         ml_app: str | None = None,
         trace_id: Literal["decimal", "hex"] = "decimal",
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -65,20 +73,19 @@ class DatadogDestination(ApiDestination):
         headers = {"dd-api-key": key} if key else {"x-datadog-evp-subdomain": "api"}
         field = "agent_url" if agent_url else "url"
         where = server_url(url or agent_url, default=f"https://api.{self._site}", field=field)
-        super().__init__(client(where, headers, key, http=http), content)
+        super().__init__(where, headers, content=content, http=http)
         self._path = ("/evp_proxy/v2" if agent_url else "") + _PATH
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         metrics = [metric for item in items for metric in self._metrics(item)]
         body = {"data": {"type": "evaluation_metric", "attributes": {"metrics": metrics}}}
         await self._http.send("POST", self._path, body)
-        return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         host = "app." + self._site if self._site.count(".") == 1 else self._site
         return f"https://{host}/llm/traces?query=%40trace_id%3A{trace_id}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         headers = {**self._http.headers, "dd-otlp-source": "llmobs"}
         return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
 
@@ -86,12 +93,11 @@ class DatadogDestination(ApiDestination):
         evaluation = item.evaluation
         trace = str(int(evaluation.trace_id, 16)) if self._decimal else evaluation.trace_id
         joined = {"span_id": str(int(item.span_id, 16)), "trace_id": trace}
-        app = self._ml_app or item.run.resource.get("service.name") or "unknown_service"
         common: dict[str, Any] = {
             "event_kind": "evaluation",
             "eval_scope": "span",
             "join_on": {"span": joined},
-            "ml_app": str(app),
+            "ml_app": self._ml_app or service_of(item) or "unknown_service",
             "timestamp_ms": item.time // 1_000_000,
             "tags": ["source:otel"],  # makes Datadog wait for spans from OpenTelemetry
             "metadata": item.metadata,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from otel_evals import semconv
 from otel_evals.destinations import (
     ApiDestination,
     Errors,
-    HttpOptions,
+    HttpSettings,
     ScoreItem,
-    client,
     cut,
     needed,
+    server_url,
     service_of,
 )
 from otel_evals.errors import DestinationError
 from otel_evals.sdk.util import read_json
-from otel_evals_exporters._internal.options import present, server_url
+from otel_evals_exporters._internal.requests import present
 
 __all__ = ["DynatraceDestination"]
 
@@ -38,6 +38,7 @@ class DynatraceDestination(ApiDestination):
     needs = ("DT_ENV_URL", "DT_API_TOKEN")
     most = 50
     at_once = 2
+    otlp_path = "/api/v2/otlp/v1/traces"  # needs the scope `openTelemetryTrace.ingest` too
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class DynatraceDestination(ApiDestination):
         url: str | None = None,
         api_token: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -64,9 +65,9 @@ class DynatraceDestination(ApiDestination):
         where = where.replace(_PAGES, _APIS)
         token = needed(api_token, "api_token", "DT_API_TOKEN")
         scheme = "Bearer" if token.startswith("dt0s") else "Api-Token"  # platform tokens, and access tokens
-        super().__init__(client(where, {"authorization": f"{scheme} {token}"}, token, http=http), content)
+        super().__init__(where, {"authorization": f"{scheme} {token}"}, content=content, http=http)
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> Errors | None:
         """Send business events; Dynatrace accepts the valid events of a request with invalid ones."""
         events = [_event(item) for item in items]
         try:
@@ -77,7 +78,7 @@ class DynatraceDestination(ApiDestination):
             problems = ((items[at], f"Dynatrace refused the event: {why}") for at, why in refused.items())
             scrub = self._http.scrub
             return [(item, DestinationError(scrub(p), retryable=False, status=400)) for item, p in problems]
-        return ()
+        return None
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the trace's page in Distributed Tracing; None for an address other than Dynatrace's own."""
@@ -85,10 +86,6 @@ class DynatraceDestination(ApiDestination):
             return None
         page = f"{self._http.url.replace(_APIS, _PAGES)}/ui/apps/dynatrace.distributedtracing/explorer"
         return f"{page}?traceId={trace_id}&spanId={span_id}"
-
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Dynatrace's OTLP address; the token also needs the scope `openTelemetryTrace.ingest`."""
-        return f"{self._http.url}/api/v2/otlp/v1/traces", self._http.headers
 
 
 def _refused(answer: bytes, sent: int) -> dict[int, str]:

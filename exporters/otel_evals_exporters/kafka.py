@@ -6,7 +6,6 @@ import ctypes
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -75,7 +74,6 @@ class KafkaDestination:
             **(properties or {}),
             "enable.idempotence": "true",
         }
-        self._opening = threading.Lock()
         self._process = 0
         self._producer: Any = None
         try:
@@ -106,17 +104,18 @@ class KafkaDestination:
         """Return the producer of this process."""
         from confluent_kafka import Producer
 
-        with self._opening:
-            if self._producer is not None and self._process != os.getpid():
-                # In a forked child its threads do not exist, and its destructor would wait for them.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
-                self._producer = None
-            if self._producer is None:
-                self._process, self._producer = os.getpid(), Producer(self._properties, logger=_logger)
-            return self._producer
+        if self._producer is not None and self._process != os.getpid():
+            # In a forked child its threads do not exist, and its destructor would wait for them.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
+            self._producer = None
+        if self._producer is None:
+            self._process, self._producer = os.getpid(), Producer(self._properties, logger=_logger)
+        return self._producer
 
     def _send(self, batch: Sequence[ScoredRun]) -> dict[int, DestinationError]:
         """Produce a batch; return the errors of runs that were not acknowledged, by position."""
+        from confluent_kafka import KafkaException
+
         deadline = time.monotonic() + _TIMEOUT
         producer = self._open()
         late = DestinationError("the brokers did not acknowledge in time", retryable=True, reason="timeout")
@@ -131,28 +130,27 @@ class KafkaDestination:
                 self._producer = None  # librdkafka ends it; the next attempt opens another
 
         for number, scored in enumerate(batch):
-            self._produce(producer, scored, partial(acknowledged, number), deadline)
+            key = f"{scored.run.trace_id}/{scored.run.root_span_id}"
+            record = run_record(scored, content=self._content)
+            text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+            value = text.encode("utf-8", "replace")  # a lone surrogate, which broken input may contain
+            try:
+                self._produce(producer, value, key, partial(acknowledged, number), deadline)
+            except KafkaException as error:
+                acknowledged(number, error.args[0])
         producer.flush(max(0.0, deadline - time.monotonic()))
         return errors
 
     def _produce(
-        self, producer: Any, scored: ScoredRun, acknowledged: Callable[..., None], deadline: float
+        self, producer: Any, value: bytes, key: str, acknowledged: Callable[..., None], deadline: float
     ) -> None:
         """Queue one message; wait while librdkafka's queue is full."""
-        from confluent_kafka import KafkaException
-
-        text = json.dumps(run_record(scored, content=self._content), ensure_ascii=False, allow_nan=False)
-        value = text.encode("utf-8", "replace")  # a lone surrogate, which broken input may contain
-        key = f"{scored.run.trace_id}/{scored.run.root_span_id}"
         while time.monotonic() < deadline:
             try:
                 producer.produce(self._topic, value, key, on_delivery=acknowledged)
                 return
             except BufferError:
                 producer.poll(_FULL)
-            except KafkaException as error:
-                acknowledged(error.args[0])
-                return
 
 
 def _failure(error: Any) -> DestinationError:

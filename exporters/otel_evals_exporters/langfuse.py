@@ -1,23 +1,33 @@
-"""Scores in Langfuse, on observations and sessions."""
+"""Scores in Langfuse, on observations and sessions, and its traces and scores read back.
+
+Langfuse stores a span's attributes and messages separately.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
-from otel_evals.errors import DestinationError
+from otel_evals.destinations import ApiDestination, HttpSettings, ScoreItem, cut, needed, server_url
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals.sources import FeedbackQuery, TraceQuery
-from otel_evals_exporters._internal.langfuse import langfuse_feedback, langfuse_traces
-from otel_evals_exporters._internal.options import basic, server_url
+from otel_evals.sdk.util import read_json
+from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals_exporters._internal.requests import basic
+from otel_evals_exporters._internal.span_records import by_trace
 
 __all__ = ["LangfuseDestination"]
 
-_PATH = "/api/public/scores"
 _ENVIRONMENT = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")
 _COMMENT = 20_000
+_PAGE = 100
+_OBSERVATIONS = "/api/public/v2/observations"
+_ALL = {
+    "fields": "core,basic,time,io,metadata,model,usage",
+    "expandMetadata": "attributes,resourceAttributes,scope",
+}
+_BY: dict[str, Literal["person", "api"]] = {"ANNOTATION": "person", "API": "api"}
 
 
 class LangfuseDestination(ApiDestination):
@@ -29,8 +39,7 @@ class LangfuseDestination(ApiDestination):
 
     name = "langfuse"
     needs = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
-    most = 7  # a request takes 15 scores, and a label is another score
-    at_once = 4
+    otlp_path = "/api/public/otel/v1/traces"
 
     def __init__(
         self,
@@ -38,9 +47,8 @@ class LangfuseDestination(ApiDestination):
         url: str | None = None,
         public_key: str | None = None,
         secret_key: str | None = None,
-        project_id: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -48,7 +56,6 @@ class LangfuseDestination(ApiDestination):
             url: base URL; by default LANGFUSE_BASE_URL, LANGFUSE_HOST, or https://cloud.langfuse.com.
             public_key: by default LANGFUSE_PUBLIC_KEY.
             secret_key: by default LANGFUSE_SECRET_KEY.
-            project_id: for links to traces only.
             content: whether to send explanations, which may quote the conversation.
             http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
@@ -58,56 +65,52 @@ class LangfuseDestination(ApiDestination):
         where = server_url(url, "LANGFUSE_BASE_URL", "LANGFUSE_HOST", default="https://cloud.langfuse.com")
         public = needed(public_key, "public_key", "LANGFUSE_PUBLIC_KEY")
         secret = needed(secret_key, "secret_key", "LANGFUSE_SECRET_KEY")
-        token = basic(public, secret)
-        headers = {"authorization": f"Basic {token}"}
-        super().__init__(client(where, headers, secret, token, http=http), content)
-        self._url = where
-        self._project_id = project_id
-        self._takes_lists: bool | None = None
+        super().__init__(where, basic(public, secret), content=content, http=http)
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send scores in one list; servers before 4.59 accept single scores only."""
-        scores = [score for item in items for score in _scores(item)]
-        if self._takes_lists is False:
-            await self._one_by_one(scores)
-            return ()
-        try:
-            answer = await self._http.send("POST", _PATH, scores)
-        except DestinationError as error:
-            if error.status != 400 or self._takes_lists:
-                raise
-            await self._http.send("POST", _PATH, scores[0])  # fails too if the score itself is wrong
-            self._takes_lists = False
-            await self._one_by_one(scores[1:])
-            return ()
-        self._takes_lists = True
-        if answer.status == 207 and (result := answer.json()).get("rejected"):
-            # The answer does not say which scores; accepted ones overwrite themselves when sent again.
-            why = "; ".join(str(error.get("message")) for error in result.get("errors", ()))
-            raise DestinationError(self._http.scrub(why), retryable=False, reason="refused", status=422)
-        return ()
+    async def send(self, items: Sequence[ScoreItem]) -> None:
+        for item in items:
+            for score in _scores(item):
+                await self._http.send("POST", "/api/public/scores", score)
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the trace's page; without the project's id, an address that redirects to it."""
-        project = f"/project/{self._project_id}/traces" if self._project_id else "/trace"
-        return f"{self._url}{project}/{trace_id}"
-
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        return f"{self._url}/api/public/otel/v1/traces", self._http.headers
+        """Return an address that redirects to the trace's page."""
+        return f"{self._http.url}/trace/{trace_id}"
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """Return the score stored by Langfuse, available some seconds after it was sent."""
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())
 
-    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        return langfuse_feedback(self._http, query)
+    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """Yield all scores since a time."""
+        asked = {"fields": "details,subject,annotation", "fromTimestamp": query.since_text}
+        asked |= {"name": ",".join(query.names)} if query.names else {}
+        async for score in self._pages("/api/public/v3/scores", asked):
+            yield readable(score, _feedback)
 
-    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        return langfuse_traces(self._http, query)
+    async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """Yield the traces with an observation that began in the range and matches the filter.
 
-    async def _one_by_one(self, scores: Sequence[Mapping[str, Any]]) -> None:
-        for score in scores:
-            await self._http.send("POST", _PATH, score)
+        The filter is parameters of Langfuse's list of observations: `environment=production userId=u-1`.
+        """
+        seen: set[str] = set()
+        asked = {"fromStartTime": query.since_text, "toStartTime": query.until_text, **query.words()}
+        asked |= {"fields": "core,basic"}
+        async for each in self._pages(_OBSERVATIONS, asked, most=LARGEST_ANSWER):
+            trace_id = str(each["traceId"])
+            if trace_id in seen:
+                continue
+            seen.add(trace_id)
+            found = self._pages(_OBSERVATIONS, {"traceId": trace_id, **_ALL}, most=LARGEST_ANSWER)
+            for trace in by_trace([_span(each) async for each in found]).values():
+                yield trace
+
+    def _pages(self, path: str, asked: Mapping[str, Any], **bound: int) -> AsyncIterator[Any]:
+        async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
+            params = {**asked, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+            found = await ask(self._http, "GET", path, params=params, **bound)
+            return found["data"], found["meta"].get("cursor")
+
+        return paged(page)
 
 
 def _scores(item: ScoreItem) -> list[dict[str, Any]]:
@@ -124,3 +127,66 @@ def _scores(item: ScoreItem) -> list[dict[str, Any]]:
     number = {"id": item.id, "name": item.name, "value": item.value, "dataType": "NUMERIC"}
     label = {"id": f"{item.id}-label", "name": f"{item.name}.label", "dataType": "CATEGORICAL"}
     return [{**number, **common}] + ([{**label, "value": item.label, **common}] if item.label else [])
+
+
+def _span(found: Mapping[str, Any]) -> SpanRecord:
+    metadata = _mapping(found.get("metadata"))
+    scope = _mapping(metadata.get("scope"))
+    end = found.get("endTime")
+    return SpanRecord(
+        trace_id=str(found["traceId"]),
+        span_id=str(found["id"]),
+        parent_span_id=found.get("parentObservationId") or None,
+        name=str(found.get("name") or ""),
+        start_time=moment(found["startTime"]),
+        end_time=moment(end) if end else None,
+        attributes={**_observed(found), **_mapping(metadata.get("attributes"))},
+        status="ERROR" if found.get("level") == "ERROR" else "UNSET",
+        status_message=str(found.get("statusMessage") or ""),
+        scope_name=str(scope.get("name") or ""),
+        scope_version=str(scope.get("version") or ""),
+        resource=_mapping(metadata.get("resourceAttributes")),
+    )
+
+
+def _observed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that Langfuse stores apart from the attributes, as attributes of its SDK."""
+    fields = {
+        "type": str(found.get("type") or "span").lower(),
+        "input": found.get("input"),
+        "output": found.get("output"),
+        "level": found.get("level"),
+        "status_message": found.get("statusMessage"),
+        "model.name": found.get("model") or found.get("providedModelName"),
+        "usage_details": found.get("usageDetails"),
+    }
+    return {f"langfuse.observation.{name}": _text(value) for name, value in fields.items() if value}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Return a mapping, also from its JSON; empty for anything else."""
+    try:
+        value = read_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return {}
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _feedback(score: dict[str, Any]) -> Feedback:
+    subject = score["subject"]
+    is_trace, ours = subject["kind"] == "trace", "evaluation_id" in (score.get("metadata") or {})
+    value = bool(score.get("value")) if score.get("dataType") == "BOOLEAN" else score.get("value")
+    return Feedback(
+        name=score["name"],
+        value=value,
+        by="judge" if ours else _BY.get(score["source"], "judge"),
+        author=score.get("authorUserId") or "",
+        time=moment(score.get("updatedAt") or score["timestamp"]),
+        trace_id=subject["id"] if is_trace else subject.get("traceId"),
+        span_id=subject["id"] if subject["kind"] == "observation" else None,
+        comment=score.get("comment"),
+    )

@@ -6,11 +6,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, iso, needed
+from otel_evals.destinations import (
+    ApiDestination,
+    HttpSettings,
+    ScoreItem,
+    SpansTo,
+    cut,
+    iso,
+    needed,
+    server_url,
+)
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
-from otel_evals_exporters._internal.options import present, server_url
+from otel_evals_exporters._internal.requests import present
 
 __all__ = ["LangsmithDestination"]
 
@@ -40,7 +49,7 @@ class LangsmithDestination(ApiDestination):
         project: str | None = None,
         workspace_id: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -59,16 +68,15 @@ class LangsmithDestination(ApiDestination):
         key = needed(api_key, "api_key", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY")
         where = server_url(url, "LANGSMITH_ENDPOINT", default=default, without="/otel|/api/v1")
         headers = {"x-api-key": key, **({"x-tenant-id": workspace_id} if workspace_id else {})}
-        super().__init__(client(where, headers, key, http=http), content)
+        super().__init__(where, headers, content=content, http=http)
         self._project = needed(project, "project", "LANGSMITH_PROJECT", default="default")
         self._session: str | None = None
         self._workspace: str | None = workspace_id
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         session = await self._session_id()
         for item in items:
             await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
-        return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the run's page; None before the first score, which looks up the project's id."""
@@ -77,7 +85,7 @@ class LangsmithDestination(ApiDestination):
         page = self._http.url.replace("api.smith.", "smith.")
         return f"{page}/o/{self._workspace}/projects/p/{self._session}/r/{_run_id(span_id)}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:

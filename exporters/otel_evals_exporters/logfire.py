@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals.destinations import EventPreset
+from otel_evals.destinations import EventPreset, SpansTo, server_url
 from otel_evals.model import Evaluation, Run
-from otel_evals_exporters._internal.options import server_url
 
 __all__ = ["LogfirePreset"]
 
@@ -39,5 +38,5 @@ class LogfirePreset(EventPreset):
             "gen_ai.evaluation.evaluator_version": evaluation.scorer_version,
         }
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         return self._url, {"authorization": os.environ.get("LOGFIRE_TOKEN", "")}

@@ -1,4 +1,7 @@
-"""Scores in MLflow and Databricks, as assessments of traces and spans."""
+"""Scores in MLflow and Databricks as assessments of traces and spans, and both read back.
+
+MLflow stores neither resource nor scope of a span.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,26 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, iso, needed
-from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.destinations import (
+    ApiDestination,
+    HttpSettings,
+    ScoreItem,
+    SpansTo,
+    iso,
+    needed,
+    server_url,
+)
+from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals.sources import FeedbackQuery, TraceQuery
-from otel_evals_exporters._internal.mlflow import mlflow_feedback, mlflow_traces
-from otel_evals_exporters._internal.options import basic, present, server_url
+from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals_exporters._internal.requests import basic, bearer, present
+from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
 
 __all__ = ["MlflowDestination"]
 
 _SOURCES = {"LLM": "LLM_JUDGE", "CODE": "CODE"}
+_TRACES = 20  # ids are part of the URL
+_ASSESSED = 200
 
 
 class MlflowDestination(ApiDestination):
@@ -36,10 +49,8 @@ class MlflowDestination(ApiDestination):
         url: str | None = None,
         token: str | None = None,
         experiment_id: str | None = None,
-        schema: str | None = None,
-        warehouse_id: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -48,8 +59,6 @@ class MlflowDestination(ApiDestination):
             token: sent as a bearer token; by default MLFLOW_TRACKING_TOKEN, or DATABRICKS_TOKEN for
                 Databricks, or else MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
             experiment_id: the experiment of the traces; by default MLFLOW_EXPERIMENT_ID, or 0.
-            schema: `catalog.schema` of traces in Databricks' Unity Catalog.
-            warehouse_id: the SQL warehouse of these traces.
             content: whether to send explanations and error messages, which may quote the conversation.
             http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
@@ -58,73 +67,98 @@ class MlflowDestination(ApiDestination):
         """
         given = needed(url, "url", "MLFLOW_TRACKING_URI")
         databricks = given == "databricks"
-        if (schema is None) != (warehouse_id is None):
-            raise ConfigError("schema", "and warehouse_id go together; fix: give both or neither")
         environment = os.environ.get
-        key = token or environment("DATABRICKS_TOKEN" if databricks else "MLFLOW_TRACKING_TOKEN")
+        headers = bearer(token or environment("DATABRICKS_TOKEN" if databricks else "MLFLOW_TRACKING_TOKEN"))
         user, password = environment("MLFLOW_TRACKING_USERNAME"), environment("MLFLOW_TRACKING_PASSWORD")
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        if not key and user and password:
-            headers = {"authorization": f"Basic {basic(user, password)}"}
-        self._url = server_url(None if databricks else given, "DATABRICKS_HOST")
-        super().__init__(client(self._url, headers, key, password, http=http), content)
+        if not headers and user and password:
+            headers = basic(user, password)
+        where = server_url(None if databricks else given, "DATABRICKS_HOST")
+        super().__init__(where, headers, content=content, http=http)
         self._experiment = experiment_id or environment("MLFLOW_EXPERIMENT_ID") or "0"
-        self._schema = schema
-        self._params = {"sql_warehouse_id": warehouse_id} if warehouse_id else None
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         for item in items:
             error = item.error and dict(zip(("error_code", "error_message"), item.error, strict=True))
-            await self._put(item, _assessment(item, "", {"error": error} if error else {"value": item.value}))
+            feedback = {"error": error} if error else {"value": item.value}
+            await self._put(item, _assessment(item, f"a-{item.id}", item.name, feedback))
             if item.label:
-                await self._put(item, _assessment(item, "label", {"value": item.label}))
-        return ()
+                named = f"a-{item.id}-label", f"{item.name}.label"
+                await self._put(item, _assessment(item, *named, {"value": item.label}))
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId=tr-{trace_id}"
+        page = f"{self._http.url}/#/experiments/{self._experiment}/traces"
+        return f"{page}?selectedEvaluationId=tr-{trace_id}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        return f"{self._url}/v1/traces", {**self._http.headers, "x-mlflow-experiment-id": self._experiment}
+    def spans_to(self) -> SpansTo:
+        headers = {**self._http.headers, "x-mlflow-experiment-id": self._experiment}
+        return f"{self._http.url}/v1/traces", headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        path = f"{self._path(item)}/{_id(item, '')}"
-        return dict((await self._http.send("GET", path, params=self._params)).json()["assessment"])
+        found = await self._http.send("GET", f"{_path(item)}/a-{item.id}")
+        return dict(found.json()["assessment"])
 
-    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
-        """Return the assessments of the experiment's traces; None for Unity Catalog."""
-        return None if self._schema else mlflow_feedback(self._http, self._experiment, query)
+    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """Yield the feedback on all traces of the experiment that began since a time."""
+        async for trace in self._found(f"timestamp_ms >= {query.since // 1_000_000}", _ASSESSED):
+            for assessment in trace.get("assessments") or ():
+                if "feedback" in assessment and assessment.get("valid", True):
+                    yield readable((str(trace["trace_id"]), assessment), _feedback)
 
-    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
-        return None if self._schema else mlflow_traces(self._http, self._experiment, query)
+    async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """Yield the traces of the experiment found by a filter in MLflow's own language."""
+        asked = (
+            f"timestamp_ms >= {query.since // 1_000_000} AND timestamp_ms < {-(-query.until // 1_000_000)}"
+        )
+        asked += f" AND {query.filter}" if query.filter else ""
+        ids = [str(each["trace_id"]) async for each in self._found(asked, _ASSESSED)]
+        for start in range(0, len(ids), _TRACES):
+            params = {"trace_ids": ids[start : start + _TRACES]}
+            path = "/api/3.0/mlflow/traces/batchGet"
+            found = await ask(self._http, "GET", path, params=params, most=LARGEST_ANSWER)
+            for trace in found.get("traces") or ():
+                scoped = [{"spans": camel(trace.get("spans") or [])}]
+                for spans in by_trace(spans_of({"resourceSpans": [{"scopeSpans": scoped}]})).values():
+                    yield spans
+
+    def _found(self, wanted: str, most: int) -> AsyncIterator[Any]:
+        """Return the results of a search for traces, oldest first."""
+
+        async def page(token: str | None) -> tuple[Sequence[Any], Any]:
+            where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self._experiment}}
+            body = {"locations": [where], "max_results": most, "order_by": ["timestamp_ms ASC"]}
+            body |= {"filter": wanted} | ({"page_token": token} if token else {})
+            found = await ask(self._http, "POST", "/api/3.0/mlflow/traces/search", body)
+            return found.get("traces") or (), found.get("next_page_token")
+
+        return paged(page)
 
     async def _put(self, item: ScoreItem, assessment: Mapping[str, Any]) -> None:
-        path, key = self._path(item), assessment["assessment_id"]
+        path = _path(item)
         try:
-            await self._http.send("POST", path, {"assessment": assessment}, params=self._params)
+            await self._http.send("POST", path, {"assessment": assessment})
         except DestinationError as error:
             if error.status not in (409, 500):
                 raise
             # MLflow answers 500 for an existing id and for other errors; the update succeeds only for the
             # former.
+            key = assessment["assessment_id"]
             fields = {n: assessment[n] for n in ("feedback", "rationale", "metadata") if n in assessment}
             ids = {"assessment_id": key, "trace_id": f"tr-{item.evaluation.trace_id}"}
             body = {"assessment": {**ids, **fields}, "update_mask": ",".join(fields)}
             try:
-                await self._http.send("PATCH", f"{path}/{key}", body, params=self._params)
+                await self._http.send("PATCH", f"{path}/{key}", body)
             except DestinationError:
                 raise error from None
 
-    def _path(self, item: ScoreItem) -> str:
-        trace = item.evaluation.trace_id
-        if self._schema is not None:
-            return f"/api/4.0/mlflow/traces/{self._schema}/{trace}/assessments"
-        return f"/api/3.0/mlflow/traces/tr-{trace}/assessments"
+
+def _path(item: ScoreItem) -> str:
+    return f"/api/3.0/mlflow/traces/tr-{item.evaluation.trace_id}/assessments"
 
 
-def _assessment(item: ScoreItem, part: str, feedback: Mapping[str, Any]) -> dict[str, Any]:
+def _assessment(item: ScoreItem, id: str, name: str, feedback: Mapping[str, Any]) -> dict[str, Any]:
     fields = {
-        "assessment_id": _id(item, part),
-        "assessment_name": f"{item.name}.{part}" if part else item.name,
+        "assessment_id": id,
+        "assessment_name": name,
         "feedback": feedback,
         "rationale": item.explanation,
         "source": {"source_type": _SOURCES[item.source], "source_id": f"otel-evals/{item.name}"},
@@ -136,5 +170,16 @@ def _assessment(item: ScoreItem, part: str, feedback: Mapping[str, Any]) -> dict
     return present(fields)
 
 
-def _id(item: ScoreItem, part: str) -> str:
-    return f"a-{item.id}-{part}" if part else f"a-{item.id}"
+def _feedback(found: tuple[str, dict[str, Any]]) -> Feedback:
+    trace_id, assessment = found
+    source = assessment["source"]
+    return Feedback(
+        name=assessment["assessment_name"],
+        value=assessment["feedback"].get("value"),
+        by="person" if source["source_type"] == "HUMAN" else "judge",
+        author=source.get("source_id") or "",
+        time=moment(assessment.get("last_update_time") or assessment["create_time"]),
+        trace_id=trace_id.removeprefix("tr-"),
+        span_id=assessment.get("span_id"),
+        comment=assessment.get("rationale"),
+    )

@@ -1,11 +1,13 @@
-"""Scores in Opik, on traces, spans and threads."""
+"""Scores in Opik, on traces, spans and threads, and its feedback scores read back."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+import hashlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Literal
 from urllib.parse import quote
+from uuid import UUID
 
 import anyio
 
@@ -13,23 +15,28 @@ from otel_evals.destinations import (
     TRACE_NOT_FOUND,
     ApiDestination,
     Errors,
-    HttpOptions,
+    HttpSettings,
     ScoreItem,
-    client,
+    SpansTo,
     cut,
     needed,
+    server_url,
 )
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, Run
-from otel_evals.sources import FeedbackQuery
-from otel_evals_exporters._internal.opik import opik_feedback, opik_id
-from otel_evals_exporters._internal.options import present, server_url
+from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
+from otel_evals_exporters._internal.requests import present
 
 __all__ = ["OpikDestination", "opik_id"]
 
 _CANDIDATES = 16
 _THREADS = "traces/threads"
 _REMEMBERED = _REASON = 10_000
+_BY: dict[str, Literal["person", "api"]] = {"ui": "person", "sdk": "api"}
+_HASHED = (1 << 80) - 1
+_PAGE = 200
+_Judged = dict[int, tuple[str, str | None]]
+"""Trace and span ids by the hash in Opik's id."""
 
 
 class OpikDestination(ApiDestination):
@@ -52,7 +59,7 @@ class OpikDestination(ApiDestination):
         workspace: str | None = None,
         project: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -71,7 +78,7 @@ class OpikDestination(ApiDestination):
         key = needed(api_key, "api_key", "OPIK_API_KEY", default=None if "comet.com" in where else "none")
         headers = {} if key == "none" else {"authorization": key}
         headers["comet-workspace"] = needed(workspace, "workspace", "OPIK_WORKSPACE", default="default")
-        super().__init__(client(where, headers, key, http=http), content)
+        super().__init__(where, headers, content=content, http=http)
         self._project = needed(project, "project", "OPIK_PROJECT_NAME", default="Default Project")
         self._times: dict[str, int] = {}
 
@@ -81,12 +88,12 @@ class OpikDestination(ApiDestination):
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
         kind = self.together(items[0])
-        times, missing = await self._look_up([] if kind == _THREADS else items)
-        errors = [(i, missing[i.evaluation.trace_id]) for i in items if i.evaluation.trace_id in missing]
+        times = {} if kind == _THREADS else await self._look_up(items)
+        missing = {trace: found for trace, found in times.items() if isinstance(found, DestinationError)}
         scores = [self._score(i, times) for i in items if i.evaluation.trace_id not in missing]
         if scores:
             await self._http.send("PUT", f"/v1/private/{kind}/feedback-scores", {"scores": scores})
-        return errors
+        return [(i, missing[i.evaluation.trace_id]) for i in items if i.evaluation.trace_id in missing]
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return an address that redirects to the trace; None until its first score looks up its id."""
@@ -96,22 +103,42 @@ class OpikDestination(ApiDestination):
         found = f"trace_id={opik_id(trace_id, self._times[trace_id])}&path={back}"
         return f"{self._http.url}/v1/session/redirect/projects/?{found}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         headers = {**self._http.headers, "projectname": self._project}
         return f"{self._http.url}/v1/private/otel/v1/traces", headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        times, _ = await self._look_up([item])
-        if not (times and item.whole_run):
+        found = (await self._look_up([item]))[item.evaluation.trace_id]
+        if isinstance(found, DestinationError) or not item.whole_run:
             return None
-        answer = await self._http.send("GET", f"/v1/private/traces/{self._score(item, times)['id']}")
+        answer = await self._http.send(
+            "GET", f"/v1/private/traces/{opik_id(item.evaluation.trace_id, found)}"
+        )
         scores = answer.json().get("feedback_scores") or ()
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
-    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        return opik_feedback(self._http, self._project, query)
+    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """Yield the feedback scores of recorded runs' traces and spans that began since a time.
 
-    def _score(self, item: ScoreItem, times: Mapping[str, int]) -> dict[str, Any]:
+        Opik's ids contain a hash of the OpenTelemetry id, so recorded runs are matched by that hash.
+        """
+        traces: _Judged = {_hashed(opik_id(trace, 0)): (trace, None) for trace, _ in query.judged}
+        spans: _Judged = {_hashed(opik_id(span, 0)): (trace, span) for trace, span in query.judged}
+        for kind, known in (("traces", traces), ("spans", spans)):
+            async for row in self._rows(kind, query.since_text):
+                for found in _authored(row, known):
+                    yield readable(found, _feedback)
+
+    def _rows(self, kind: str, since: str) -> AsyncIterator[Any]:
+        async def page(number: int) -> tuple[Sequence[Any], Any]:
+            params = {"project_name": self._project, "page": number, "size": _PAGE, "from_time": since}
+            asked = {**params, "truncate": "true"}
+            rows = (await ask(self._http, "GET", f"/v1/private/{kind}", params=asked)).get("content") or ()
+            return rows, number + 1 if len(rows) >= _PAGE else None
+
+        return paged(page, 1)
+
+    def _score(self, item: ScoreItem, times: Mapping[str, Any]) -> dict[str, Any]:
         score = {"project_name": self._project, "name": item.name, "value": item.value, "source": "sdk"}
         score |= {"category_name": item.label, "reason": cut(item.explanation, _REASON)}
         if item.session is not None:
@@ -121,29 +148,30 @@ class OpikDestination(ApiDestination):
             score["id"] = str(opik_id(judged, times[item.evaluation.trace_id]))
         return present(score)
 
-    async def _look_up(
-        self, items: Sequence[ScoreItem]
-    ) -> tuple[dict[str, int], dict[str, DestinationError]]:
-        """Return the times in the ids of the items' traces, and errors for the traces not found yet."""
+    async def _look_up(self, items: Sequence[ScoreItem]) -> dict[str, int | DestinationError]:
+        """Return the time in the id of each trace, or the error that it is not found yet."""
         runs = {item.evaluation.trace_id: item.run for item in items}
-        times = {trace: self._times[trace] for trace in runs.keys() & self._times.keys()}
-        errors: dict[str, DestinationError] = {}
+        times: dict[str, int | DestinationError] = {}
         limiter = anyio.CapacityLimiter(16)
 
         async def look_up(trace: str) -> None:
             try:
                 async with limiter:
-                    times[trace] = await self._started(trace, runs[trace])
+                    times[trace] = self._times.get(trace) or await self._started(trace, runs[trace])
             except DestinationError as error:
-                errors[trace] = error
+                times[trace] = error
 
         async with anyio.create_task_group() as group:
-            for trace in runs.keys() - times.keys():
+            for trace in runs:
                 group.start_soon(look_up, trace)
-        if other := [error for error in errors.values() if error.reason != TRACE_NOT_FOUND]:
-            raise other[0]
-        self._times = (self._times if len(self._times) < _REMEMBERED else {}) | times
-        return times, errors
+        for trace, found in times.items():
+            if not isinstance(found, DestinationError):
+                self._times[trace] = found
+            elif found.reason != TRACE_NOT_FOUND:
+                raise found
+        while len(self._times) > _REMEMBERED:
+            del self._times[next(iter(self._times))]
+        return times
 
     async def _started(self, trace: str, run: Run) -> int:
         """Return the time in a trace's id: the start of the root or another span, in milliseconds."""
@@ -156,3 +184,37 @@ class OpikDestination(ApiDestination):
                 if error.status != 404:
                     raise
         raise DestinationError(f"no trace {trace} yet", retryable=True, reason=TRACE_NOT_FOUND, status=404)
+
+
+def opik_id(hex_id: str, milliseconds: int) -> UUID:
+    """Return Opik's id of a trace or span: a UUID of version 7 with a hash in place of the random bits."""
+    digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
+    number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
+    return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
+
+
+def _hashed(given: UUID) -> int:
+    return given.int & _HASHED
+
+
+def _authored(row: Mapping[str, Any], known: _Judged) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Yield a row's scores, one per author."""
+    where = known.get(_hashed(UUID(row["id"])))
+    for score in (row.get("feedback_scores") or ()) if where else ():
+        authors = score.get("value_by_author") or {score.get("last_updated_by") or "": score}
+        for author, said in authors.items():
+            yield where, {**score, **{k: v for k, v in said.items() if v is not None}, "author": author}
+
+
+def _feedback(found: tuple[Any, Mapping[str, Any]]) -> Feedback:
+    (trace_id, span_id), score = found
+    return Feedback(
+        name=score["name"],
+        value=score["value"],
+        by=_BY.get(score["source"], "judge"),
+        author=score["author"],
+        time=moment(score.get("last_updated_at") or score["created_at"]),
+        trace_id=trace_id,
+        span_id=span_id,
+        comment=score.get("reason"),
+    )

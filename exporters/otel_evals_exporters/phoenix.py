@@ -1,21 +1,34 @@
-"""Scores as span annotations in Arize Phoenix."""
+"""Scores as annotations in Arize Phoenix, and its traces and annotations read back.
+
+Phoenix stores neither resource nor scope of a span.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client
-from otel_evals.errors import ConfigError
+from msgspec.structs import replace
+
+from otel_evals.destinations import ApiDestination, HttpSettings, ScoreItem, server_url
+from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals.sources import FeedbackQuery, TraceQuery
-from otel_evals_exporters._internal.options import present, server_url
-from otel_evals_exporters._internal.phoenix import phoenix_feedback, phoenix_traces
+from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals_exporters._internal.requests import bearer, present
+from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
 
 __all__ = ["PhoenixDestination"]
 
 _RESERVED = "note"  # Phoenix reserves this name and refuses a whole batch that contains it
+_TRACES = 25  # ids are part of the URL
+_SPANS = 500
+_ANNOTATIONS = 1_000
+_ANNOTATED = 100  # ids are part of the URL
+_FLATTENED = ("metadata.", "tool.parameters.", "llm.prompt_template.variables.")
 
 
 class PhoenixDestination(ApiDestination):
@@ -25,87 +38,129 @@ class PhoenixDestination(ApiDestination):
     the judged agent is below another span, such as that of an HTTP server.
     Phoenix answers at once and attaches an annotation when its span arrives, for about ten minutes.
     A score sent twice overwrites itself; another version of the scorer gets an annotation of its own.
+    PHOENIX_PROJECT_NAME limits what is read back to one project.
     """
 
     name = "phoenix"
     needs = ("PHOENIX_COLLECTOR_ENDPOINT",)
     most = 256
     at_once = 1  # later annotations must overwrite earlier ones
+    otlp_path = "/v1/traces"
 
     def __init__(
         self,
         *,
         url: str | None = None,
         api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        traces: bool = True,
         content: bool = True,
-        timeout: float = 10.0,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
         Args:
             url: base URL; by default PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006.
             api_key: sent as a bearer token; by default PHOENIX_API_KEY.
-            headers: sent with every request.
-            traces: whether to annotate traces too, with the scores of whole runs.
             content: whether to send explanations, which may quote the conversation.
-            timeout: seconds of a request; ignored if `http` is given.
             http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: `url` is not an http URL, an option is wrong, or httpx is not installed.
         """
-        if not timeout > 0:
-            raise ConfigError("timeout", "must be greater than zero")
         default = "http://localhost:6006"
-        self._url = server_url(url, "PHOENIX_COLLECTOR_ENDPOINT", default=default, without="/v1/traces")
+        where = server_url(url, "PHOENIX_COLLECTOR_ENDPOINT", default=default, without="/v1/traces")
         key = api_key or os.environ.get("PHOENIX_API_KEY")
-        sent = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
-        options = HttpOptions(timeout=timeout) if http is None else http
-        super().__init__(client(self._url, sent, key, http=options), content)
-        self._traces = traces
+        super().__init__(where, bearer(key), content=content, http=http)
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        await self._http.send("POST", "/v1/span_annotations", {"data": [_of_span(item) for item in items]})
-        whole = [item for item in items if item.evaluation.span_id == item.run.root_span_id]
-        if self._traces and (data := [_of_trace(item) for item in whole]):
-            await self._http.send("POST", "/v1/trace_annotations", {"data": data})
-        if data := [_of_session(item) for item in items if item.session is not None]:
-            await self._http.send("POST", "/v1/session_annotations", {"data": data})
-        return ()
+    async def send(self, items: Sequence[ScoreItem]) -> None:
+        runs = [item for item in items if item.evaluation.span_id == item.run.root_span_id]
+        # Each run of a trace has its own annotation; Phoenix shows their mean.
+        annotations = {
+            "span": [_annotation(i, span_id=i.span_id) for i in items],
+            "trace": [
+                _annotation(i, f"/{i.evaluation.span_id}", trace_id=i.evaluation.trace_id) for i in runs
+            ],
+            "session": [_annotation(i, session_id=i.session) for i in items if i.session is not None],
+        }
+        for kind, data in annotations.items():
+            if data:
+                await self._http.send("POST", f"/v1/{kind}_annotations", {"data": data})
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        return f"{self._url}/redirects/traces/{trace_id}"
+        return f"{self._http.url}/redirects/traces/{trace_id}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        return f"{self._url}/v1/traces", self._http.headers
+    async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
+        """Return the annotation of the judged span, which Phoenix has once the span has arrived."""
+        sent = _annotation(item, span_id=item.span_id)
+        async for found in self._annotations("span", [item.span_id]):
+            if all(found.get(key) == sent[key] for key in ("span_id", "name", "identifier")):
+                return dict(found)
+        return None
 
-    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        return phoenix_feedback(self._http, query)
+    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """Yield the annotations of the spans and traces of recorded runs."""
+        of_traces = {span: trace for trace, span in query.judged}
+        for kind, ids in (("span", list(of_traces)), ("trace", list(dict.fromkeys(of_traces.values())))):
+            async for item in self._annotations(kind, ids):
+                yield readable(item, partial(_feedback, of_traces))
 
-    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        return phoenix_traces(self._http, query)
+    async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """Yield the traces of a project (from the filter or PHOENIX_PROJECT_NAME), or of all by default.
+
+        The filter is `project=NAME`, and parameters of Phoenix's list of traces, as `session_identifier`.
+        """
+        words = query.words()
+        for project in await self._projects(words.pop("project", None)):
+            path = f"/v1/projects/{project}"
+            asked = {"start_time": query.since_text, "end_time": query.until_text, "limit": _TRACES, **words}
+            listed = self._items(f"{path}/traces", asked, most=LARGEST_ANSWER)
+            ids = [str(trace["trace_id"]) async for trace in listed]
+            for start in range(0, len(ids), _TRACES):
+                for spans in await self._spans(path, ids[start : start + _TRACES]):
+                    yield spans
+
+    async def _projects(self, name: str | None = None) -> list[str]:
+        wanted = name or os.environ.get("PHOENIX_PROJECT_NAME")
+        if wanted:
+            return [quote(wanted, safe="")]
+        return [str(each["id"]) async for each in self._items("/v1/projects", {})]
+
+    async def _annotations(self, kind: str, ids: Sequence[str]) -> AsyncIterator[Any]:
+        """Yield the annotations of spans or traces in all projects."""
+        for project in await self._projects():
+            for start in range(0, len(ids), _ANNOTATED):
+                asked = {f"{kind}_ids": ids[start : start + _ANNOTATED], "limit": _ANNOTATIONS}
+                async for item in self._items(f"/v1/projects/{project}/{kind}_annotations", asked):
+                    yield item
+
+    async def _spans(self, path: str, ids: Sequence[str]) -> list[list[SpanRecord]]:
+        listed = self._items(f"{path}/spans/otlpv1", {"trace_id": ids, "limit": _SPANS}, most=LARGEST_ANSWER)
+        request = {"resourceSpans": [{"scopeSpans": [{"spans": [camel(span) async for span in listed]}]}]}
+        return list(by_trace(map(_as_sent, spans_of(request))).values())
+
+    def _items(self, path: str, asked: Mapping[str, Any], **bound: int) -> AsyncIterator[Any]:
+        async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
+            params = {**asked, **({"cursor": cursor} if cursor else {})}
+            try:
+                found = await ask(self._http, "GET", path, params=params, **bound)
+            except DestinationError as error:
+                if error.status != 404 or not path.endswith("_annotations"):
+                    raise
+                return (), None  # the project has none of these spans
+            return found["data"], found.get("next_cursor")
+
+        return paged(page)
 
 
-def _of_span(item: ScoreItem) -> dict[str, Any]:
-    return {"span_id": item.span_id, "identifier": _identifier(item), **_annotation(item)}
+def _annotation(item: ScoreItem, part: str = "", **judged: str | None) -> dict[str, Any]:
+    """Return the annotation of what is judged.
 
-
-def _of_trace(item: ScoreItem) -> dict[str, Any]:
-    # Each run of a trace has its own annotation; Phoenix shows their mean.
-    identifier = f"{_identifier(item)}/{item.evaluation.span_id}"
-    return {"trace_id": item.evaluation.trace_id, "identifier": identifier, **_annotation(item)}
-
-
-def _of_session(item: ScoreItem) -> dict[str, Any]:
-    return {"session_id": item.session, "identifier": _identifier(item), **_annotation(item)}
-
-
-def _annotation(item: ScoreItem) -> dict[str, Any]:
+    Its identifier differs between the score of a run and of the conversation on the same span.
+    """
+    whole = "/conversation" if item.session is not None else ""
     result = {"score": item.value, "label": item.label, "explanation": item.explanation}
     return {
+        **judged,
+        "identifier": f"{item.name}@{item.evaluation.scorer_version}{whole}{part}",
         "name": f"otel_evals.{item.name}" if item.name == _RESERVED else item.name,
         "annotator_kind": item.source,
         "result": present(result),
@@ -113,7 +168,30 @@ def _annotation(item: ScoreItem) -> dict[str, Any]:
     }
 
 
-def _identifier(item: ScoreItem) -> str:
-    """Return an id that differs between the score of a run and of the conversation on the same span."""
-    whole = "/conversation" if item.session is not None else ""
-    return f"{item.name}@{item.evaluation.scorer_version}{whole}"
+def _as_sent(span: SpanRecord) -> SpanRecord:
+    """Turn the attributes that Phoenix flattens back into the JSON that was sent."""
+    attributes: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in span.attributes.items():
+        prefix = next((each for each in _FLATTENED if key.startswith(each)), None)
+        if prefix is None:
+            attributes[key] = value
+        else:
+            nested.setdefault(prefix[:-1], {})[key.removeprefix(prefix)] = value
+    for name, values in nested.items():
+        attributes[name] = json.dumps(values, ensure_ascii=False, default=str)
+    return replace(span, attributes=attributes)
+
+
+def _feedback(of_traces: dict[str, str], item: dict[str, Any]) -> Feedback:
+    result, span = item["result"], item.get("span_id")
+    return Feedback(
+        name=item["name"],
+        value=result.get("label") if result.get("score") is None else result["score"],
+        by="person" if item["annotator_kind"] == "HUMAN" else "judge",
+        author=item.get("user_id") or item.get("identifier") or "",
+        time=moment(item.get("updated_at") or item["created_at"]),
+        trace_id=item["trace_id"] if span is None else of_traces.get(span),
+        span_id=span,
+        comment=result.get("explanation"),
+    )

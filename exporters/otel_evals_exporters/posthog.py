@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.destinations import HttpOptions, ScoreItem, client, cut, needed
-from otel_evals_exporters._internal.options import server_url
-from otel_evals_exporters._internal.otlp_destination import OtlpDestination
+from otel_evals.destinations import HttpSettings, ScoreItem, cut, needed, server_url
+from otel_evals_exporters._internal.requests import OtlpDestination, bearer
 
 __all__ = ["PosthogDestination"]
 
-_PATH = "/i/v0/ai/otel"
 _EXPLANATION = 10_000
 
 
@@ -26,7 +23,8 @@ class PosthogDestination(OtlpDestination):
     name = "posthog"
     needs = ("POSTHOG_API_KEY",)
     signal = "log"
-    path = f"{_PATH}/v1/logs"
+    path = "/i/v0/ai/otel/v1/logs"
+    otlp_path = "/i/v0/ai/otel"
     takes_errors = True
 
     def __init__(
@@ -35,7 +33,7 @@ class PosthogDestination(OtlpDestination):
         url: str | None = None,
         api_key: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -50,9 +48,9 @@ class PosthogDestination(OtlpDestination):
         """
         where = server_url(url, "POSTHOG_HOST", default="https://us.i.posthog.com")
         key = needed(api_key, "api_key", "POSTHOG_API_KEY")
-        super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
+        super().__init__(where, bearer(key), content=content, http=http)
 
-    def record(self, item: ScoreItem) -> Mapping[str, Any]:
+    def record(self, item: ScoreItem) -> dict[str, Any]:
         reason, message = item.error or (None, None)
         return {
             "timeUnixNano": str(item.time),
@@ -74,6 +72,3 @@ class PosthogDestination(OtlpDestination):
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the trace's page, in the project selected there."""
         return f"{self._http.url.replace('.i.posthog.com', '.posthog.com')}/llm-analytics/traces/{trace_id}"
-
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        return f"{self._http.url}{_PATH}", self._http.headers

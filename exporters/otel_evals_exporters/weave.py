@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
+from otel_evals.destinations import (
+    ApiDestination,
+    HttpSettings,
+    ScoreItem,
+    SpansTo,
+    cut,
+    needed,
+    server_url,
+)
 from otel_evals.errors import ConfigError
-from otel_evals_exporters._internal.options import basic, present, server_url
+from otel_evals_exporters._internal.requests import basic, present
 
 __all__ = ["WeaveDestination"]
 
@@ -35,7 +43,7 @@ class WeaveDestination(ApiDestination):
         entity: str | None = None,
         project: str | None = None,
         content: bool = True,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the destination; no request is sent.
 
@@ -62,19 +70,17 @@ class WeaveDestination(ApiDestination):
             raise ConfigError("project", f"must be a name, or entity/project, not {named!r}")
         self._project = f"{owner}/{short}"
         self._page = home.replace("://api.wandb.", "://wandb.") if where == usual else None
-        token = basic("api", key)
-        super().__init__(client(where, {"authorization": f"Basic {token}"}, key, token, http=http), content)
+        super().__init__(where, basic("api", key), content=content, http=http)
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         for item in items:
             await self._http.send("POST", "/feedback/create", _feedback(item, self._project))
-        return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the call's page; None for a server with only the API's address configured."""
         return self._page and f"{self._page}/{quote(self._project)}/r/call/{span_id}"
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:

@@ -117,7 +117,8 @@ def normal(name: str, requests: list[RecordedRequest]) -> dict[str, Any]:
     """What was sent as leaves by path; batches joined, times as seconds, empty fields left out."""
     bodies: list[Any] = [request.body for request in requests]
     if name == "langfuse":
-        bodies = sorted((s for body in bodies for s in body), key=lambda score: str(score["id"]))
+        scores = [s for body in bodies for s in (body if isinstance(body, list) else [body])]
+        bodies = sorted(scores, key=lambda score: str(score["id"]))
     if name == "datadog":
         metrics = [m for body in bodies for m in body["data"]["attributes"]["metrics"]]
         bodies = sorted(metrics, key=lambda metric: str(metric["label"]))

@@ -158,6 +158,13 @@ def test_a_conversation_s_score_stands_on_its_session(phoenix: str) -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: tests/interop/setup.sh installs it as root")
+def test_the_command_reads_back_what_it_wrote(phoenix: str) -> None:
+    done = CliRunner().invoke(app, ["destinations", "test", f"phoenix={phoenix}"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout.partition("Read back: ")[2])
+    assert (found["name"], found["result"]["score"]) == ("otel_evals_test", 1.0)
+
+
 def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
     run = serve_one_customer(phoenix)
     deliver(phoenix, scored(run))

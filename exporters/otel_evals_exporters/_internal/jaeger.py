@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
-from otel_evals.destinations import HttpOptions, client, iso
+from otel_evals.destinations import HttpClient, HttpSettings, iso, server_url
 from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
-from otel_evals_exporters._internal.options import optional, server_url
+from otel_evals_exporters._internal.requests import bearer
 from otel_evals_exporters._internal.span_records import by_trace, in_parts, spans_of
 
 _PAGE = 100
@@ -33,7 +34,7 @@ class JaegerTraces:
         *,
         url: str | None = None,
         token: str | None = None,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the source; no request is sent.
 
@@ -46,9 +47,7 @@ class JaegerTraces:
             ConfigError: an option is wrong.
         """
         where = server_url(url, "JAEGER_URL", default="http://localhost:16686")
-        key = optional(token, "token", "JAEGER_TOKEN")
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._http = client(where, headers, key, http=http)
+        self._http = HttpClient(where, bearer(token or os.environ.get("JAEGER_TOKEN")), http)
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         words = query.words()

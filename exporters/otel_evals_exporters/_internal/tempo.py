@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any
 
-from otel_evals.destinations import HttpOptions, client
-from otel_evals.errors import DestinationError
+from otel_evals.destinations import HttpClient, HttpSettings, server_url
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
-from otel_evals_exporters._internal.options import basic, optional, server_url
+from otel_evals_exporters._internal.requests import basic, bearer
 from otel_evals_exporters._internal.span_records import by_trace, in_parts, spans_of
 
 _log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ class TempoTraces:
         user: str | None = None,
         token: str | None = None,
         tenant: str | None = None,
-        http: HttpOptions | Mapping[str, Any] | None = None,
+        http: HttpSettings = None,
     ) -> None:
         """Configure the source; no request is sent.
 
@@ -48,13 +47,11 @@ class TempoTraces:
             ConfigError: an option is wrong.
         """
         where = server_url(url, "TEMPO_URL", default="http://localhost:3200")
-        user, token = optional(user, "user", "TEMPO_USER"), optional(token, "token", "TEMPO_TOKEN")
-        credentials = basic(user, token)
-        headers = {"authorization": f"Basic {credentials}" if user else f"Bearer {token}"} if token else {}
-        if tenant := optional(tenant, "tenant", "TEMPO_TENANT"):
-            headers["x-scope-orgid"] = tenant
-        self._http = client(where, headers, token, credentials, http=http)
-        self._newest = True
+        user, token = user or os.environ.get("TEMPO_USER"), token or os.environ.get("TEMPO_TOKEN")
+        tenant = tenant or os.environ.get("TEMPO_TENANT")
+        headers = basic(user, token) if user and token else bearer(token)
+        headers |= {"x-scope-orgid": tenant} if tenant else {}
+        self._http = HttpClient(where, headers, http)
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         seen: set[str] = set()
@@ -75,18 +72,8 @@ class TempoTraces:
         return None if len(found) >= _PAGE else [str(each["traceID"]).zfill(32) for each in found]
 
     async def _spans(self, trace_id: str) -> list[SpanRecord]:
-        if self._newest:
-            try:
-                path = f"/api/v2/traces/{trace_id}"
-                found = await ask(self._http, "GET", path, most=LARGEST_ANSWER)
-            except DestinationError as error:
-                if error.status != 404:
-                    raise
-                self._newest = False
-            else:
-                if found.get("status") == "PARTIAL":
-                    _log.warning("skipping partial trace %s: %s", trace_id, found.get("message"))
-                    return []
-                return spans_of(found.get("trace") or found)
-        found = await ask(self._http, "GET", f"/api/traces/{trace_id}", most=LARGEST_ANSWER)
-        return spans_of({"resourceSpans": found.get("batches") or ()})
+        found = await ask(self._http, "GET", f"/api/v2/traces/{trace_id}", most=LARGEST_ANSWER)
+        if found.get("status") == "PARTIAL":
+            _log.warning("skipping partial trace %s: %s", trace_id, found.get("message"))
+            return []
+        return spans_of(found["trace"])

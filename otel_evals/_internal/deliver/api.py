@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import anyio
 
-from otel_evals._internal.deliver.destination import Unaccepted
-from otel_evals._internal.deliver.http import HttpClient, HttpOptions
+from otel_evals._internal.deliver.destination import SpansTo, Unaccepted
+from otel_evals._internal.deliver.http import HttpClient, HttpSettings
 from otel_evals._internal.deliver.items import ScoreItem, items_of
 from otel_evals._internal.deliver.reading import FeedbackQuery, TraceQuery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
+from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals.errors import ConfigError, DestinationError
 
 _ONE_OF_THEM = {400, 404, 409, 413, 422}
@@ -29,42 +31,19 @@ Errors = Sequence[tuple[ScoreItem, DestinationError]]
 """Items that were not accepted, and why."""
 
 
-class SentRevisions:
-    """Remembers the later revisions that a backend has accepted, up to 20,000.
-
-    Refused scores are sent again, so an earlier revision may be sent last; it must not replace a later one.
-    """
-
-    def __init__(self) -> None:
-        self._sent: OrderedDict[str, int] = OrderedDict()
-
-    def current(self, items: Iterable[ScoreItem]) -> list[ScoreItem]:
-        """Return the items without those that have a later revision among them or at the backend."""
-        items = list(items)
-        newest: dict[str, int] = {}
-        for item in items:
-            known = newest.get(item.id) or self._sent.get(item.id, 0)
-            newest[item.id] = max(known, item.evaluation.revision)
-        return [item for item in items if item.evaluation.revision == newest[item.id]]
-
-    def accepted(self, items: Iterable[ScoreItem]) -> None:
-        """Remember items that the backend has accepted; a first revision replaces none."""
-        for item in items:
-            if item.evaluation.revision > 1:
-                self._sent[item.id] = item.evaluation.revision
-                self._sent.move_to_end(item.id)
-        while len(self._sent) > _REMEMBERED:
-            self._sent.popitem(last=False)
-
-
 class ApiDestination(ABC):
     """Sends scores to an API; a refused request is halved until the bad items are alone.
 
     A subclass implements `send`, which makes a request.
 
     Args:
-        http: the client.
+        url: base URL of the API.
+        headers: sent with every request; what they contain is in no error.
         content: whether to send explanations and error messages, which may quote the conversation.
+        http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
+
+    Raises:
+        ConfigError: an option is wrong, or httpx is not installed.
     """
 
     name: str
@@ -80,15 +59,20 @@ class ApiDestination(ABC):
     """Whether the backend has a place for evaluations that failed or were dropped."""
     finds_traces: ClassVar[bool] = False
     """Whether 404 says that the trace is not there, which it may be later."""
+    otlp_path: ClassVar[str] = ""
+    """Path of the backend's address for spans by OTLP over HTTP; empty if there is none."""
 
-    def __init__(self, http: HttpClient, content: bool = True) -> None:
-        self._http = http
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, content: bool = True, http: HttpSettings = None
+    ) -> None:
+        self._http = HttpClient(url, headers, http)
         self._content = content
-        self._revisions = SentRevisions()
+        self._revisions: BoundedCache[str, int] = BoundedCache(_REMEMBERED)
+        """Later revisions that the backend has accepted, by evaluation id."""
 
     @abstractmethod
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send at most `most` scores in one request; returns those that were not accepted.
+    async def send(self, items: Sequence[ScoreItem]) -> Errors | None:
+        """Send at most `most` scores in one request; returns those that were not accepted, if any.
 
         Raises:
             DestinationError: none was accepted.
@@ -108,9 +92,9 @@ class ApiDestination(ABC):
         """Return the web address of a span's trace; None if it is unknown."""
         return None
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         """Return address and headers for sending spans by OTLP over HTTP; None if they are unknown."""
-        return None
+        return (self._http.url + self.otlp_path, self._http.headers) if self.otlp_path else None
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """Return a score as the backend has it; None if it has none, or no API to read it."""
@@ -130,22 +114,36 @@ class ApiDestination(ABC):
         Raises:
             DestinationError: nothing was accepted, and all for one reason.
         """
-        items = self._revisions.current(items_of(batch, content=self._content, errors=self.takes_errors))
         sending = _Sending(self)
-        sendable = [item for item in items if not sending.screened(item)]
-        groups: dict[str, list[ScoreItem]] = {self.together(item): [] for item in sendable}
-        for item in sendable:
-            groups[self.together(item)].append(item)
-        parts = [g[i : i + self.most] for g in groups.values() for i in range(0, len(g), self.most)]
-        limiter = anyio.CapacityLimiter(self.at_once)
-        async with anyio.create_task_group() as group:
-            for part in parts:
-                group.start_soon(sending.limited, limiter, part)
-        failed = {id(item) for item, _ in sending.errors}
-        self._revisions.accepted(item for item in sendable if id(item) not in failed)
+        groups: defaultdict[str, list[ScoreItem]] = defaultdict(list)
+        for item in self._newest([*items_of(batch, content=self._content, errors=self.takes_errors)]):
+            reason = self.refuses(item)
+            if reason is None:
+                groups[self.together(item)].append(item)
+            else:
+                problem = f"{self.name} has no place for {item.name} = {item.value}"
+                sending.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
+        async with anyio.create_task_group() as tasks:
+            for group in groups.values():
+                for start in range(0, len(group), self.most):
+                    tasks.start_soon(sending.limited, group[start : start + self.most])
+        for item in sending.accepted:
+            if item.evaluation.revision > 1:
+                self._revisions[item.id] = item.evaluation.revision
         if sending.halted is not None and not sending.accepted:
             raise sending.halted
         return [Unaccepted(item.evaluation, error) for item, error in sending.errors]
+
+    def _newest(self, items: Sequence[ScoreItem]) -> Iterable[ScoreItem]:
+        """Return the items without those that have a later revision among them or at the backend.
+
+        Refused scores are sent again, so an earlier revision may come last; it must not replace a later one.
+        """
+        newest: dict[str, int] = {}
+        for item in items:
+            known = newest.get(item.id) or self._revisions.get(item.id, 0)
+            newest[item.id] = max(known, item.evaluation.revision)
+        return [item for item in items if item.evaluation.revision == newest[item.id]]
 
     async def shutdown(self) -> None:
         """Close the connections."""
@@ -153,24 +151,19 @@ class ApiDestination(ABC):
 
 
 class _Sending:
+    """The requests of one batch."""
+
     def __init__(self, destination: ApiDestination) -> None:
         self._destination = destination
+        self._limiter = anyio.CapacityLimiter(destination.at_once)
         self._end = anyio.current_time() + _BUDGET
         self.errors: list[tuple[ScoreItem, DestinationError]] = []
-        self.accepted = 0
+        self.accepted: list[ScoreItem] = []
         self.halted: DestinationError | None = None
         """An error that every other request would have too."""
 
-    def screened(self, item: ScoreItem) -> bool:
-        """Record a score that the backend refuses; returns whether it does."""
-        reason = self._destination.refuses(item)
-        if reason is not None:
-            problem = f"{self._destination.name} has no place for {item.name} = {item.value}"
-            self.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
-        return reason is not None
-
-    async def limited(self, limiter: anyio.CapacityLimiter, items: Sequence[ScoreItem]) -> None:
-        async with limiter:
+    async def limited(self, items: Sequence[ScoreItem]) -> None:
+        async with self._limiter:
             await self._send(items)
 
     async def _send(self, items: Sequence[ScoreItem]) -> None:
@@ -181,15 +174,16 @@ class _Sending:
             self.errors += [(item, halted) for item in items]
             return
         try:
-            errors = await self._destination.send(items)
+            errors = await self._destination.send(items) or ()
         except DestinationError as error:
             await self._failed(items, error)
         except Exception as error:  # an item that cannot be written down
             problem = f"{type(error).__name__}: {error}"
             await self._failed(items, DestinationError(problem, retryable=False, status=422))
         else:
+            failed = {id(item) for item, _ in errors}
             self.errors += errors
-            self.accepted += len(items) - len(errors)
+            self.accepted += [item for item in items if id(item) not in failed]
 
     async def _failed(self, items: Sequence[ScoreItem], error: DestinationError) -> None:
         if error.status in _ONE_OF_THEM and len(items) > 1:
@@ -218,8 +212,18 @@ def needed(given: str | None, field: str, *variables: str, default: str | None =
     return value.strip()
 
 
-def client(
-    url: str, headers: Mapping[str, str], *secrets: str | None, http: HttpOptions | Mapping[str, Any] | None
-) -> HttpClient:
-    """Return an HTTP client; `http` has its options, as in YAML."""
-    return HttpClient(url, headers, secrets, HttpOptions.of(http))
+def server_url(
+    given: str | None, *variables: str, default: str | None = None, field: str = "url", without: str = ""
+) -> str:
+    """Return a base URL without a slash at its end, and without a path that belongs to another API.
+
+    By default it comes from an environment variable.
+
+    Raises:
+        ConfigError: there is none, it is no http URL, or it contains a user or password.
+    """
+    url = needed(given, field, *variables, default=default)
+    if not re.match(r"https?://[^/\s@]+(/\S*)?$", url):
+        shown = re.sub(r"//[^/@]*@", "//***@", url)
+        raise ConfigError(field, f"{shown!r} is not a URL such as https://example.com")
+    return re.sub(rf"({without})?/*$", "", url.rstrip("/"))

@@ -20,6 +20,9 @@ from otel_evals.errors import ConfigError, DestinationError
 ENTRY_POINT_GROUP = "otel_evals_destination"
 NEVER_SENT = ("queue_full", "shutdown")
 
+SpansTo = tuple[str, Mapping[str, str]] | None
+"""Address and headers for spans by OTLP over HTTP."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unaccepted:
@@ -73,7 +76,7 @@ class EventPreset(ABC):
         """Return the web address of a span's trace; None if it is unknown."""
         return None
 
-    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+    def spans_to(self) -> SpansTo:
         """Return address and headers for telemetry by OTLP over HTTP; None if that is not possible."""
         return None
 

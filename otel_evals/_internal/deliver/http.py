@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
-import math
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import anyio
 from otel_evals._internal.util.addresses import secrets_of_address, without_credentials
 from otel_evals._internal.util.install_hint import install_hint
 from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.options import call_with
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -31,6 +32,7 @@ _SHOWN = 200
 _CODINGS = ("identity", "gzip", "deflate")
 """Only one of them: nested ones expand a few bytes without bound before they can be counted."""
 _KEPT = 64 * 1024
+_SHORTEST_SECRET = 6
 _REASONS = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 409: "conflict", 413: "too_large"}
 _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
 
@@ -42,7 +44,7 @@ class HttpOptions:
     Proxies (`HTTPS_PROXY`, `NO_PROXY`, ...) and certificates (`SSL_CERT_FILE`) of the environment apply too.
 
     Raises:
-        ConfigError: a number is not positive, or `ca_file` is not there.
+        ConfigError: the timeout is not positive, or `ca_file` is not there.
     """
 
     timeout: float = 10.0
@@ -53,37 +55,22 @@ class HttpOptions:
     """URL of a proxy."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request."""
-    requests_per_second: float = math.inf
-    """Rate limit; requests are spaced evenly."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "requests_per_second"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"http.{name}", "must be greater than zero")
+        if not self.timeout > 0:
+            raise ConfigError("http.timeout", "must be greater than zero")
         if self.ca_file is not None and not Path(self.ca_file).is_file():
             raise ConfigError("http.ca_file", f"there is no file {self.ca_file}")
 
-    @classmethod
-    def of(cls, options: HttpOptions | Mapping[str, Any] | None) -> HttpOptions:
-        """Return options given as in YAML.
 
-        Raises:
-            ConfigError: an option is unknown or wrong.
-        """
-        if options is None or isinstance(options, HttpOptions):
-            return options or cls()
-        if unknown := sorted(set(options) - set(cls.__slots__)):
-            raise ConfigError(
-                f"http.{unknown[0]}", f"there is no such option; known: {', '.join(cls.__slots__)}"
-            )
-        return cls(**options)
+HttpSettings = HttpOptions | Mapping[str, Any] | None
+"""Options of requests, also as a mapping from YAML; None for the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
     """A server's answer to an accepted request."""
 
-    status: int
     body: bytes
     url: str
 
@@ -96,34 +83,35 @@ class HttpAnswer:
         try:
             return read_json(self.body)
         except ValueError:
-            raise _unexpected(self.url, self.status, "something that is not JSON") from None
+            raise _unexpected(self.url, "something that is not JSON") from None
 
 
 class HttpClient:
     """Sends requests to one base URL. Redirects are not followed: they could carry a key elsewhere.
 
+    No error contains what is in a header or in the query of an address, since these may be keys.
+
     Args:
         url: base URL, without a slash at its end.
         headers: sent with every request, next to those of the options.
-        secrets: texts that no error may contain.
-        options: timeouts, proxy, certificates.
+        http: timeout, proxy, certificates.
+
+    Raises:
+        ConfigError: an option is unknown or wrong, or httpx is not installed.
     """
 
-    def __init__(
-        self, url: str, headers: Mapping[str, str], secrets: tuple[str | None, ...], options: HttpOptions
-    ) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], http: HttpSettings = None) -> None:
         if importlib.util.find_spec("httpx") is None:
             raise ConfigError("httpx", f"is not installed: {install_hint('http')}")
+        options = http if isinstance(http, HttpOptions) else call_with(HttpOptions, http or {}, "http")
         self.url = url
         self.headers = {**headers, **options.headers}
-        given = [*options.headers.values(), *headers.values()]
-        hidden = {*secrets, *given, *(value.rpartition(" ")[2] for value in given)}  # of `Bearer x`, also x
-        hidden.update(secrets_of_address(url), secrets_of_address(options.proxy))
-        self._secrets = sorted((s for s in hidden if s and len(s) >= 6 and "/json" not in s), key=len)[::-1]
-        self._options = options
+        addresses = [*secrets_of_address(url), *secrets_of_address(options.proxy)]
+        hidden = {*addresses, *map(str, headers.values()), *map(str, options.headers.values())}
+        self._secrets = sorted(_with_parts(hidden), key=len, reverse=True)
+        self._options: HttpOptions = options
         self._client: httpx.AsyncClient | None = None
         self._owner = 0
-        self._free_at = 0.0
 
     async def send(
         self,
@@ -145,7 +133,6 @@ class HttpClient:
         shown = without_credentials(url)
         seconds = self._options.timeout * (1 if most <= MOST_BYTES else _LARGE_TIMES)
         try:
-            await self._wait_for_turn()
             with anyio.fail_after(seconds):
                 return await self._exchange(method, url, body, params, most)
         except TimeoutError:
@@ -168,12 +155,6 @@ class HttpClient:
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line if len(line) <= 2 * _SHOWN else line[: 2 * _SHOWN] + "…"
 
-    async def _wait_for_turn(self) -> None:
-        now = anyio.current_time()
-        self._free_at = max(now, self._free_at) + 1.0 / self._options.requests_per_second
-        if (wait := self._free_at - 1.0 / self._options.requests_per_second - now) > 0:
-            await anyio.sleep(wait)
-
     async def _exchange(
         self, method: str, url: str, body: Any, params: Mapping[str, Any] | None, most: int
     ) -> HttpAnswer:
@@ -186,19 +167,16 @@ class HttpClient:
         url = without_credentials(url)
         async with request as response:
             if response.headers.get("content-encoding", "identity").strip().lower() not in _CODINGS:
-                raise _unexpected(url, response.status_code, "a compression that was not requested")
+                raise _unexpected(url, "a compression that was not requested")
             received = bytearray()
             async for piece in response.aiter_bytes():
                 received += piece
                 if len(received) > most:
-                    problem = f"{url} answered {response.status_code} with more than {most} bytes"
-                    raise DestinationError(
-                        problem,
-                        retryable=False,
-                        reason="too_large" if most > MOST_BYTES else "unexpected_answer",
-                    )
+                    reason = "too_large" if most > MOST_BYTES else "unexpected_answer"
+                    problem = f"{url} answered with more than {most} bytes"
+                    raise DestinationError(problem, retryable=False, reason=reason)
             self._check(response, url, bytes(received))
-            return HttpAnswer(response.status_code, bytes(received), url)
+            return HttpAnswer(bytes(received), url)
 
     def _opened(self) -> httpx.AsyncClient:
         import httpx
@@ -223,9 +201,7 @@ class HttpClient:
         status = response.status_code
         if 300 <= status < 400:
             there = self.scrub(response.headers.get("location", "nowhere"))
-            problem = (
-                f"{url} answered {status}: moved to {there}; redirects are not followed, set that address"
-            )
+            problem = f"{url} moved to {there}; redirects are not followed, set that address"
             raise DestinationError(problem, retryable=False, reason="redirected", status=status)
         said = self.scrub(received[: 4 * _SHOWN].decode("utf-8", "replace"))[:_SHOWN]
         if not response.is_success:
@@ -238,21 +214,19 @@ class HttpClient:
                 answer=received[:_KEPT],
             )
         if "html" in response.headers.get("content-type", ""):
-            raise _unexpected(url, status, "a page of HTML, as a login or the wrong address does")
+            raise _unexpected(url, "a page of HTML, as a login or the wrong address does")
 
 
-def base_url(given: str, field_name: str, *, without: str = "") -> str:
-    """Return a base URL without a slash at its end, and without a path that belongs to another API.
+def _with_parts(values: Iterable[str]) -> Iterator[str]:
+    """Yield secrets and their parts: of `Bearer x` also x, of `Basic x` also the password in it."""
+    for value in values:
+        scheme, _, token = value.rpartition(" ")
+        found = [value, token]
+        if scheme == "Basic":
+            with suppress(ValueError):
+                found.append(base64.b64decode(token).decode().partition(":")[2])
+        yield from (each for each in found if len(each) >= _SHORTEST_SECRET and "/json" not in each)
 
-    Raises:
-        ConfigError: it is no http URL, or contains a user or password.
-    """
-    if not re.match(r"https?://[^/\s@]+(/\S*)?$", given):
-        shown = re.sub(r"//[^/@]*@", "//***@", given)
-        raise ConfigError(field_name, f"{shown!r} is not a URL such as https://example.com")
-    return re.sub(rf"({without})?/*$", "", given.rstrip("/"))
 
-
-def _unexpected(url: str, status: int, what: str) -> DestinationError:
-    problem = f"{url} answered {status} with {what}"
-    return DestinationError(problem, retryable=False, reason="unexpected_answer", status=status)
+def _unexpected(url: str, what: str) -> DestinationError:
+    return DestinationError(f"{url} answered with {what}", retryable=False, reason="unexpected_answer")

@@ -81,10 +81,32 @@ def test_a_marked_score_is_sent_and_read_back(server: RecordingServer) -> None:
     done = try_out("langfuse", server)
     assert done.exit_code == 0, done.output
     assert 'Read back: {"name": "otel_evals_test", "value": 1}' in done.stdout
-    number, label = server.requests[0].body
+    number, label = (request.body for request in server.requests[:2])
     assert (number["name"], number["value"], number["traceId"]) == ("otel_evals_test", 1.0, TRACE)
     assert label["value"] == "test"
-    assert server.requests[1].path.endswith(number["id"])
+    assert server.requests[2].path.endswith(number["id"])
+
+
+def test_phoenix_is_asked_until_it_has_attached_the_score(server: RecordingServer) -> None:
+    """It has annotations of others there, and none of ours at first."""
+
+    def reply(request: RecordedRequest) -> Reply:
+        if request.path == "/v1/projects":
+            return Reply(body=b'{"data": [{"id": "empty"}, {"id": "shop"}], "next_cursor": null}')
+        if request.method == "POST":
+            return Reply(body=b'{"data": []}')
+        if request.path.startswith("/v1/projects/empty/"):
+            return Reply(404)
+        assert request.query["span_ids"] == [SPAN]
+        other = {"span_id": SPAN, "name": "otel_evals_test", "identifier": "by hand"}
+        ours = [a for r in server.requests if r.path == "/v1/span_annotations" for a in r.body["data"]]
+        asked = [r for r in server.requests if r.path == request.path]
+        return Reply(body=json.dumps({"data": [other, *(ours if len(asked) > 1 else ())]}).encode())
+
+    server.reply = reply
+    done = try_out("phoenix", server)
+    assert done.exit_code == 0, done.output
+    assert '"identifier": "otel_evals_test@1"' in done.stdout.partition("Read back: ")[2]
 
 
 def test_a_destination_without_a_way_to_read_says_so(server: RecordingServer) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from otel_evals.destinations import ApiDestination, Errors, HttpClient, HttpOptions, ScoreItem
+from otel_evals.destinations import ApiDestination, ScoreItem
 from otel_evals.errors import DestinationError
 from otel_evals.model import Score, ScoredRun
 from tests.support.replacing import replace
@@ -26,15 +26,14 @@ class Backend(ApiDestination):
     name = "backend"
 
     def __init__(self) -> None:
-        super().__init__(HttpClient("http://localhost", {}, (), HttpOptions()))
+        super().__init__("http://localhost", {})
         self.scores: dict[str, float | None] = {}
         self.away: set[float] = set()
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+    async def send(self, items: Sequence[ScoreItem]) -> None:
         if any(item.value in self.away for item in items):
             raise DestinationError("away", retryable=True, status=503)
         self.scores.update({item.id: item.value for item in items})
-        return ()
 
 
 def revision(number: int, value: float) -> ScoredRun:

@@ -104,8 +104,8 @@ def tempo_span(span: SpanRecord) -> dict[str, Any]:
     return {**{name: in_base64(id) for name, id in ids.items()}, **times, **named}
 
 
-def tempo(request: RecordedRequest, *, limit: int = 3, newest: bool = True) -> Reply:
-    """Tempo's search, which gives so many in no order, and its two ways to ask for a trace."""
+def tempo(request: RecordedRequest, *, limit: int = 3) -> Reply:
+    """Tempo's search, which gives so many in no order, and its traces."""
     if request.path == "/api/search":
         start, end = int(request.query["start"][0]), int(request.query["end"][0])
         asked = min(limit, int(request.query["limit"][0]))
@@ -115,17 +115,12 @@ def tempo(request: RecordedRequest, *, limit: int = 3, newest: bool = True) -> R
     spans = [tempo_span(span) for span in sent(number)]
     resource, scope = {"attributes": pairs({"service.name": "shop"})}, {"name": "shop", "version": "1"}
     block = {"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}
-    if request.path.startswith("/api/v2/"):
-        return json_reply({"trace": {"resourceSpans": [block]}}) if newest else Reply(404, b"not found")
-    return json_reply({"batches": [block]})
+    return json_reply({"trace": {"resourceSpans": [block]}})
 
 
-@pytest.mark.parametrize("newest", [True, False])
-def test_tempo_gives_what_was_sent(
-    newest: bool, server: RecordingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tempo_gives_what_was_sent(server: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("otel_evals_exporters._internal.tempo._PAGE", 3)
-    server.reply = lambda request: tempo(request, newest=newest)
+    server.reply = tempo
     found = read(f"tempo={server.url}", wanted='{ resource.service.name = "shop" }')
     assert found == {trace_id(n): sent(n) for n in range(COUNT)}
     first = server.requests[0]
@@ -213,26 +208,19 @@ def observation(span: SpanRecord) -> dict[str, Any]:
     }
 
 
-def langfuse(request: RecordedRequest, *, newest: bool) -> Reply:
-    if request.path == "/api/public/v2/observations" and not newest:
-        return Reply(404, b"{}")
+def langfuse(request: RecordedRequest) -> Reply:
     wanted = request.query.get("traceId")
     rows = [observation(span) for n in range(COUNT) for span in sent(n)]
     rows = [row for row in rows if wanted is None or row["traceId"] in wanted]
-    if newest:
-        at = int(request.query.get("cursor", ["0"])[0])
-        more = {"cursor": str(at + 3)} if at + 3 < len(rows) else {}
-        if "metadata" not in request.query.get("fields", [""])[0]:
-            rows = [{"id": row["id"], "traceId": row["traceId"]} for row in rows]
-        return json_reply({"data": rows[at : at + 3], "meta": more})
-    page = int(request.query["page"][0])
-    meta = {"totalPages": -(-len(rows) // 3)}
-    return json_reply({"data": rows[page * 3 - 3 : page * 3], "meta": meta})
+    at = int(request.query.get("cursor", ["0"])[0])
+    more = {"cursor": str(at + 3)} if at + 3 < len(rows) else {}
+    if "metadata" not in request.query.get("fields", [""])[0]:
+        rows = [{"id": row["id"], "traceId": row["traceId"]} for row in rows]
+    return json_reply({"data": rows[at : at + 3], "meta": more})
 
 
-@pytest.mark.parametrize("newest", [True, False])
-def test_langfuse_gives_attributes_and_what_was_said(newest: bool, server: RecordingServer) -> None:
-    server.reply = lambda request: langfuse(request, newest=newest)
+def test_langfuse_gives_attributes_and_what_was_said(server: RecordingServer) -> None:
+    server.reply = langfuse
     found = read(f"langfuse={server.url}", wanted="environment=production")
     assert set(found) == {trace_id(n) for n in range(COUNT)}
     model, expected = found[trace_id(1)][1], sent(1)[1]

@@ -40,13 +40,6 @@ def test_posthog_shows_traces_beside_where_it_takes_them() -> None:
     assert place.trace_url(TRACE, SPAN) == f"https://eu.posthog.com/llm-analytics/traces/{TRACE}"
 
 
-def test_braintrust_needs_the_organisation_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert destination("braintrust", "http://x").trace_url(TRACE, SPAN) is None
-    monkeypatch.setenv("BRAINTRUST_ORG_NAME", "my org")
-    address = f"https://www.braintrust.dev/app/my%20org/p/p/logs?r={TRACE}&s={SPAN}"
-    assert destination("braintrust", "http://x").trace_url(TRACE, SPAN) == address
-
-
 def reply(request: RecordedRequest) -> Reply:
     sessions = [{"id": PROJECT_ID, "tenant_id": "t-1"}]
     return Reply(body=json.dumps(sessions if request.path.endswith("sessions") else {}).encode())

@@ -123,20 +123,6 @@ def test_a_verdict_on_a_trace_or_on_another_span_of_it_is_about_its_run(
     assert "left out: 1 of a trace with several runs" in done.stdout
 
 
-def test_an_older_langfuse_is_asked_for_its_older_list(server: RecordingServer, store: ResultsStore) -> None:
-    def reply(request: Any) -> Reply:
-        if "/v3/" in request.path:
-            return Reply(404)
-        page = int(request.query["page"][0])
-        score = {"name": "grounded", "value": 0.5, "dataType": "NUMERIC", "source": "ANNOTATION"}
-        score |= {"traceId": TRACES[page], "observationId": SPANS[page], "timestamp": SAID[0].time}
-        return Reply(body=json.dumps({"data": [score], "meta": {"totalPages": 2}}).encode())
-
-    server.reply = reply
-    pull("langfuse", server, store)
-    assert labels(store) == {IDS[1]: 0.5, IDS[2]: 0.5}
-
-
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
