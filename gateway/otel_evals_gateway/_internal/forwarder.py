@@ -6,16 +6,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from io import BytesIO
-from typing import Any
 
 import aiohttp
 
-from otel_evals.sdk.util import read_json, retry_after
-from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, read_partial_success
+from otel_evals.sdk.util import retry_after
+from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer, read_partial_success
 
 _logger = logging.getLogger(__name__)
 _CONNECTIONS = 32
-_AGAIN = 1.0
+_AGAIN = (429, 502, 503, 504)
+_AGAIN_SECONDS = 1.0
 """Seconds after which to send again if the next endpoint names no time."""
 _IN_ONE_GO = 2**20
 """Bytes of a body above which aiohttp wants to stream it."""
@@ -51,7 +51,7 @@ class Forwarder:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._not_reached(error)
             problem = f"the next endpoint cannot be reached: {type(error).__name__}"
-            return ExportAnswer(503, problem, retry_after=_AGAIN)
+            return ExportAnswer(503, problem, retry_after=_AGAIN_SECONDS)
 
     async def look(self) -> None:
         """Find out if an endpoint that could not be reached can be, by a request without spans."""
@@ -72,15 +72,11 @@ class Forwarder:
     def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:
         status = response.status
         if 200 <= status < 300:
-            json_form = response.content_type == JSON
-            return _json_success(body) if json_form else read_partial_success(body, signal)
-        again = status in (429, 502, 503, 504)
-        wait = retry_after(response.headers) if again else None
-        return ExportAnswer(
-            status if status >= 400 else 502,
-            f"the next endpoint answered {status}",
-            retry_after=(wait if wait is not None else _AGAIN) if again else None,
-        )
+            return read_partial_success(body, signal, response.content_type)
+        wait = retry_after(response.headers)
+        problem = f"the next endpoint answered {status}"
+        again = None if status not in _AGAIN else _AGAIN_SECONDS if wait is None else wait
+        return ExportAnswer(status if status >= 400 else 502, problem, retry_after=again)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -95,12 +91,3 @@ class Forwarder:
                 loop=asyncio.get_running_loop(),
             )
         return self._session
-
-
-def _json_success(body: bytes) -> ExportAnswer:
-    try:
-        partial: Any = read_json(body).get("partialSuccess") or {}
-        rejected = sum(int(value) for key, value in partial.items() if key.startswith("rejected"))
-        return ExportAnswer(rejected=rejected, message=str(partial.get("errorMessage") or ""))
-    except (ValueError, TypeError, AttributeError):
-        return ExportAnswer()

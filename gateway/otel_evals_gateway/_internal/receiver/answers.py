@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToJson, Parse
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
@@ -75,29 +76,26 @@ def partial_success(answer: ExportAnswer, signal: str) -> Any:
     return made
 
 
-def read_partial_success(data: bytes, signal: str) -> ExportAnswer:
+def read_partial_success(data: bytes, signal: str, content_type: str = PROTOBUF) -> ExportAnswer:
     """Return the answer in a response with status 200; an unreadable one is a success."""
-    response, field = _RESPONSES[signal]
+    kind, field = _RESPONSES[signal]
     try:
-        partial = response.FromString(data).partial_success
+        is_json = content_type == JSON
+        read = Parse(data, kind(), ignore_unknown_fields=True) if is_json else kind.FromString(data)
     except Exception:
         return ExportAnswer()
+    partial = read.partial_success
     return ExportAnswer(rejected=getattr(partial, field), message=partial.error_message)
 
 
 def http_body(answer: ExportAnswer, signal: str, content_type: str) -> bytes:
     """Return the body of an HTTP response, in the format of the request."""
+    message = partial_success(answer, signal) if answer.ok else _status(answer)
+    if content_type != JSON:
+        return bytes(message.SerializeToString())
     if answer.ok:
-        if content_type == PROTOBUF:
-            return bytes(partial_success(answer, signal).SerializeToString())
-        _, field = _RESPONSES[signal]
-        first, *rest = field.split("_")
-        counted = first + "".join(word.title() for word in rest)
-        partial = {counted: str(answer.rejected), "errorMessage": answer.message}
-        return json.dumps({"partialSuccess": partial if answer.rejected or answer.message else {}}).encode()
-    if content_type == JSON:
-        return json.dumps({"code": _grpc_number(answer), "message": answer.message}).encode()
-    return bytes(_status(answer).SerializeToString())
+        message.partial_success.SetInParent()  # the member is there even if all were accepted
+    return MessageToJson(message).encode()
 
 
 def http_headers(answer: ExportAnswer) -> dict[str, str]:
@@ -107,6 +105,8 @@ def http_headers(answer: ExportAnswer) -> dict[str, str]:
         headers["Retry-After"] = str(max(1, ceil(answer.retry_after)))
     if answer.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if answer.status == 405:
+        headers["Allow"] = "POST"
     return headers
 
 
@@ -120,14 +120,10 @@ def grpc_trailers(answer: ExportAnswer) -> tuple[tuple[str, bytes], ...]:
     return (("grpc-status-details-bin", _status(answer).SerializeToString()),)
 
 
-def _grpc_number(answer: ExportAnswer) -> int:
-    return int(grpc_code(answer).value[0])
-
-
 def _status(answer: ExportAnswer) -> Status:
-    status = Status(code=_grpc_number(answer), message=answer.message)
+    status = Status(code=grpc_code(answer).value[0], message=answer.message)
     if answer.retry_after is not None:
-        seconds = int(answer.retry_after)
-        nanos = int((answer.retry_after - seconds) * 1e9)
-        status.details.add().Pack(RetryInfo(retry_delay=Duration(seconds=seconds, nanos=nanos)))
+        delay = Duration()
+        delay.FromTimedelta(timedelta(seconds=answer.retry_after))
+        status.details.add().Pack(RetryInfo(retry_delay=delay))
     return status

@@ -89,21 +89,19 @@ class HttpReceiver(Receiver):
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "")
-        if request.method in ("GET", "HEAD") and request.path in self._pages:
+        page = self._pages.get(request.path)
+        if page is not None and request.method in ("GET", "HEAD"):
             if request.path not in _OPEN and not self._admits(authorization):
-                answer = {"message": "a bearer token is required"}
-                return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
-            status, page = self._pages[request.path]()
-            if isinstance(page, str):
-                return web.Response(text=page, status=status, headers={"Content-Type": _PROMETHEUS})
-            return web.json_response(page, status=status)
+                return _response(ExportAnswer(401, "a bearer token is required"), "traces", JSON)
+            status, content = page()
+            if isinstance(content, str):
+                return web.Response(text=content, status=status, headers={"Content-Type": _PROMETHEUS})
+            return web.json_response(content, status=status)
         signal = _PATHS.get(request.path)
-        if signal not in self._signals or signal is None:
+        if signal is None or signal not in self._signals:
             return _response(ExportAnswer(404, "unknown path"), "traces", JSON)
         if request.method != "POST":
-            response = _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
-            response.headers["Allow"] = "POST"
-            return response
+            return _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
 
         async def read(reservation: Reservation) -> ExportRequest:
             return await self._read(request, signal, reservation)
@@ -170,9 +168,8 @@ class _Server(web.Server):
         )
         self._answer = handler
         self._seconds = seconds
-        self._most = max_connections()
-        self._silent: set[RequestHandler] = set()
         self._handshakes = handshakes
+        self._most = max_connections()
         self._opening: set[RequestHandler] = set()
         """Connections whose TLS handshake has not ended."""
         self._idle: dict[RequestHandler, None] = {}
@@ -183,7 +180,6 @@ class _Server(web.Server):
         if len(self._opening) >= self._most:
             raise ConnectionRefusedError("too many connections are being opened")
         protocol = _Connection(self, loop=self._loop, **self._kwargs)
-        self._silent.add(protocol)
         if self._handshakes:
             self._opening.add(protocol)
         asyncio.get_running_loop().call_later(self._seconds, self._check, protocol)
@@ -200,12 +196,11 @@ class _Server(web.Server):
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         self._idle.pop(handler, None)
-        self._silent.discard(handler)
         super().connection_lost(handler, exc)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        protocol = request.protocol
-        self._silent.discard(protocol)
+        protocol: Any = request.protocol
+        protocol.is_used = True
         self._idle.pop(protocol, None)
         self._busy += 1
         try:
@@ -215,15 +210,17 @@ class _Server(web.Server):
             if protocol.transport is not None:
                 self._idle[protocol] = None
 
-    def _check(self, protocol: RequestHandler) -> None:
+    def _check(self, protocol: _Connection) -> None:
         self._opening.discard(protocol)
-        if protocol in self._silent:
-            self._silent.discard(protocol)
+        if not protocol.is_used:
             _close(protocol)
 
 
 class _Connection(RequestHandler):
     """Answers malformed requests without repeating what they contain, such as a token."""
+
+    is_used = False
+    """True once it has brought a request."""
 
     def handle_error(
         self,

@@ -12,22 +12,11 @@ from contextlib import contextmanager
 from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
-from otel_evals_gateway._internal.receiver.decoder import (
-    DecodedSize,
-    ExportRequest,
-    Signal,
-    decode,
-    decode_plain,
-    decompress,
-)
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
 
 _logger = logging.getLogger(__name__)
-LARGE = 1024 * 1024
-"""Decoded bytes of a request from which a thread decodes it, so other requests need not wait."""
 _SMALL = {PROTOBUF: 64 * 1024, JSON: 16 * 1024}
 """Uncompressed bytes of a body that may be decoded without a thread."""
-_TINY = 1024
-"""Bytes of an uncompressed body that may be decoded in the same iteration of the event loop as others."""
 _BODIES_IN_PROGRESS = 4
 """All requests in progress may take this many times the limit of one uncompressed body, once decoded."""
 
@@ -145,10 +134,8 @@ class Receiver:
                 if not self._admits(authorization):
                     raise RefusedError(ExportAnswer(401, "a bearer token is required"))
                 request = await read(reservation)
-                request.reservation = reservation
-                if not await self._decoded_at_once(request):
-                    async with self._limits.decoding:
-                        await asyncio.to_thread(decode, request, self._options.max_decompressed)
+                request.reserve = reservation.resize
+                await self._decode(request)
                 answer = await self._handle(request)
         except RefusedError as error:
             answer = error.answer
@@ -158,27 +145,17 @@ class Receiver:
         self._limits.answers[signal, answer.status] += 1
         return answer
 
-    async def _decoded_at_once(self, request: ExportRequest) -> bool:
-        """Decode a small request; return False if it needs a thread."""
+    async def _decode(self, request: ExportRequest) -> None:
+        """Decode a request, a large one on a thread, so that others need not wait."""
         most = min(_SMALL[request.content_type], self._options.max_decompressed)
-        if len(request.body) > most:
-            return False
-        if len(request.body) <= _TINY and not request.encoding:
-            return self._decoded_here(request, most)
-        async with self._limits.turn:
-            await asyncio.sleep(0)  # with the lock: all others that wait for it get one iteration each
-            return self._decoded_here(request, most)
-
-    def _decoded_here(self, request: ExportRequest, most: int) -> bool:
-        try:
-            data = decompress(request.body, request.encoding, most)
-        except RefusedError as refused:
-            if refused.answer.status == 413:
-                return False
-            raise
-        size = DecodedSize(request).add(data)
-        if size > LARGE:
-            return False
-        request.reserve(size)
-        decode_plain(request, data)
-        return True
+        if len(request.body) <= most:
+            async with self._limits.turn:
+                await asyncio.sleep(0)  # with the lock: all others that wait for it get one iteration each
+                try:
+                    decode(request, most)
+                    return
+                except RefusedError as refused:
+                    if refused.answer.status != 413:
+                        raise
+        async with self._limits.decoding:
+            await asyncio.to_thread(decode, request, self._options.max_decompressed)
