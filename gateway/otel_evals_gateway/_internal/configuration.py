@@ -73,21 +73,16 @@ def _check_forward(options: GatewayOptions) -> None:
     forward = urlsplit(options.forward or "")
     port = forward.port or (443 if forward.scheme == "https" else 80)
     for address in filter(None, (options.http, options.grpc)):
-        host, own_port = host_and_port(address)
-        if port and port == own_port and _addresses(forward.hostname or "") & _addresses(host):
+        if (_named(forward.hostname or ""), port) == (
+            _named(host_and_port(address)[0]),
+            host_and_port(address)[1],
+        ):
             raise ConfigError("gateway.forward", f"{options.forward} is the gateway itself, at {address}")
 
 
-def _addresses(host: str) -> set[str]:
-    """Return the addresses of a host, with those of this machine for an address that stands for all."""
-    hosts = [host, "localhost", socket.gethostname()] if host in ("0.0.0.0", "::") else [host]
-    found: set[str] = set()
-    for each in hosts:
-        try:
-            found |= {str(info[4][0]) for info in socket.getaddrinfo(each, None)}
-        except OSError:
-            found.add(each)
-    return found
+def _named(host: str) -> str:
+    """Return one name for all that stand for this machine."""
+    return "localhost" if host in ("127.0.0.1", "::1", "0.0.0.0", "::", socket.gethostname()) else host
 
 
 class ConfigReload:
@@ -134,14 +129,14 @@ class ConfigReload:
         try:
             config, values = await asyncio.to_thread(self._read)
             await self._use(config)
-        except ConfigError as error:
-            mistakes = "".join(f"\n  {each}" for each in error.errors)
-            _logger.error("%s was refused; the current rules stay active:%s", self._path, mistakes)
+        except Exception as error:
+            found = error.errors if isinstance(error, ConfigError) else ()
+            mistakes = "".join(f"\n  {each}" for each in found)
+            message = "%s was refused; the current rules stay active:%s"
+            _logger.error(message, self._path, mistakes, exc_info=None if found else error)
             return self._count("refused")
-        except Exception:
-            _logger.exception("%s was refused; the current rules stay active", self._path)
-            return self._count("refused")
-        self._needs_restart = _differences(self._values, values)
+        names = {*self._values, *values} - {"rules"}
+        self._needs_restart = sorted(n for n in names if self._values.get(n) != values.get(n))
         self._config, self._values = config, {**self._values, "rules": values["rules"]}
         self._since = _now()
         _logger.info("reloaded %s: %d rules are active", self._path, len(config.rules))
@@ -180,18 +175,6 @@ def _same(value: Any, rule: Rule, known: list[tuple[Any, Rule]]) -> Rule:
 
 def _conversation_rules(config: Config) -> set[tuple[str, str]]:
     return {(rule.name, rule.group) for rule in config.rules if rule.scope == "conversation"}
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the changed options besides rules; inside `gateway` one by one."""
-    found: list[str] = []
-    for name in sorted({*map(str, before), *map(str, after)} - {"rules"}):
-        old, new = before.get(name), after.get(name)
-        if name == "gateway" and isinstance(old, dict) and isinstance(new, dict):
-            found += _differences(old, new, "gateway.")
-        elif old != new:
-            found.append(prefix + name)
-    return found
 
 
 def _now() -> str:

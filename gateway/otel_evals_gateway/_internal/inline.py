@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -54,27 +53,34 @@ class Inline:
         if request.signal == "metrics":
             return await self._forward_unchanged(request)
         selection = await self._tap.look_through(request)
+        places: Mapping[Place, RecordedSpan] = {}
         if request.signal == "traces":
             _drop_our_names(request, selection)
-        places = self._places(request, selection) if request.signal == "traces" else {}
-        if not places:
+            places = self._places(request, selection)
+        try:
+            if not places:
+                answer = await self._unheld(request, selection)
+            elif self._journal is None:
+                answer = await self._whole(request, selection, places)
+            else:
+                answer = await self._split(request, selection, places)
+        except ValueError:  # valid protobuf that is not valid OTLP
             answer = await self._forward_unchanged(request)
-            if answer.ok and selection.items:
-                if self._journal is not None:
-                    self._journal.append(request, selection)
-                await self._tap.judge(request.signal, selection)
-        else:
-            way = self._whole if self._journal is None else self._split
-            try:
-                answer = await way(request, selection, places)
-            except ValueError:  # valid protobuf that is not valid OTLP
-                answer = await self._forward_unchanged(request)
         self._traffic.received(request.signal, selection)
-        if not answer.ok:
-            self._traffic.count(request.signal, "refused", selection.seen)
-        else:  # the outbox counts the held spans
+        if answer.ok:  # the outbox counts the held spans
             later = 0 if self._journal is None else len(places)
             self._traffic.count(request.signal, "forwarded", selection.seen - later)
+        else:
+            self._traffic.count(request.signal, "refused", selection.seen)
+        return answer
+
+    async def _unheld(self, request: ExportRequest, selection: Selection) -> ExportAnswer:
+        """Forward a request without spans to hold, and judge a copy."""
+        answer = await self._forward_unchanged(request)
+        if answer.ok and selection.items:
+            if self._journal is not None:
+                self._journal.append(request, selection)
+            await self._tap.judge(request.signal, selection)
         return answer
 
     def start(self) -> None:
@@ -184,59 +190,53 @@ class _Outbox:
         self._forwarder = forwarder
         self._journal = journal
         self._traffic = traffic
-        self._parts: deque[HeldPart] = deque()
-        self._work = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._parts: asyncio.Queue[HeldPart] = asyncio.Queue()
+        self._unsent = 0
         self._sending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._sending = asyncio.ensure_future(self._send_always())
 
     def put(self, part: HeldPart) -> None:
-        self._parts.append(part)
-        self._empty.clear()
-        self._work.set()
+        self._unsent += 1
+        self._parts.put_nowait(part)
 
     async def stop(self, seconds: float) -> None:
         """Send the queued parts within this time."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), max(0.0, seconds))
+            await asyncio.wait_for(self._parts.join(), max(0.0, seconds))
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait({self._sending})
-        if self._parts:
-            _logger.warning(
-                "%d held spans could not be forwarded; they stay in the journal", len(self._parts)
-            )
+        if self._unsent:
+            _logger.warning("%d held spans could not be forwarded; they stay in the journal", self._unsent)
 
     async def _send_always(self) -> None:
+        while True:
+            batch = [await self._parts.get()]
+            await asyncio.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
+            while len(batch) < _BATCH and not self._parts.empty():
+                batch.append(self._parts.get_nowait())
+            answer = await self._sent(b"".join(part.data for part in batch))
+            if self._journal is not None:
+                self._journal.forwarded([part.key for part in batch])
+            self._traffic.count("traces", "forwarded" if answer.ok else "lost", len(batch))
+            if not answer.ok:
+                _logger.error("%d held spans were permanently refused: %s", len(batch), answer.message)
+            self._unsent -= len(batch)
+            for _ in batch:
+                self._parts.task_done()
+
+    async def _sent(self, body: bytes) -> ExportAnswer:
+        """Send a body until it is accepted or refused for good."""
         attempt = 0
         while True:
-            await self._work.wait()
-            await asyncio.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
-            batch = [self._parts[i] for i in range(min(_BATCH, len(self._parts)))]
-            if not batch:
-                self._work.clear()
-                self._empty.set()
-                continue
-            answer = await self._forwarder.send("traces", b"".join(part.data for part in batch))
+            answer = await self._forwarder.send("traces", body)
             if answer.ok or answer.retry_after is None:
-                attempt = 0
-                self._done(batch, accepted=answer.ok, message=answer.message)
-            else:
-                attempt += 1
-                wait = backoff(attempt, first=_FIRST, longest=_LONGEST)
-                await asyncio.sleep(max(wait, answer.retry_after))
-
-    def _done(self, batch: list[HeldPart], *, accepted: bool, message: str) -> None:
-        for _ in batch:
-            self._parts.popleft()
-        if self._journal is not None:
-            self._journal.forwarded([part.key for part in batch])
-        self._traffic.count("traces", "forwarded" if accepted else "lost", len(batch))
-        if not accepted:
-            _logger.error("%d held spans were permanently refused: %s", len(batch), message)
+                return answer
+            attempt += 1
+            wait = backoff(attempt, first=_FIRST, longest=_LONGEST)
+            await asyncio.sleep(max(wait, answer.retry_after))
 
 
 def _drop_our_names(request: ExportRequest, selection: Selection) -> None:

@@ -67,7 +67,7 @@ class Gateway:
         providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
         self._conventions = load_conventions()
-        self.traffic = TrafficCounters(self._limits)
+        self.traffic = TrafficCounters(self._limits.answers)
         self._held_spans = self._hold()
         self._journal = None if config.journal is None else ReceivedJournal(config.journal)
         if self._journal is not None and self._journal.problem is not None:

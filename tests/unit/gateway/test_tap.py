@@ -12,11 +12,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
 from otel_evals.conventions import load_conventions
-from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal import tap as tap_module
 from otel_evals_gateway._internal.counters import TrafficCounters
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode
-from otel_evals_gateway._internal.receiver.receiver import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
@@ -31,7 +29,7 @@ def busy() -> Iterator[tuple[Tap, threading.Event]]:
         threading.Event(),
     )
     scoring.engine.thread.call(lambda: go_on.wait(SECONDS))
-    traffic = TrafficCounters(RequestLimits(GatewayOptions()))
+    traffic = TrafficCounters({})
     try:
         yield Tap(Selector(load_conventions(), 1.0, 1000), scoring, traffic, None), go_on
     finally:

@@ -43,15 +43,13 @@ def top(
             time.sleep(interval)
             now = _read(gateway, token)
             if as_json:
-                echo(json.dumps({**now, "rates": rates(before, now)}))
+                echo(json.dumps({**now, "rates": _rates(before, now)}))
             elif once:
                 echo("\n".join(_lines(before, now)))
             else:
+                title = f"{gateway}, every {interval:g} s; Ctrl-C ends\n"
                 console.clear()
-                console.print(
-                    f"{gateway}, every {interval:g} s; Ctrl-C ends\n", markup=False, highlight=False
-                )
-                console.print("\n".join(_lines(before, now)), markup=False, highlight=False, no_wrap=True)
+                console.print("\n".join([title, *_lines(before, now)]), markup=False, highlight=False)
             if once or as_json:
                 return
             before = now
@@ -62,19 +60,17 @@ def top(
         raise typer.Exit(0) from None
 
 
-def rates(before: Stats, now: Stats) -> dict[str, float]:
+def _rates(before: Stats, now: Stats) -> dict[str, float]:
     """Return rates per second between two updates: spans and log records by outcome, runs, scores."""
     seconds, counts, earlier = max(now["time"] - before["time"], 1e-3), _counts(now), _counts(before)
     # A lower count means a restart.
-    return {name: max(0, count - earlier[name]) / seconds for name, count in counts.items()}
+    return {name: max(0, count - earlier.get(name, 0)) / seconds for name, count in counts.items()}
 
 
-def _counts(stats: Stats) -> Counter[str]:
-    found = Counter({"runs": stats["runs"]["seen"]})
-    found["scored"] = sum(int(rule["scored"]) for rule in stats["rules"].values())
-    for signal, ends in stats["items"].items():
-        found.update({f"{signal}.{end}": ends[end] for end in _ENDS if end in ends})
-    return found
+def _counts(stats: Stats) -> dict[str, int]:
+    scored = sum(int(rule["scored"]) for rule in stats["rules"].values())
+    items = {f"{signal}.{end}": n for signal, ends in stats["items"].items() for end, n in ends.items()}
+    return {"runs": stats["runs"]["seen"], "scored": scored, **items}
 
 
 def _read(gateway: str, token: str | None) -> Stats:
@@ -95,7 +91,7 @@ def _read(gateway: str, token: str | None) -> Stats:
 
 
 def _lines(before: Stats, now: Stats) -> Iterator[str]:
-    found = rates(before, now)
+    found = _rates(before, now)
     yield f"health     {now['health']}"
     for signal in now["items"]:
         parts = [f"{found[key]:,.0f} {end}" for end in _ENDS if (key := f"{signal}.{end}") in found]
@@ -112,9 +108,6 @@ def _lines(before: Stats, now: Stats) -> Iterator[str]:
     for name, counts in now["destinations"].items():
         lost = counts["failed"] + counts["dropped"]
         yield f"{visible(name)}: {counts['exported']:,} delivered, {lost:,} lost"
-    if now["worst"]:
-        yield "\nworst of the latest runs"
-        yield from _table([("scorer", "score", "agent", "trace"), *map(_worst, now["worst"])])
 
 
 _HEAD = ("scorer", "mean", "of", "scored", "not scored", "failed", "dropped", "pending", "USD", "tokens")
@@ -126,10 +119,6 @@ def _rule(name: str, rule: Stats, now: Stats) -> tuple[str, ...]:
     others = [sum(rule[end].values()) for end in ("not_scored", "failed", "dropped")]
     counts = [f"{count:,}" for count in (rule["scored"], *others, rule["pending"])]
     return visible(name), mean, str(recent["of"]), *counts, f"{recent['cost']:.4f}", f"{recent['tokens']:,}"
-
-
-def _worst(row: Stats) -> tuple[str, ...]:
-    return visible(row["scorer"]), f"{row['score']:g}", visible(row["agent"] or "-")[:24], row["trace_id"]
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -13,7 +14,7 @@ from otel_evals_gateway._internal.receiver.selection import Selection
 from otel_evals_gateway._internal.tap import Tap, rejection
 
 _TIMEOUT = 5.0
-_KEY_BYTES = (16, 32)
+_TRACE_ID = re.compile("[0-9a-f]{32}")
 
 
 class Messages:
@@ -64,12 +65,7 @@ class Messages:
         )
 
 
-def _trace_id(key: bytes | str | None) -> str | None:
-    """Return the trace id that a key is, in bytes or hex; None for other keys."""
-    data = key.encode() if isinstance(key, str) else key or b""
-    if len(data) not in _KEY_BYTES:
-        return None
-    try:
-        return data.hex() if len(data) == _KEY_BYTES[0] else bytes.fromhex(data.decode("ascii")).hex()
-    except ValueError:
-        return None
+def _trace_id(key: bytes | None) -> str | None:
+    """Return the trace id that a key is, in hex as the Collector writes it; None for other keys."""
+    text = (key or b"").decode("ascii", "replace").lower()
+    return text if _TRACE_ID.fullmatch(text) else None

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from otel_evals.model import Loss, Run
 from otel_evals.sdk.pipeline import Source, conversation_digest, encode_run
+from otel_evals_gateway._internal.kafka.clients import Outgoing, Producing
 from otel_evals_gateway._internal.kafka.conversation_topic import PASSED
-from otel_evals_gateway._internal.kafka.outgoing import Outgoing, Producing
 from otel_evals_gateway._internal.kafka.progress import Progress
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
@@ -95,4 +95,4 @@ class Reports(Source):
 
         self._outgoing.update(traces)
         key = conversation_digest(run).encode()
-        self._producing.put(Outgoing(self._topic or "", value, key, [], written))
+        self._producing.put(Outgoing(self._topic or "", value, key, {}, written))

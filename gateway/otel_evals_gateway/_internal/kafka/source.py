@@ -24,16 +24,20 @@ from confluent_kafka import (
 
 from otel_evals import Config
 from otel_evals.sdk.pipeline import QuietClosing
+from otel_evals_gateway._internal.kafka.clients import (
+    Outgoing,
+    Producing,
+    consumer_properties,
+    library_log,
+)
 from otel_evals_gateway._internal.kafka.clock import ReadingClock
 from otel_evals_gateway._internal.kafka.closing import MessageClosing
 from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
 from otel_evals_gateway._internal.kafka.look_back import LookBack
 from otel_evals_gateway._internal.kafka.messages import Messages
-from otel_evals_gateway._internal.kafka.outgoing import Producing, dead_letter
 from otel_evals_gateway._internal.kafka.partitions import Partitions, key_of
 from otel_evals_gateway._internal.kafka.progress import Partition, Progress
 from otel_evals_gateway._internal.kafka.reports import Reports
-from otel_evals_gateway._internal.kafka.settings import consumer_properties, library_log, producer_properties
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import RefusedError
 from otel_evals_gateway._internal.receiver.selection import trace_of
@@ -58,7 +62,7 @@ class KafkaSource:
     def __init__(self, options: KafkaOptions, config: Config) -> None:
         self._options = options
         self._consumer = Consumer(consumer_properties(options), logger=library_log)
-        self._producing = Producing(producer_properties(options), library_log)
+        self._producing = Producing(options)
         self._progress = Progress()
         self._clock = ReadingClock(time.time)
         topics = options.topics
@@ -242,7 +246,9 @@ class KafkaSource:
 
         self._progress.take(place, message.offset(), [name], at)
         self._progress.put([name], time.monotonic())
-        self._producing.put(dead_letter(self._options.dead_letters, message, reason, written))
+        headers = {"otel_evals.reason": reason.encode()}
+        topic = self._options.dead_letters
+        self._producing.put(Outgoing(topic, message.value(), message.key(), headers, written))
 
     def _handle_reports(self) -> None:
         """Give the engine the conversations' runs that were read, and handle what it has reported."""

@@ -1,0 +1,129 @@
+"""The Kafka clients of a member: their properties, where their library logs, and what the producer writes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from otel_evals.errors import ConfigError
+from otel_evals_gateway._internal.options import KafkaOptions
+
+_logger = logging.getLogger(__name__)
+_LOG_SECONDS = 10.0
+_FETCH_MS = 100
+"""Milliseconds that a broker waits for messages; other requests wait as long."""
+_MESSAGE_BYTES = "10000000"
+"""Of a message before it is compressed; the brokers have limits of their own."""
+_FROM_THE_START = ("earliest", "smallest", "beginning")
+_FOR_GOOD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError._INVALID_ARG)
+"""Errors after which the same message is refused again."""
+
+
+class _Rarely(logging.Filter):
+    """Limits each kind of line to one in ten seconds: librdkafka repeats errors of a missing broker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
+        now = time.monotonic()
+        passes = now >= self._next.get(kind, 0.0)
+        if passes:
+            self._next[kind] = now + _LOG_SECONDS
+        return passes
+
+
+library_log = logging.getLogger(f"{__name__}.librdkafka")
+library_log.addFilter(_Rarely())
+
+
+def client_properties(options: KafkaOptions) -> dict[str, Any]:
+    """Return the properties of every client; ConfigError for those that cannot be used."""
+    for name in ("group.id", "enable.auto.commit"):
+        if name in options.properties:
+            raise ConfigError("gateway.kafka.properties", f"{name} cannot be set; `group` names the group")
+    start = options.properties.get("auto.offset.reset", "earliest")
+    if options.topics.conversations and start not in _FROM_THE_START:
+        problem = "auto.offset.reset must be earliest with topics.conversations, which is read again"
+        raise ConfigError("gateway.kafka.properties", problem)
+    servers = ",".join(options.brokers)
+    return {"bootstrap.servers": servers, "client.id": "otel-evals-gateway", **options.properties}
+
+
+def consumer_properties(options: KafkaOptions) -> dict[str, Any]:
+    return {
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": _FETCH_MS,
+        **client_properties(options),
+        "group.id": options.group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+    }
+
+
+class Outgoing(NamedTuple):
+    """A message to write."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: dict[str, bytes]
+    written: Callable[[str | None], object]
+    """Called once it is written, with None, or cannot be, with the error."""
+
+
+class Producing:
+    """Writes messages until each is written or refused for good. Used on the consumer's thread."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        written = {"compression.type": "gzip", "message.max.bytes": _MESSAGE_BYTES}
+        self._properties = {**written, **client_properties(options)}
+        self._producer: Any = None
+        self._waiting: deque[Outgoing] = deque()
+
+    def put(self, message: Outgoing) -> None:
+        self._waiting.append(message)
+
+    def send(self) -> None:
+        """Hand over what waits, and take the brokers' answers."""
+        if self._waiting and self._producer is None:
+            self._producer = Producer(self._properties, logger=library_log)
+        for _ in range(len(self._waiting)):
+            message = self._waiting.popleft()
+            try:
+                self._produce(message)
+            except BufferError:  # the producer's queue is full
+                self._waiting.appendleft(message)
+                break
+            except KafkaException as error:
+                self._answered(message, error.args[0])
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything is written."""
+        self.send()
+        if self._producer is not None:
+            self._producer.flush(seconds)
+
+    def _produce(self, message: Outgoing) -> None:
+        def answered(error: KafkaError | None, _: Any) -> None:
+            self._answered(message, error)
+
+        topic, value, key, headers, _ = message
+        self._producer.produce(topic, value, key, headers=headers, on_delivery=answered)
+
+    def _answered(self, message: Outgoing, error: KafkaError | None) -> None:
+        if error is not None and error.code() not in _FOR_GOOD:
+            _logger.warning("%s cannot be written yet: %s", message.topic, error.str())
+            self._waiting.append(message)
+            return
+        message.written(None if error is None else error.str())
