@@ -42,6 +42,7 @@ def doctor(
 def _under(command: list[str]) -> list[Diagnosis]:
     """Run a program, and read the reports that its processes write when they end."""
     with tempfile.TemporaryDirectory(prefix="otel-evals-doctor-") as folder:
+        # The `python` of the PATH may be of another environment, without this package.
         program = command[0] if command[0] != "python" else sys.executable
         try:
             with subprocess.Popen([program, *command[1:]], env={**os.environ, REPORTS: folder}) as running:

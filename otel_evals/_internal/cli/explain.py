@@ -67,6 +67,7 @@ def explain_trace(
     records, samplers = list[ScoredRecord](), dict(known)
     for record in scored_records(places, command="explain", beginnings=begin):
         samplers |= {each.rule or each.scorer: each.sampling.rule for each in record.evaluations}
+        # Records of other traces are read for their samplers only, and not kept.
         if any(each.startswith(begin) for each in _traces_of(record)):
             records.append(record)
     trace_id = _full_id(given, records)
@@ -77,6 +78,7 @@ def explain_trace(
         samplers.pop(rule, None)
     draws = list(_draws(trace_id, samplers, trace_state))
     status = trace_status(decisions, {}, 0)
+    # No rule could have sampled it: its absence from the files is explained.
     if status == "unknown" and draws and not any(drawn for drawn, _ in draws):
         status = "ruled_out"
     found = f"Found in {', '.join(places)}: {counted(len(recorded), 'evaluation')}."

@@ -40,6 +40,7 @@ def runs(
                 return
             traces = read_traces(files, progress=advance, skipped=report_skipped)
             count = show(read_runs(traces, load_conventions()))
+    # The reader went away, as `head` does: no error, and no second one while Python closes stdout.
     except BrokenPipeError:
         sys.stderr.close()
         raise typer.Exit(0) from None

@@ -200,6 +200,7 @@ def problems(
             cause = _first_failure(each.scorer_id, evaluations)
             yield f"{each.scorer_id} failed on all its {count} runs: {cause}"
         if fail_under is not None and each.mean is not None:
+            # One bound serves scorers of both directions.
             good = each.mean if each.direction is Direction.HIGHER else 1 - each.mean
             if good < fail_under:
                 yield f"{each.scorer_id}: the mean {each.mean:.3f} does not pass --fail-under {fail_under:g}"

@@ -40,6 +40,7 @@ def build_config(
     usable = _usable(options, problems)
     if problems.found:
         with problems.noting():
+            # Built for its mistakes only, which are reported together with those of the rules.
             Config(**usable)
     problems.raise_any()
     return Config(rules=tuple(built), destinations=tuple(places), **usable)
@@ -50,6 +51,7 @@ def _usable(options: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     fields = Config.__dataclass_fields__.keys() - {"sections"}
     known = fields | section_names() if options.keys() - fields else fields
     sections: dict[str, Any] = {}
+    # Sections are looked up only now: that reads the entry points of every installed package.
     for name in options.keys() - fields:
         if name not in known:
             problems.add(str(name), "unknown option" + suggestion(str(name), known))

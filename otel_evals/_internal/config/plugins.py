@@ -35,6 +35,7 @@ def find_scorer(name: str, field: str) -> Any:
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     """Build a scorer from its name and its options in YAML; `field` is the rule's path."""
     options = dict(options)
+    # A path is ours; scorers with an option of that name take another type.
     examples = options.pop("examples") if isinstance(options.get("examples"), str) else None
     found = find_scorer(name, f"{field}.scorer")
     problems = Problems()
@@ -74,6 +75,7 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     Backends also take `trace_url`: the address of a trace in their user interface.
     """
     found = _find(DESTINATIONS, "destination", name, field)
+    # Only destinations that can link to traces know what to do with the address.
     shows = options.get("trace_url") if hasattr(found, "trace_url") else None
     if shows is not None:
         options = {key: value for key, value in options.items() if key != "trace_url"}
@@ -132,6 +134,7 @@ def _of_node(node: ast.expr, field: str) -> Any:
         case ast.Name(id=name):
             return _called(name, [], {}, field)
         case ast.Call(func=ast.Name(id=name), args=given, keywords=named):
+            # Its arguments are resolvers, those of all others are values.
             nested = name == "combine"
             values = [_of_node(each, field) if nested else _literal(each, field) for each in given]
             return _called(name, values, {str(k.arg): _literal(k.value, field) for k in named}, field)

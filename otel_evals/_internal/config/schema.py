@@ -60,6 +60,7 @@ def described_fields(model: type) -> Iterator[tuple[str, str, str]]:
     """Yield name, default and description of each field of a configuration class, from its source."""
     for base in filter(is_dataclass, model.__bases__):
         yield from described_fields(base)
+    # The text below a field is no attribute at run time: only the source has it.
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
     for field, doc in zip(body.body, body.body[1:], strict=False):

@@ -62,6 +62,7 @@ PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds), AfterValida
 
 def raises_config_errors(model: type[_Model]) -> type[_Model]:
     """Make a model's constructor raise ConfigError instead of pydantic's ValidationError."""
+    # Wrapped instead of a base class: pydantic's dataclasses generate the constructor.
     build = model.__init__
 
     @functools.wraps(build)
@@ -82,6 +83,7 @@ def _config_error(error: Any, model: Any) -> ConfigError:
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return ConfigError(path, "unknown option" + suggestion(str(loc[-1]), _options_at(model, loc[:-1])))
+    # Our own errors pass through pydantic as causes, and keep their field and fix.
     ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
         return ConfigError(joined(path, ours.field) if ours.field != path else path, ours.problem)

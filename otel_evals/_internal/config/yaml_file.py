@@ -37,8 +37,10 @@ class YamlFile:
         self.errors: list[ConfigError] = []
         """References to variables that are not set, and duplicate keys."""
         try:
+            # By nodes instead of `safe_load`: they have the marks from which errors get their places.
             loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
             self._root = loader.get_single_node()
+            # Aliases of aliases grow exponentially once they are constructed.
             if _size(self._root, {}) > _MOST_VALUES:
                 raise ConfigError(self.path, f"has more than {_MOST_VALUES} values: use fewer aliases")
             self._substitute(self._root, loader, set())
@@ -96,6 +98,7 @@ class YamlFile:
     def _put_in(self, node: yaml.ScalarNode, loader: yaml.SafeLoader) -> None:
         if "$" not in node.value:
             return
+        # Quotes, and text around a reference, say that a string is meant.
         whole = node.style is None and _REFERENCE.fullmatch(node.value) is not None
         node.value = _REFERENCE.sub(lambda match: self._value(match, node), node.value)
         node.tag = _tag(node.value, loader) if whole else _STRING
@@ -109,6 +112,7 @@ class YamlFile:
             return ""
         name, default = found.groups()
         value = self._environment.get(name)
+        # As in a shell, `:-` applies to an empty variable, too.
         if not value and default is not None:
             return default
         if value is None:

@@ -92,6 +92,7 @@ class BatchScorer:
                 done()
                 yield running.pop(future), future.result()
 
+        # Read no faster than scored: a file may be larger than the memory.
         for count, (item, run) in enumerate(items, 1):
             running[self.score(run)] = item
             if count % _FLUSH_EVERY == 0:
@@ -140,6 +141,7 @@ class BatchScorer:
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         submitted = _Submitted(future)
+        # Conversations become idle by the time in the data, not by the time of reading it.
         self._last_end = max(self._last_end, (run.end_time or run.start_time) / 1e9)
         try:
             self._engine.tick()  # for conversations that are idle by then
@@ -165,6 +167,7 @@ class BatchScorer:
                 if newest is None or newest.revision < evaluation.revision:
                     self._of_conversations[evaluation.evaluation_id] = evaluation
             return
+        # With scope `agent`, one run has several judged spans, each of which is delivered by itself.
         submitted = self._submitted.pop(scored.run.trace_id + scored.run.root_span_id, None)
         if submitted is not None:
             submitted.open -= 1

@@ -44,6 +44,7 @@ class EarlierScores:
         newest = self._newest.get(evaluation_id, 0)
         revision, outcome = self._found.get((evaluation_id, run.root_span_id), (0, None))
         fails = isinstance(outcome, ScorerFailure | Dropped)
+        # Otherwise the failure was overtaken by a newer state, which readers see instead.
         if outcome is None or (fails and revision == newest):
             return newest + 1, None
         self.used.add((evaluation_id, revision))

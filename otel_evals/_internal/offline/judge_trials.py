@@ -98,6 +98,7 @@ async def attempt_all(
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
+    # Judged unchanged first: what an attack gains is the difference.
     base = await outcome_of(scorer, run)
     if isinstance(base, Exception):
         return [Attempt(attack, "", None, base) for attack in attacks]

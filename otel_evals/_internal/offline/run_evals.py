@@ -149,6 +149,7 @@ async def _answer(
 
 
 def _callable_of(target: Any) -> Callable[[Any], Any]:
+    # `run` first: agents of frameworks are callable for other purposes.
     for found in (getattr(target, "run", None), getattr(target, "run_sync", None), target):
         if callable(found):
             return found  # type: ignore[no-any-return]  # the target's type is unknown here

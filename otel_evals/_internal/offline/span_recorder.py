@@ -85,6 +85,7 @@ class SpanRecorder(SpanProcessor):
     def record_context(self) -> Iterator[Recording]:
         """Record the spans that start in this context and in copies of it, as separate traces."""
         recording = Recording(self._conventions)
+        # Without a parent, so that each item's spans are a trace of their own, whatever runs around them.
         context = trace.set_span_in_context(INVALID_SPAN, context_api.set_value(_KEY, recording))
         self._recordings.add(recording)
         token = context_api.attach(context)
@@ -108,6 +109,7 @@ class SpanRecorder(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         if not self._recordings:
             return
+        # By trace: children may start in contexts that lost the key, such as those of other threads.
         recording = self._by_trace.get(span.context.trace_id)
         if recording is None:
             found: Any = context_api.get_value(_KEY, parent_context) or self._everything
@@ -162,6 +164,7 @@ def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> Sp
     if not hasattr(provider, "add_span_processor"):
         problem = f"a {type(provider).__name__} takes no span processors; give the SDK's TracerProvider"
         raise ConfigError("tracer_provider", problem)
+    # Otherwise every call would add another processor, for as long as the provider lives.
     if provider not in _recorders:
         _recorders[provider] = SpanRecorder(load_conventions())
         provider.add_span_processor(_recorders[provider])

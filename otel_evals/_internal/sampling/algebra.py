@@ -155,6 +155,7 @@ class _Pair(Sampler):
 
     def __init__(self, left: Sampler, right: Sampler) -> None:
         self._sides = left, right
+        # A limit only counts the runs that the other side leaves to it.
         self._first, self._second = (right, left) if left.counts and not right.counts else (left, right)
         self.follows = left.follows | right.follows
         self.counts = left.counts or right.counts
@@ -174,9 +175,11 @@ class _Either(_Pair):
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         first = self._first.chance(run, earlier)
+        # Nothing can be added, and a limit behind it is spared.
         if first.probability >= 1.0 and first.known:
             return first
         second = self._second.chance(run, earlier)
+        # Of equal probabilities, one that is known can be used in estimates.
         higher = max(first, second, key=lambda c: (c.probability, c.known, c.why))
         if higher.known:
             return higher
@@ -246,6 +249,7 @@ def inclusion_probability(chance: Chance, run: Run) -> float | None:
     """
     if not run.turns:
         return recorded_probability(chance, run.trace_state)
+    # A head sampler chose among the turns by their traces, not by the conversation.
     if any(threshold(1.0, turn.trace_state) for turn in run.turns):
         return None
     return recorded_probability(chance)

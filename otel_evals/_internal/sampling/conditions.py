@@ -90,6 +90,7 @@ def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
         raise ConfigError(
             "sample", f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')"
         )
+    # Not repeatable: records of runs do not keep the attributes of all spans.
     words = f"attribute({key!r})" if value is _Anything.VALUE else f"attribute({key!r}, {value!r})"
     return _Condition(partial(_has_attribute, key, value), words, repeatable=False)
 
@@ -198,6 +199,7 @@ def cascade_order(rules: Sequence[tuple[str, str, SamplerFacts]]) -> list[int]:
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]
     done: list[int] = []
     while len(done) < len(rules):
+        # Rules are few: repeated passes keep the configured order, which explanations use.
         ready = [i for i in range(len(rules)) if i not in done and all(j in done for j in after[i])]
         if not ready:
             stuck = next(i for i in range(len(rules)) if i not in done)

@@ -23,6 +23,7 @@ _RANDOM = re.compile(r"[0-9a-f]{14}")
 
 def threshold(probability: float, trace_state: str = "") -> int:
     """Return the threshold below which randomness is rejected, on top of the head sampler's."""
+    # The substring test keeps the cache from being asked for every trace without an entry.
     entry = _ot_entry(trace_state) if trace_state and "ot=" in trace_state else None
     return _RANGE - round(probability * (_RANGE - (entry[0] if entry else 0)))
 
@@ -66,7 +67,9 @@ def keyed_state(trace_id: int, trace_state: str) -> str:
     entry = _ot_entry(trace_state) if "ot=" in trace_state else None
     if entry is None:
         return trace_state
+    # A threshold that would have rejected this very trace was not a sampler's.
     rejected = entry[0] if is_sampled(1.0, trace_id, trace_state) else 0
+    # Kept traces have randomness above the threshold: the keyed bits are spread over that range.
     random_value = rejected + (_keyed(trace_id) * (_RANGE - rejected) >> 56)
     threshold_field = f"th:{rejected:014x};" if rejected else ""
     return ",".join(filter(None, (f"ot={threshold_field}rv:{random_value:014x}", _without_ot(trace_state))))
@@ -128,6 +131,7 @@ def randomness_source(run: Run) -> tuple[int, str]:
     if run.turns:
         return conversation_number(run.conversation_id or ""), ""
     try:
+        # Every run of a trace shares its randomness, so that cascades and rules sample the same ones.
         return int(run.trace_id, 16), run.trace_state
     except ValueError:  # malformed: no sampler derived its decision from this id
         return conversation_number(run.trace_id), ""

@@ -68,6 +68,7 @@ class Decider:
 
     def __init__(self, rules: Iterable[DecidingRule]) -> None:
         listed = list(rules)
+        # In this order every rule finds the decisions that it follows already made.
         order = cascade_order([(rule.scorer_id, rule.group, rule.sampling) for rule in listed])
         self._rules: dict[str, list[DecidingRule]] = {}
         self._by_name = {rule.name: rule for rule in listed}
@@ -82,6 +83,7 @@ class Decider:
     ) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules about a run, except those with an early decision."""
         decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(group, ())
+        # Asked early, a rule has counted the run in its limit: asking it again would count it twice.
         if early is not None:
             rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
         if rules and _is_judge_question(run):
@@ -99,10 +101,12 @@ class Decider:
     def sampled(self, decision: Decision, run: Run) -> Sampled:
         """Return the probability that is recorded with the score of a sampled run."""
         name, chance = decision.rule.name, decision.chance or Chance(1.0, known=False)
+        # Their probability depends on the run, so that it cannot be shared.
         if run.trace_state or run.turns:
             return Sampled(inclusion_probability(chance, run), self._words[name])
         known = self._sampled.get((name, chance))  # most runs of a rule share one record
         if known is None:
+            # Rate limits give every run another chance: forgetting all is cheaper than an order of use.
             if len(self._sampled) >= _MAX_REMEMBERED:
                 self._sampled.clear()
             known = Sampled(inclusion_probability(chance, run), self._words[name])
@@ -112,6 +116,7 @@ class Decider:
     def follow(self, decisions: RunDecisions, scorer_id: str, outcome: Outcome) -> list[Decision]:
         """Return the decisions of the rules that waited for an outcome."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
+        # Emptied first: a rule that waits for yet another outcome puts itself back.
         waiting, decisions.waiting = decisions.waiting, {}
         return [self._ask(decisions, self._by_name[name], applies=True) for name in waiting]
 
@@ -161,6 +166,7 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
         raise TypeError(f"a sampler must return a Chance, not a {type_name(chance)}")
     if not 0.0 <= chance.probability <= 1.0:
         raise ValueError(f"a probability must lie within 0..1, not {chance.probability}")
+    # With a tracestate, even probability one may be below the head sampler's threshold.
     certain = chance.probability >= 1.0 and not run.trace_state
     if not certain and not is_sampled(chance.probability, *randomness_source(run)):
         reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"

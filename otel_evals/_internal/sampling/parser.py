@@ -44,6 +44,7 @@ def _build(node: ast.expr) -> Sampler:
             fix = "samplers combine with | (either) and & (both), not with `or`, `and` and `not`"
             raise ConfigError("sample", f"{ast.unparse(node)!r}: {fix}")
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _SAMPLERS:
+            # `clock` is for tests, and `None` stands for `**options`: neither can be written in a file.
             named = {str(k.arg): _value(k.value, node) for k in keywords if k.arg not in ("clock", None)}
             if len(named) == len(keywords):
                 return _call(node, name, [_value(a, node) for a in args], named)

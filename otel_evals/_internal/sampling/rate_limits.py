@@ -43,6 +43,7 @@ class _RateControl:
 
     def __init__(self, limit: float, window: float) -> None:
         self._limit = limit
+        # Counts vary by the root of the limit: excess within that is chance, not traffic.
         self._gentle = min(4.0, math.sqrt(limit))
         self._seconds = window / _SLICES
         self._slices: deque[list[float]] = deque()  # [slice number, arrived, sampled]
@@ -51,6 +52,7 @@ class _RateControl:
     def probability(self, now: float) -> float:
         number = int(now / self._seconds)
         self._forget(number - _SLICES)
+        # The run itself counts: otherwise the first one beyond the limit would be certain.
         if self._arrived + 1 <= self._limit:
             return 1.0
         arrived, foretold = self._arrived + 1, self._foretold(now, number)
@@ -63,6 +65,7 @@ class _RateControl:
     def _foretold(self, now: float, number: int) -> float:
         """Return the runs in a window as full as the last slices, less three standard deviations."""
         last = self._slices[-1]
+        # Two slices: the current one alone has seen too little when it begins.
         recent = last[1] if last[0] >= number - 1 else 0
         if len(self._slices) > 1 and self._slices[-2][0] == number - 1:
             recent += self._slices[-2][1]
@@ -97,6 +100,7 @@ class _Limited(NamedSampler):
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         now, control = self._clock(), self._control(run)
         probability = control.probability(now)
+        # Counted as the decision will be, since samplers share one randomness.
         control.count(now, is_sampled(probability, *randomness_source(run)))
         return Chance(probability)
 
@@ -127,6 +131,7 @@ class _Stratified(_Limited):
         control = self._controls.get(stratum)
         if control is None:
             control = self._controls[stratum] = _RateControl(self._limit, self._window)
+            # Strata may be strangers' strings, such as user ids.
             if len(self._controls) > _MAX_STRATA:
                 self._controls.popitem(last=False)
         else:
