@@ -8,32 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, scorer
+from otel_evals import NotScored, Rule, Run, scorer
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
-from otel_evals._internal.accounting.ledger import TraceLog
-from otel_evals._internal.accounting.problem_log import FailureLog, LossLog
 from otel_evals._internal.attach.metrics import BoundedNames
-from otel_evals._internal.capture.backlog import Backlog
-from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import DestinationStats
-from otel_evals.model import ScoredRun
 from otel_evals.sampling import Chance, Sampler
-from otel_evals.testing import InMemoryDestination
-from tests.support.runs import a_run
 from tests.support.traffic import Live, agent_run
 from tests.support.wired import wired
 
 AROUND = (0, 1, MOST_NAMES - 1, MOST_NAMES, MOST_NAMES + 1, 3 * MOST_NAMES)
-
-
-def near(limit: int) -> Any:
-    """Populations at zero, at one and around a limit."""
-    return st.sampled_from(sorted({0, 1, limit - 1, limit, limit + 1, 2 * limit}))
 
 
 def counted(counts: Mapping[str, int], population: int) -> None:
@@ -106,73 +92,6 @@ def test_rules_count_made_up_reasons_types_and_models_within_the_limit(populatio
                         for key, value in own.items():
                             labels.setdefault((rule, key), set()).add(value)
                     assert all(len(values) <= MOST_NAMES + 1 for values in labels.values()), metric.name
-
-
-@given(limit=st.integers(1, 4), data=st.data())
-def test_the_trace_log_keeps_the_newest_up_to_its_limit(limit: int, data: Any) -> None:
-    log, population = TraceLog(limit), data.draw(near(limit))
-    for number in range(population):
-        log.ignored(f"{number:032x}", "x", 1)
-    assert len(log) == min(limit, population)
-    assert [n for n in range(population) if log.get(f"{n:032x}")] == list(range(population))[-limit:]
-
-
-@given(failed=st.lists(st.booleans(), max_size=120))
-def test_a_window_of_outcomes_names_a_failing_rule_and_only_that(failed: list[bool]) -> None:
-    log = FailureLog()
-    for each in failed:
-        log.note("a", ScorerFailure(error_type="E", message="m") if each else Score(value=1.0))
-    last = failed[-50:]
-    in_a_row = len(last) >= 10 and all(last[-10:])
-    half = len(last) >= 20 and sum(last) * 2 >= len(last)
-    assert bool(log.failing()) is (in_a_row or half)
-
-
-@given(counts=st.lists(st.integers(0, 2), max_size=5))
-def test_losses_are_logged_only_where_there_are_some(counts: list[int]) -> None:
-    log, total = LossLog(every=0.0), 0
-    for count in counts:
-        total += count
-        log.poll({"lost": total} if total else {})
-    log.close({"lost": total} if total else {})
-
-
-@given(capacity=st.integers(0, 3), data=st.data())
-def test_a_backlog_admits_up_to_its_capacity_and_counts_the_rest(capacity: int, data: Any) -> None:
-    backlog, population, waiting = Backlog(capacity, 1_000), data.draw(near(max(1, capacity))), 0
-    for _ in range(population):
-        waiting += backlog.admits(object(), waiting)
-    assert (waiting, backlog.refused) == (min(capacity, population), max(0, population - capacity))
-    assert backlog.left(waiting) == capacity - waiting
-
-
-@given(queue_size=st.integers(1, 3), batch_size=st.integers(1, 3), data=st.data())
-def test_a_delivery_queue_holds_up_to_its_size_and_drops_the_rest(
-    queue_size: int, batch_size: int, data: Any
-) -> None:
-    population = data.draw(near(queue_size))
-
-    async def body() -> None:
-        kept = InMemoryDestination()
-        fan_out = FanOut([kept], queue_size=queue_size, batch_size=batch_size, delay=0.0)
-        for _ in range(population):
-            fan_out.put(ScoredRun(run=a_run(), evaluations=()))
-        assert fan_out.stats()["memory"].pending == min(queue_size, population)
-        await fan_out.shutdown(5.0)
-        stats = fan_out.stats()["memory"]
-        assert (stats.exported, stats.pending) == (min(queue_size, population), 0)
-        assert stats.losses == ({"queue_full": population - queue_size} if population > queue_size else {})
-
-    asyncio.run(body())
-
-
-@given(limit=st.integers(1, 3), data=st.data())
-def test_a_rate_limit_samples_all_runs_up_to_the_limit(limit: int, data: Any) -> None:
-    population = data.draw(near(limit))
-    sampler = sampling.per_minute(limit, clock=lambda: 0.0)
-    chances = [sampler.chance(a_run()).probability for _ in range(population)]
-    assert all(chance == 1.0 for chance in chances[:limit])
-    assert all(0.0 < chance < 1.0 for chance in chances[limit:])
 
 
 @pytest.mark.parametrize("population", [0, 1, 2, 3])
