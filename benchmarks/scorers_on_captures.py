@@ -21,7 +21,7 @@ from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline import tally
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.model import Run
 from otel_evals.scorers import Scorer, checks
 

@@ -11,7 +11,7 @@ from typing import Any
 from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.names import ORDER
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.conventions import load_conventions
 from otel_evals.model import OperationKind, Run
 

@@ -9,7 +9,7 @@ from otel_evals._internal.deliver.reading import (
     paged,
     readable,
 )
-from otel_evals._internal.model.otlp_json import records_of
+from otel_evals._internal.otlp.messages import records_of
 
 __all__ = [
     "LARGEST_ANSWER",

@@ -2,10 +2,9 @@
 
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.fork import Gate, renew_after_fork
-from otel_evals._internal.util.install_hint import extra, install_hint, this_command
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.installed import extra, install_hint, this_command
+from otel_evals._internal.util.plain import counted, read_json
 from otel_evals._internal.util.retry import backoff, retry_after
 from otel_evals._internal.util.sqlite_file import FileWatch, check_after_fork, make_private
 

@@ -34,11 +34,11 @@ from opentelemetry.trace import (
 import otel_evals
 from otel_evals import Run, ScoredRun
 from otel_evals._internal.deliver.record import run_record
-from otel_evals._internal.model.otlp_json import records_of
 from otel_evals._internal.otlp.files import read_requests, read_traces
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.otlp.messages import records_of
+from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.redaction.redactor import redacted
-from otel_evals._internal.util.json_text import write_json
+from otel_evals._internal.util.plain import write_json
 from otel_evals.conventions import load_conventions
 from otel_evals.destinations import InMemoryDestination
 from otel_evals.model import SpanRecord

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from msgspec.structs import asdict
 
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.model import Run, SpanEvent, SpanRecord
 from tests.support.trace_builder import KNOWN_CONVENTIONS
 

@@ -13,7 +13,7 @@ from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import conversation_number, randomness, share, threshold
 from otel_evals._internal.sampling.decide import CHECKED
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 
 TraceStatus = Literal[
     "scored",

@@ -13,8 +13,8 @@ from typing import Any
 
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
 from otel_evals._internal.model.convention import content_setting
-from otel_evals._internal.util.counted import counted
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import JudgeError
 
 _logger = logging.getLogger(__name__)

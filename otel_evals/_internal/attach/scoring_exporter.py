@@ -26,7 +26,7 @@ from otel_evals._internal.attach.hold import Hold, Key, PendingScores
 from otel_evals._internal.capture.items import size_of_sdk_span
 from otel_evals._internal.trust.keys import is_proof
 from otel_evals._internal.util.error_log import log_error
-from otel_evals._internal.util.wakeup import Wakeup
+from otel_evals._internal.util.threads import Wakeup
 
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512

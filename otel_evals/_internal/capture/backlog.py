@@ -15,7 +15,7 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     size_of_sdk_span,
 )
-from otel_evals._internal.model.sizes import size_of_event, size_of_span
+from otel_evals._internal.model.spans import size_of_event, size_of_span
 
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""

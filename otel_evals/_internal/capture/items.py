@@ -21,8 +21,8 @@ from opentelemetry.trace import (
 )
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.read_only import read_only
-from otel_evals._internal.model.sizes import size_of_attributes
+from otel_evals._internal.model.records import read_only
+from otel_evals._internal.model.spans import size_of_attributes
 from otel_evals._internal.sampling.consistent import credible_state
 
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.

@@ -13,7 +13,7 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in {"typer", "rich"}:
             raise
-        from otel_evals._internal.util.install_hint import install_hint
+        from otel_evals._internal.util.installed import install_hint
 
         sys.exit(f"otel-evals needs {missing}: {install_hint('cli')}")
     app()

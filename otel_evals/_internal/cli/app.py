@@ -11,8 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from otel_evals._internal.util.entry_points import entry_points
-from otel_evals._internal.util.install_hint import install_hint, package_hint
+from otel_evals._internal.util.installed import entry_points, install_hint, package_hint
 from otel_evals._internal.util.version import __version__
 
 ENTRY_POINT_GROUP = "otel_evals_command"

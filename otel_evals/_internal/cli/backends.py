@@ -17,7 +17,7 @@ from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
-from otel_evals._internal.util.entry_points import entry_points, load
+from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError, DestinationError
 

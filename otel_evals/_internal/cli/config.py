@@ -16,7 +16,7 @@ from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.schema import config_schema
 from otel_evals._internal.config.sections import check_sections
 from otel_evals._internal.model import OperationKind, Run
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 app = typer.Typer(help="Check a configuration file and explain its rules.", no_args_is_help=True)

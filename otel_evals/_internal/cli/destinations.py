@@ -20,8 +20,7 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
 from otel_evals._internal.read.conversation import evaluation_id
-from otel_evals._internal.util.entry_points import entry_points, load
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import entry_points, install_hint, load
 from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
 
 app = typer.Typer(help="List the backends for scores, and test one.", no_args_is_help=True)

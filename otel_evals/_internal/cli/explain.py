@@ -22,7 +22,7 @@ from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
 from otel_evals._internal.sampling.parser import parse
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 

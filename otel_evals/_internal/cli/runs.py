@@ -18,9 +18,8 @@ from otel_evals._internal.model import Run, ToolCall
 from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.reader import read_runs
-from otel_evals._internal.util.counted import counted
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.read.runs import read_runs
+from otel_evals._internal.util.plain import counted, read_json
 
 
 def runs(

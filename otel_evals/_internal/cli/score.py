@@ -38,7 +38,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.sampling.algebra import always
 from otel_evals.errors import ConfigError
 

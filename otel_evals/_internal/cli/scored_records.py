@@ -10,8 +10,8 @@ import msgspec
 
 from otel_evals._internal.cli.terminal import echo
 from otel_evals._internal.deliver.jsonl import read_jsonl
-from otel_evals._internal.util.counted import counted
-from otel_evals._internal.util.entry_points import entry_points, load
+from otel_evals._internal.util.installed import entry_points, load
+from otel_evals._internal.util.plain import counted
 
 RESULTS = "otel_evals_recorded_scores"
 """Entry-point group of readers of results: functions of a file and the first digits of trace ids."""

@@ -9,7 +9,7 @@ import typer
 
 from otel_evals._internal.cli.terminal import AsJson, ScorerName, echo, json_text
 from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.installed import entry_points
 from otel_evals.errors import ConfigError
 
 app = typer.Typer(help="List the scorers and their options.", no_args_is_help=True)

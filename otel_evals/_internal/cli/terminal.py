@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.util.install_hint import install_hint
-from otel_evals._internal.util.json_text import write_json
+from otel_evals._internal.util.installed import install_hint
+from otel_evals._internal.util.plain import write_json
 from otel_evals.errors import OtelEvalsError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

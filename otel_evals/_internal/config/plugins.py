@@ -16,7 +16,7 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTIN
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
 from otel_evals._internal.scorers.kit import context
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals._internal.util.entry_points import entry_points, load
+from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 

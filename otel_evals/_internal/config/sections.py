@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry._logs import Logger
 
-from otel_evals._internal.util.entry_points import entry_points, load
+from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
 

@@ -19,7 +19,7 @@ from otel_evals._internal.model import (
     ScorerFailure,
 )
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import install_hint
 from otel_evals.errors import ConfigError
 
 _Line = list[tuple[str, str]]

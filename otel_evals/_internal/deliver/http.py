@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from otel_evals._internal.util.addresses import secrets_of_address, without_credentials
-from otel_evals._internal.util.install_hint import install_hint
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.credentials import secrets_of_address, without_credentials
+from otel_evals._internal.util.installed import install_hint
 from otel_evals._internal.util.options import call_with
+from otel_evals._internal.util.plain import read_json
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import ConfigError, DestinationError
 

@@ -13,7 +13,7 @@ from msgspec.json import Encoder
 from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.json_text import read_json, write_json
+from otel_evals._internal.util.plain import read_json, write_json
 from otel_evals.errors import ConfigError, DestinationError
 
 _log = logging.getLogger(__name__)

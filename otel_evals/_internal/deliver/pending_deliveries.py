@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Evaluation, ScoredRun
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.runs import size_of_run
 
 
 @dataclass(slots=True, eq=False)

@@ -18,9 +18,8 @@ from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.model.sizes import SIZE
-from otel_evals._internal.read.reader import group_of
-from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.model.runs import SIZE
+from otel_evals._internal.read.runs import find_runs, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.util.error_log import log_error
 

@@ -13,7 +13,7 @@ from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.pending import Target
 from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import ScoredRun
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.util.calls import hide_task
 
 _logger = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ from otel_evals._internal.model import (
     Run,
     Score,
 )
-from otel_evals._internal.model.derived import DERIVATION
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.records import DERIVATION
+from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions

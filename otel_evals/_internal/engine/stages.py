@@ -39,7 +39,7 @@ from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.read.reader import group_of
+from otel_evals._internal.read.runs import group_of
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.util.calls import hide_task

@@ -20,8 +20,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.engine.event_loop import ContextExecutor, new_loop, run_to_the_end
 from otel_evals._internal.util.error_log import log_error
-from otel_evals._internal.util.os_threads import OSThread
-from otel_evals._internal.util.wakeup import Wakeup
+from otel_evals._internal.util.threads import OSThread, Wakeup
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")

@@ -15,7 +15,7 @@ from otel_evals._internal.engine.check import Place
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, SpanRecord
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.model.derived import with_given
+from otel_evals._internal.model.records import with_given
 from otel_evals._internal.read.runs import find_runs
 
 _ATTEMPTS = 5

@@ -26,7 +26,7 @@ from otel_evals._internal.gather.closing import Closing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
 from otel_evals._internal.gather.traces import AssemblyLimits, Traces
 from otel_evals._internal.model import Loss, SpanRecord
-from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.model.spans import size_of_span
 
 _logger = logging.getLogger(__name__)
 CLOSED_AT_ONCE: Final = 256

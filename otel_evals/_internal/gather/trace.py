@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.sizes import size_of_event
+from otel_evals._internal.model.spans import size_of_event
 from otel_evals._internal.util.plain import shallow
 
 _TRACE_BYTES: Final = 1_000

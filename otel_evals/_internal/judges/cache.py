@@ -14,7 +14,7 @@ from anyio.lowlevel import RunVar
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.model import Usage
 from otel_evals._internal.util.calls import in_thread, of_this_loop
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError

@@ -19,7 +19,7 @@ from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.judges.refusals import RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of, cost_of, field_of
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import install_hint
 from otel_evals.errors import ConfigError
 
 OWN_IMPORTS: set[str] = set()

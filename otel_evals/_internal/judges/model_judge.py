@@ -42,11 +42,10 @@ from otel_evals._internal.judges.structured import (
     request_fields,
 )
 from otel_evals._internal.model import Usage
-from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_values
 from otel_evals._internal.trust.marks import ECHOES, mark_headers, need_span
-from otel_evals._internal.util.addresses import without_credentials
+from otel_evals._internal.util.credentials import credentials, without_credentials
 from otel_evals._internal.util.plain import plain_text
 from otel_evals.errors import ConfigError, JudgeError
 

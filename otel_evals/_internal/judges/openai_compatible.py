@@ -13,10 +13,10 @@ from anyio.lowlevel import RunVar
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of
-from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.util.calls import of_this_loop
-from otel_evals._internal.util.install_hint import extra
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.credentials import credentials
+from otel_evals._internal.util.installed import extra
+from otel_evals._internal.util.plain import read_json
 
 if TYPE_CHECKING:
     import httpx

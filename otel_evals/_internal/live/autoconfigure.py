@@ -13,8 +13,7 @@ import os
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_evals._internal.live.adoption import AdoptedExporter
-from otel_evals._internal.util.entry_points import entry_points
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import entry_points, install_hint
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ from otel_evals._internal.live.providers import (
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.scorers.kit.isolation import is_child
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)

@@ -37,10 +37,10 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.model.convention import Conventions, load_conventions
-from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.model.spans import size_of_span
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.error_log import safely
-from otel_evals._internal.util.os_threads import are_greenlets
+from otel_evals._internal.util.threads import are_greenlets
 from otel_evals._internal.util.version import __version__
 from otel_evals.errors import ConfigError
 

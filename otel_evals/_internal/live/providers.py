@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 from otel_evals._internal.attach.providers import unwrapped
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import install_hint
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)

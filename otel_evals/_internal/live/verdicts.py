@@ -19,7 +19,7 @@ from otel_evals._internal.model import Verdict
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.trust.marks import is_marked
 from otel_evals._internal.util.error_log import log_error
-from otel_evals._internal.util.wakeup import Wakeup
+from otel_evals._internal.util.threads import Wakeup
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 from otel_evals import semconv
 from otel_evals._internal.model import Operation, SpanRecord
 from otel_evals._internal.util.bounded_cache import BoundedCache
-from otel_evals._internal.util.entry_points import entry_points
 from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.util.installed import entry_points
 from otel_evals._internal.util.plain import attribute, plain_text, type_name
 
 ENTRY_POINT_GROUP = "otel_evals_convention"

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from otel_evals._internal.model.operations import NO_USAGE, Usage
+from otel_evals._internal.model.records import Record
 from otel_evals._internal.model.runs import Run
-from otel_evals._internal.model.spans import Record
 
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 """The four ways in which a sampled run ends for a rule."""

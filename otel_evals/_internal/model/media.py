@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
-from otel_evals._internal.model.read_only import ReadOnlyDict
-from otel_evals._internal.model.spans import Record
+from otel_evals._internal.model.records import ReadOnlyDict, Record
 
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

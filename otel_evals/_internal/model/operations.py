@@ -11,10 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from otel_evals._internal.model.derived import derives
 from otel_evals._internal.model.media import Media, MediaInResult
-from otel_evals._internal.model.read_only import read_only
-from otel_evals._internal.model.spans import Record, SpanRecord, nothing
+from otel_evals._internal.model.records import Record, derives, nothing, read_only
+from otel_evals._internal.model.spans import SpanRecord
 
 
 class Availability(StrEnum):

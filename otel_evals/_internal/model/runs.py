@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from otel_evals._internal.model.derived import derives
 from otel_evals._internal.model.operations import (
     NO_USAGE,
     Availability,
@@ -19,8 +18,8 @@ from otel_evals._internal.model.operations import (
     ToolCall,
     Usage,
 )
-from otel_evals._internal.model.read_only import read_only
-from otel_evals._internal.model.spans import nothing
+from otel_evals._internal.model.records import derives, nothing, read_only
+from otel_evals._internal.model.spans import size_of_span
 
 
 @derives(
@@ -144,3 +143,15 @@ def attributes_of(run: Run) -> list[Mapping[str, Any]]:
     """Return the attributes of the root span, of all spans by start time, and of the resource."""
     first = [run.root] if run.root is not None else []
     return [*(each.span.attributes for each in (*first, *run.operations)), run.resource]
+
+
+SIZE: Final = "_size"
+"""The key in a run's `__dict__` under which its size is cached."""
+
+
+def size_of_run(run: Run) -> int:
+    """Return the bytes of a run's spans; the fields derived from them may take as much again."""
+    known: int | None = run.__dict__.get(SIZE)
+    if known is None:
+        known = run.__dict__[SIZE] = sum([size_of_span(o.span) for o in run.operations])
+    return known

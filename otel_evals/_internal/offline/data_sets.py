@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 from otel_evals.errors import ConfigError
 
 _ABSENT = object()

@@ -13,7 +13,7 @@ from otel_evals._internal.offline.data_sets import Item
 from otel_evals._internal.offline.requirements import EvalsStatus, Requirement
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
-from otel_evals._internal.util.json_text import write_json
+from otel_evals._internal.util.plain import write_json
 
 
 @dataclass(frozen=True, kw_only=True)

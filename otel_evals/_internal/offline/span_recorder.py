@@ -22,7 +22,7 @@ from otel_evals._internal.capture.items import CapturedItem, CapturedLog, Captur
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.model import Run, SpanEvent, SpanRecord
 from otel_evals._internal.model.convention import Conventions, load_conventions
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.errors import ConfigError
 
 _KEY = context_api.create_key("otel-evals-recording")

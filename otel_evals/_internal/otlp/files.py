@@ -19,11 +19,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.otlp_json import Record, records_of
-from otel_evals._internal.otlp.damage import DamagedFileError
+from otel_evals._internal.otlp.messages import DamagedFileError, Record, records_of
 from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.otlp.spill import Spill
-from otel_evals._internal.util.json_text import read_json, read_json_at
+from otel_evals._internal.util.plain import read_json, read_json_at
 from otel_evals.errors import ConfigError
 
 _MEMORY = 256 * 1024 * 1024
@@ -103,7 +102,7 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
 def _records(request: Any) -> Iterator[Record]:
     if not hasattr(request, "SerializeToString"):
         return records_of(request)
-    from otel_evals._internal.otlp.protobuf import protobuf_records
+    from otel_evals._internal.otlp.messages import protobuf_records
 
     return protobuf_records(request)
 
@@ -198,7 +197,7 @@ def _requests(
         if head.lstrip()[:1] in (b"{", b"[") or head[:1] >= b" ":  # protobuf begins with a small number
             yield from _json_requests(stream, path, skipped)
         elif head:
-            from otel_evals._internal.otlp.protobuf import protobuf_requests
+            from otel_evals._internal.otlp.messages import protobuf_requests
 
             yield from protobuf_requests(stream, path, skipped)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

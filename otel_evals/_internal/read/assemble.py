@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
-from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.model.read_only import ReadOnlyDict
+from otel_evals._internal.model.records import ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
 from otel_evals._internal.read.question import (

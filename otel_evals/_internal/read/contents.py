@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
-from otel_evals._internal.model.read_only import ReadOnlyDict, read_only
+from otel_evals._internal.model.records import DERIVATION, Derivation, ReadOnlyDict, read_only
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)

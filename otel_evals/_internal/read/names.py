@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from otel_evals._internal.model import Operation, OperationKind, Run, Source, SpanRecord
-from otel_evals._internal.model.derived import with_given
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.model.records import with_given
+from otel_evals._internal.util.plain import read_json
 
 _METADATA: Final = [
     "metadata.",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.model.operations import confirms_answer
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 

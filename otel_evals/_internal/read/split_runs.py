@@ -10,8 +10,8 @@ from math import inf
 from typing import cast
 
 from otel_evals._internal.model import Operation, OperationKind, Run
-from otel_evals._internal.model.derived import with_given
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.records import with_given
+from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.question import is_unfinished as ends_with_calls
 from otel_evals._internal.read.tree import guards_in, is_before, parents_in

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
-from otel_evals._internal.model.derived import DERIVATION, derives, recovered
+from otel_evals._internal.model.records import DERIVATION, derives, recovered
 from otel_evals._internal.redaction.secrets import (
     MARK,
     is_secret_under,
@@ -33,7 +33,7 @@ from otel_evals._internal.redaction.secrets import (
     search,
 )
 from otel_evals._internal.util.error_log import show_content
-from otel_evals._internal.util.install_hint import install_hint
+from otel_evals._internal.util.installed import install_hint
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
 

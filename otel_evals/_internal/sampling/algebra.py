@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from otel_evals._internal.model import Outcome, Run
-from otel_evals._internal.model.spans import Record
+from otel_evals._internal.model.records import Record
 from otel_evals._internal.sampling.consistent import probability_of, threshold
 from otel_evals._internal.util.plain import type_name
 from otel_evals.errors import ConfigError

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.kit.scorer import missing
-from otel_evals._internal.util.install_hint import extra, package
+from otel_evals._internal.util.installed import extra, package
 from otel_evals.errors import ConfigError
 
 MAX_CHARS = 200_000

@@ -13,7 +13,7 @@ from otel_evals._internal.scorers.text.claims import Claim, claims_in, fold, lis
 from otel_evals._internal.scorers.text.contradiction import Alternatives
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 
 _MAX_NAMED = 8
 _MAX_ANSWER = 50_000

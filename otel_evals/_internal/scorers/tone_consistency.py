@@ -12,7 +12,7 @@ from statistics import fmean, pvariance
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
-from otel_evals._internal.util.install_hint import extra
+from otel_evals._internal.util.installed import extra
 from otel_evals.errors import ConfigError
 
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import extra_library, pattern_search, unreadable
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 from otel_evals.errors import ConfigError
 
 _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)

@@ -182,3 +182,20 @@ def hidden_tasks() -> set[asyncio.Task[Any]]:
     """Return the other hidden tasks of the running loop that have not ended."""
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
     return {t for t in _hidden.tasks if t.get_loop() is loop and not t.done() and t is not current}
+
+
+def must_propagate(error: BaseException) -> bool:
+    """Return True for GeneratorExit, and for CancelledError if the current task is cancelled.
+
+    Any other CancelledError is a failure of the scorer that raised it, as are SystemExit and
+    KeyboardInterrupt, which must not end the thread that scores.
+    """
+    kind = type(error)  # an exception may lie about its `__class__`
+    if issubclass(kind, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return issubclass(kind, GeneratorExit)
+
+
+def is_cancelled(error: BaseException) -> bool:
+    return issubclass(type(error), asyncio.CancelledError) and must_propagate(error)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol, runtime_checkable
 
-from otel_evals._internal.util.os_threads import OSThread
+from otel_evals._internal.util.threads import OSThread
 
 _LONGEST_WAIT = 1.0
 """Maximum seconds that a fork waits for all locks together."""

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from otel_evals._internal.util.addresses import without_credentials
+from otel_evals._internal.util.credentials import without_credentials
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.install_hint import extra
+from otel_evals._internal.util.installed import extra
 from otel_evals.errors import ConfigError, StoreError
 
 _logger = logging.getLogger(__name__)

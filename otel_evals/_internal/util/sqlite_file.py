@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.os_threads import OSThread
+from otel_evals._internal.util.threads import OSThread
 from otel_evals.errors import StoreError
 
 _HEADER = b"SQLite format 3\x00"

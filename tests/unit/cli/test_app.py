@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.model.convention import load_conventions
-from otel_evals._internal.util.install_hint import install_hint, package_hint
+from otel_evals._internal.util.installed import install_hint, package_hint
 from otel_evals._internal.util.version import __version__
 
 COMMAND = (

@@ -15,7 +15,7 @@ from otel_evals._internal.cli.app import app
 from otel_evals._internal.cli.runs import _tree
 from otel_evals._internal.cli.terminal import json_text, log_visibly
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.conventions import load_conventions
 
 STEERS = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e\x00\r\x08\U000e0041"

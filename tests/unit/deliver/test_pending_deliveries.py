@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.runs import size_of_run
 from otel_evals.model import ScoredRun
 from tests.support.trace_builder import run_of, span
 

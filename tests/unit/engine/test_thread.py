@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from otel_evals._internal.engine import thread as engine_thread
 from otel_evals._internal.engine.thread import EngineThread
-from otel_evals._internal.util.os_threads import OSThread
+from otel_evals._internal.util.threads import OSThread
 from tests.support.waits import SECONDS, eventually
 
 FAR = 3_600.0

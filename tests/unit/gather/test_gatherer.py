@@ -17,7 +17,7 @@ from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
-from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.model.spans import size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 from tests.support.lines_run import lines_run
 

@@ -16,7 +16,7 @@ from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup, tops_of
 from otel_evals._internal.gather.traces import AssemblyLimits
-from otel_evals._internal.model.sizes import size_of_event, size_of_span
+from otel_evals._internal.model.spans import size_of_event, size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
 GRACE, QUIET, IDLE, MAX_AGE, REMEMBER = 2.0, 2.0, 6.0, 10.0, 15.0

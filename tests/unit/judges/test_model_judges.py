@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from otel_evals._internal.judges.litellm import load
 from otel_evals._internal.judges.refusals import judge_error
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.redaction.credentials import credentials
+from otel_evals._internal.util.credentials import credentials
 from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from otel_evals._internal.engine.score import is_unreadable
-from otel_evals._internal.model.derived import derives, with_given
+from otel_evals._internal.model.records import derives, with_given
 from otel_evals.conventions import recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.model.sizes import size_of_event, size_of_run, size_of_span, size_of_value
+from otel_evals._internal.model.runs import size_of_run
+from otel_evals._internal.model.spans import size_of_event, size_of_span, size_of_value
 from otel_evals.model import SpanEvent, SpanRecord
 from tests.support.runs import a_run
 

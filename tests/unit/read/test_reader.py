@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from otel_evals._internal.read.reader import read_runs
+from otel_evals._internal.read.runs import read_runs
 from otel_evals.model import SpanRecord
 from tests.support.replacing import replace
 from tests.support.trace_builder import KNOWN_CONVENTIONS, TraceBuilder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_evals._internal.util.addresses import secrets_of_address, without_credentials
+from otel_evals._internal.util.credentials import secrets_of_address, without_credentials
 
 ADDRESSES = [
     "https://user:geheim%201@host.example:8443/in/here?token=hidden12&x=y#part",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.util.install_hint import install_hint, package_hint, this_command
+from otel_evals._internal.util.installed import install_hint, package_hint, this_command
 
 
 def installed(folder: Path, direct: dict[str, Any] | None, installer: str = "pip") -> Path:

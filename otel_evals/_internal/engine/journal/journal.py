@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import IO, Final
 
 from otel_evals._internal.engine.journal.segments import Entry, ForeignFileError, Segment, done
-from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 
+try:
+    import fcntl
+except ImportError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
+
+HAS_FILE_LOCKS = fcntl is not None
 _logger = logging.getLogger(__name__)
 _SEGMENT_BYTES: Final = 8 * 1024 * 1024
 _MAX_BYTES: Final = 2**30
@@ -216,13 +221,15 @@ class Journal:
             del self._locks[folder]
 
     def _try_lock(self, folder: Path) -> bool:
+        if not HAS_FILE_LOCKS:
+            return False
         try:
             file = open(folder / "lock", "ab", opener=_private)  # noqa: SIM115 (kept open while it is locked)
         except OSError:
             return False
-        is_locked = try_lock(file.fileno())
         with contextlib.suppress(OSError):
-            if is_locked and os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat()):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed, or the process ends
+            if os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat()):
                 self._locks[folder] = file
                 return True
         file.close()  # another process has it, or has removed it meanwhile

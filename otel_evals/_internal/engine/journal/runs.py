@@ -17,7 +17,7 @@ from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import OperationKind, Run, SpanEvent, SpanRecord
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.read.reader import group_of, read_runs
+from otel_evals._internal.read.runs import group_of, read_runs
 
 _logger = logging.getLogger(__name__)
 _RUN: Final = "run"

@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from otel_evals._internal.util.install_hint import package_hint
+from otel_evals._internal.util.installed import package_hint
 
 _FRAMEWORKS = {
     "langgraph": ("LangGraph", "langchain", "LangChain"),

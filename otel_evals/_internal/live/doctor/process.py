@@ -25,7 +25,7 @@ from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note
 from otel_evals._internal.live.doctor.frameworks import imported_frameworks
 from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import Providers, goes_nowhere
-from otel_evals._internal.util.counted import counted
+from otel_evals._internal.util.plain import counted
 from otel_evals.semconv import SCOPE_NAME
 
 _logger = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from otel_evals._internal.model import Availability, Context, ContextSeen, Run, 
 from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
-from otel_evals._internal.util.json_text import read_json
-from otel_evals._internal.util.plain import MAX_JSON, as_text
+from otel_evals._internal.util.plain import MAX_JSON, as_text, read_json
 from otel_evals.errors import ConfigError
 
 StepName = Literal["preprocess", "analyze", "generate_score", "generate_reason"]

@@ -21,7 +21,7 @@ from otel_evals._internal.judges.judge import CallTotals, Exploration, Judge, Ju
 from otel_evals._internal.model import Context, StepRecord
 from otel_evals._internal.scorers.kit.context import seen
 from otel_evals._internal.scorers.kit.run_steps import RunStep
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 
 STEP = "explore"
 """Step of the requests that ask for a look."""

@@ -29,7 +29,7 @@ from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, roo
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
 from otel_evals._internal.trust.marks import mark
 from otel_evals._internal.util.error_log import content_is_shown, show_content
-from otel_evals._internal.util.install_hint import package_hint
+from otel_evals._internal.util.installed import package_hint
 from otel_evals.errors import JudgeUnavailableError
 
 _NICE = 5

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct, convert
 
 from otel_evals._internal.model import Document, Media, Message, OperationKind, Part, Run, ToolCall
-from otel_evals._internal.util.json_text import read_json
-from otel_evals._internal.util.plain import as_text
+from otel_evals._internal.util.plain import as_text, read_json
 from otel_evals.errors import ConfigError
 
 _KEYS = {"id", "label", "input", "output", "system", "history", "tools", "context", "media", "expected"}

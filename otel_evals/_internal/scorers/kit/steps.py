@@ -28,8 +28,7 @@ from otel_evals._internal.scorers.kit.context import (
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals._internal.scorers.kit.prompt import PromptStep, StepRecordBuilder, describe_error
 from otel_evals._internal.scorers.kit.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
-from otel_evals._internal.util.calls import call
-from otel_evals._internal.util.cancellation import must_propagate
+from otel_evals._internal.util.calls import call, must_propagate
 from otel_evals.errors import ConfigError
 
 _P = TypeVar("_P")

@@ -18,7 +18,7 @@ from otel_evals._internal.scorers.text.numbers import Number
 from otel_evals._internal.scorers.text.rows import Rows, decimal_of, is_amount
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
-from otel_evals._internal.util.json_text import read_json
+from otel_evals._internal.util.plain import read_json
 
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from otel_evals._internal.util.entry_points import entry_points
+from otel_evals._internal.util.installed import entry_points
 from otel_evals.conventions import Convention
 from otel_evals_instrumentation._internal import conventions as package
 from otel_evals_instrumentation._internal.readers.convention import LAST

@@ -1,14 +1,11 @@
-"""Threads of the operating system, also where gevent has replaced Python's threads by greenlets.
-
-An event loop in a greenlet would be the running loop of the application's thread, whose own `asyncio.run`
-would fail.
-"""
+"""Threads of the operating system, also where gevent has replaced Python's threads, and their wake-up."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
@@ -49,3 +46,23 @@ class OSThread(threading.Thread):
             self._over.wait(timeout)
         else:
             super().join(timeout)
+
+
+class Wakeup:
+    """Set by any thread, waited for by one.
+
+    `threading.Event` and `Condition` take their lock in Python code: an asynchronous exception in between
+    leaves it locked, and a signal handler that needs it waits for ever. This lock is the signal itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # it is set
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, and reset it; returns False after a timeout."""
+        return self._lock.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX))

@@ -1,4 +1,4 @@
-"""The credentials in a judge's settings, which must not appear in messages and replies."""
+"""Credentials in addresses and in a judge's settings, which must not appear in messages and replies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,30 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-from otel_evals._internal.util.addresses import secrets_of_address
+
+def without_credentials(address: str) -> str:
+    """Return an address without user, password, query and fragment."""
+    try:
+        parts = urlsplit(address)
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    except ValueError:
+        return "..."
+
+
+def secrets_of_address(address: str | None) -> Iterator[str]:
+    """Yield user, password and values of the query in an address."""
+    try:
+        parts = urlsplit(address or "")
+        secrets = [parts.password or "", parts.username or "" if parts.password else ""]
+    except ValueError:
+        return
+    for secret in secrets:
+        yield from (secret, unquote(secret))
+    yield from (value for pair in parts.query.split("&") for _, _, value in [pair.partition("=")])
+
 
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I

@@ -1,17 +1,103 @@
-"""Fields that are derived on first access.
-
-Reading the content of a run costs many times more than finding its start and end, and most scorers read
-little of it. A recovered record derives its missing fields; calling the class gives a record all of them.
-"""
+"""The base of all records: frozen, read-only, with fields that are derived on first access."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
-Record = TypeVar("Record")
+import msgspec
+
+_COPY_FIRST: Final = "a run is read-only, as other scorers judge it too: copy it first, with copy.deepcopy"
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError(_COPY_FIRST)
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that refuses changes. Its copies are plain dicts."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return deepcopy(dict(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+class ReadOnlyList(list[Any]):
+    """A list that refuses changes. Its copies are plain lists."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return deepcopy(list(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+
+_CONTAINERS: Final = frozenset((dict, list, tuple))
+
+
+def read_only(value: Any) -> Any:
+    """Return a value with read-only dicts and lists in place of plain ones; cyclic values are unchanged."""
+    if type(value) not in _CONTAINERS:
+        return value
+    try:
+        return _read_only(value)
+    except RecursionError:
+        return value
+
+
+def _read_only(value: Any) -> Any:
+    if type(value) is dict:
+        copied = ReadOnlyDict(value)
+        for key, each in value.items():
+            if type(each) in _CONTAINERS:
+                dict.__setitem__(copied, key, _read_only(each))
+        return copied
+    for each in value:
+        if type(each) in _CONTAINERS:
+            value = type(value)(map(_read_only_item, value))
+            break
+    return ReadOnlyList(value) if type(value) is list else value
+
+
+def _read_only_item(value: Any) -> Any:
+    return _read_only(value) if type(value) in _CONTAINERS else value
+
+
+_NOTHING: Mapping[str, Any] = ReadOnlyDict()
+
+
+def nothing() -> Mapping[str, Any]:
+    """Return an empty mapping, the same for every record."""
+    return _NOTHING
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of the model's records; `msgspec.structs` has `replace`, `asdict` and `fields` for them.
+
+    The garbage collector skips them: a record refers only to values created before it, so none is in a cycle.
+    """
+
+
+_Record = TypeVar("_Record")
 DERIVATION: Final = "_derivation"
 """The key in a record's `__dict__` of the object that derives its missing fields."""
 
@@ -79,7 +165,7 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
     return made | {f.name: f.default for f in fields(cls) if f.default is not MISSING}
 
 
-def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str, Any]) -> Record:
+def recovered(cls: type[_Record], derivation: Derivation | None, given: dict[str, Any]) -> _Record:
     """Create a record from values by field (it keeps the dict); other fields are derived, or defaults.
 
     The derivation must not refer to the record: the garbage collector does not find such cycles.
@@ -90,7 +176,7 @@ def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str,
     return record
 
 
-def with_given(record: Record, **given: Any) -> Record:
+def with_given(record: _Record, **given: Any) -> _Record:
     """Return the record with other values; unlike `dataclasses.replace`, it derives nothing."""
     known = record.__dict__
     kept = {name: known[name] for name in _names(type(record)) if name in known}
