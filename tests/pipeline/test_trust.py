@@ -99,7 +99,7 @@ class Seen(logging.Handler):
 
     @property
     def destinations(self) -> list[Any]:
-        return [self.kept, ConsoleDestination(file=self.printed, color=False)]
+        return [self.kept, ConsoleDestination(file=self.printed)]
 
     def __enter__(self) -> Seen:
         logging.getLogger("otel_evals").addHandler(self)

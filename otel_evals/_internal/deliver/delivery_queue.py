@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio.lowlevel
+from msgspec import structs
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
 from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats, Unaccepted
@@ -18,7 +17,7 @@ from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, P
 from otel_evals._internal.deliver.retry import (
     FINAL,
     TRACE_NOT_FOUND,
-    Retry,
+    Limits,
     asked_wait,
     may_pass,
     reason_of,
@@ -40,21 +39,9 @@ Ended = Callable[[str, Sequence[ScoredRun], str], object]
 class DeliveryQueue:
     """A destination's queue and the task that empties it; `stats` may be read from any thread."""
 
-    def __init__(
-        self,
-        destination: Destination,
-        *,
-        name: str,
-        queue_size: int,
-        max_bytes: int,
-        batch_size: int,
-        delay: float,
-        retry: Retry,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-        ended: Ended | None = None,
-    ) -> None:
+    def __init__(self, destination: Destination, name: str, limits: Limits, ended: Ended | None) -> None:
         self.name = name
+        self.destination = destination
         self._unaccepted = 0
         """Number of queued runs that have ended without being accepted."""
         self._counts = DestinationStats()
@@ -64,15 +51,13 @@ class DeliveryQueue:
         """True if the last attempt failed."""
         self._began = math.inf
         """When the current attempt began; infinity without one."""
-        self._ended, self._destination = ended, destination
-        self._batch_size = batch_size
-        self._delay = delay
-        self._retry = retry
-        self._clock = clock
-        self._draw = draw
-        self._pending = PendingDeliveries(queue_size, queue_size * _PARKED, max_bytes)
+        self._ended, self._limits, self._retry, self._clock = ended, limits, limits.retry, limits.clock
+        own = getattr(destination, "batch_size", limits.batch_size)
+        self._batch_size = max(1, min(own, limits.queue_size))
+        self._pending = PendingDeliveries(limits.queue_size, limits.queue_size * _PARKED, limits.max_bytes)
         self._due: float | None = None
-        self._failed_at = self._quiet_until = self._asked_until = -math.inf
+        self._quiet_until = self._soonest = -math.inf
+        """When to send again after a failure, and when at the soonest if everything is flushed."""
         self._warned: set[str] = set()
         self._wake = anyio.Event()
         self._moved = anyio.Event()
@@ -96,17 +81,18 @@ class DeliveryQueue:
         """Number of further scored runs that are not dropped. May be called from any thread."""
         return self._pending.capacity
 
-    def put(self, scored: ScoredRun, leaving: ScoredRun | None = None, *, kept: bool = False) -> None:
+    def put(self, scored: ScoredRun, leaving: ScoredRun, *, kept: bool = False) -> None:
         """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises.
 
         A `kept` run is put again later, by this or another process, unless the destination refuses it.
         """
-        if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
+        if self._closing or self._pending.full:
+            end = "shutdown" if self._closing else "queue_full"
             if not kept:
                 self._counts = self._counts.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
-        self._pending.put(scored, leaving or scored, kept=kept)
+        self._pending.put(scored, leaving, kept=kept)
         if self._pending.queued in (1, self._batch_size):
             self._wake.set()
 
@@ -154,7 +140,7 @@ class DeliveryQueue:
         if self._released:
             return
         self._released = True
-        ended = await outcome_of(lambda: self._destination.shutdown())
+        ended = await outcome_of(lambda: self.destination.shutdown())
         if isinstance(ended, BaseException):
             log_error(_log, "Destination %s failed to shut down", self.name, error=ended)
 
@@ -167,8 +153,8 @@ class DeliveryQueue:
 
     def _hurry(self) -> None:
         """Shorten waits, but not below those that the destination asked for."""
-        self._pending.hasten(self._retry.first)
-        self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
+        self._pending.hasten()
+        self._quiet_until = min(self._quiet_until, self._soonest)
         self._wake.set()
 
     async def _filled(self) -> bool:
@@ -178,21 +164,18 @@ class DeliveryQueue:
             ready = self._ready_at(now)
             if ready <= now:
                 return True
-            await self._pause(ready - now)
+            self._wake = anyio.Event()
+            with anyio.move_on_after(ready - now):
+                await self._wake.wait()
         return False
 
     def _ready_at(self, now: float) -> float:
         ready = self._pending.next_due
         if self._pending.queued:
-            self._due = self._due or now + self._delay
+            self._due = self._due or now + self._limits.delay
             at_once = self._flushing or self._pending.queued >= self._batch_size
             ready = min(ready, now if at_once else self._due)
-        return max(ready, self._quiet_until, self._asked_until)
-
-    async def _pause(self, seconds: float) -> None:
-        self._wake = anyio.Event()
-        with anyio.move_on_after(seconds):
-            await self._wake.wait()
+        return max(ready, self._quiet_until)
 
     # --- sending ---
 
@@ -206,27 +189,29 @@ class DeliveryQueue:
             self._warned.clear()
         now, tries = self._clock(), 1 + max((delivery.tries for delivery in batch), default=0)
         asked = max((asked_wait(error) for pairs in failures.values() for _, error in pairs), default=0.0)
-        wait = asked + self._retry.wait(tries, self._draw())
-        if self._flushing:
-            wait = asked + min(wait - asked, self._retry.first)
-        if asked:
-            self._asked_until = now + asked
+        soonest = now + max(asked, self._retry.first)
+        wait = self._retry.wait(tries, self._limits.draw())
+        until = now + asked + (min(wait, self._retry.first) if self._flushing else wait)
         if isinstance(answer, BaseException) and may_pass(answer):
-            self._failed_at, self._quiet_until = now, now + wait
+            self._quiet_until, self._soonest = until, soonest
+        elif asked:
+            self._quiet_until = self._soonest = now + asked
         ended: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
         for delivery in batch:
             delivery.first_try = min(delivery.first_try, began) + asked
-            if again := self._left(delivery, failures.get(delivery.number, ()), now + wait):
-                delivery.keep([evaluation for evaluation in again if evaluation is not None])
-                delivery.parked_at, delivery.asked = now, asked
-                ended["queue_full"] += self._pending.park(delivery, now + wait)
+            again = self._left(delivery, failures.get(delivery.number, ()), until)
+            if again:
+                kept = tuple(evaluation for evaluation in again if evaluation is not None)
+                delivery.left = structs.replace(delivery.left, evaluations=kept)
+                delivery.soonest = soonest
+                ended["queue_full"] += self._pending.park(delivery, until)
             else:
                 ended[next(iter(delivery.lost), "exported")].append(delivery)
         self._finish(ended)
 
     async def _attempt(self, batch: Sequence[PendingDelivery]) -> BaseException | Sequence[Unaccepted]:
         sent = [delivery.left for delivery in batch]
-        answer = await outcome_of(lambda: self._destination.export(sent), self._retry.timeout)
+        answer = await outcome_of(lambda: self.destination.export(sent), self._retry.timeout)
         return answer if isinstance(answer, BaseException) else unaccepted(answer)
 
     def _left(
@@ -237,13 +222,14 @@ class DeliveryQueue:
         delivery.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
         again = []
         for evaluation, error in failures:
+            reason = reason_of(error)
             worth_it = self._again(delivery, error, until)
-            if not (worth_it and reason_of(error) == TRACE_NOT_FOUND):  # spans may come after their scores
-                self._warn(error)
+            if not (worth_it and reason == TRACE_NOT_FOUND):  # spans may come after their scores
+                self._warn(error, reason)
             if worth_it:
                 again.append(evaluation)
             else:
-                delivery.lose(reason_of(error), evaluation is not None)
+                delivery.lost[reason] += evaluation is not None
         return again
 
     def _again(self, delivery: PendingDelivery, error: BaseException, until: float) -> bool:
@@ -258,22 +244,22 @@ class DeliveryQueue:
             if not deliveries:
                 continue
             lost: Counter[str] = Counter()
-            kept = 0
+            counted = 0
             for delivery in deliveries:
                 self._pending.done(delivery)
                 if delivery.kept and end not in FINAL:
-                    kept += 1
                     continue
-                if delivery.lost:
-                    lost.update(delivery.lost)
+                counted += 1
+                lost += delivery.lost
                 if end in NEVER_SENT:
                     lost[end] += len(delivery.left.evaluations)
             self._unaccepted += 0 if end == "exported" else len(deliveries)
-            self._counts = replace(self._counts, pending=self._counts.pending - kept)
-            if kept < len(deliveries):
-                self._counts = self._counts.ended(end, len(deliveries) - kept, lost, pending=True)
+            self._counts = replace(self._counts, pending=self._counts.pending - len(deliveries) + counted)
+            if counted:
+                self._counts = self._counts.ended(end, counted, lost, pending=True)
             self._report([delivery.scored for delivery in deliveries], end)
-        self._notify()
+        self._moved.set()
+        self._moved = anyio.Event()
 
     def _abandon(self) -> None:
         self._closing = True
@@ -284,19 +270,14 @@ class DeliveryQueue:
         if self._ended is not None:
             self._ended(self.name, batch, end)
 
-    def _notify(self) -> None:
-        self._moved.set()
-        self._moved = anyio.Event()
-
-    def _warn(self, error: BaseException) -> None:
+    def _warn(self, error: BaseException, reason: str) -> None:
         """Log the first error of each kind, until a batch is accepted whole."""
-        if (kind := reason_of(error)) not in self._warned:
-            self._warned.add(kind)
-            what = "a batch" if self._failed else "all of a batch"
-            said = plain_text(error, 2_000) if content_is_shown() else kind
-            _log.warning(
-                "Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, said
-            )
+        if reason in self._warned:
+            return
+        self._warned.add(reason)
+        what = "a batch" if self._failed else "all of a batch"
+        said = plain_text(error, 2_000) if content_is_shown() else reason
+        _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, said)
 
 
 _Failure = tuple[Evaluation | None, BaseException]

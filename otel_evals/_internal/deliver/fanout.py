@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,16 +15,14 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 
 from otel_evals._internal.deliver.delivery_queue import DeliveryQueue, Ended
 from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset
-from otel_evals._internal.deliver.retry import Retry
+from otel_evals._internal.deliver.retry import Limits
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import log_error, safely
-from otel_evals.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
-_FAILED: Any = object()
 
 
 class FanOut:
@@ -37,49 +33,25 @@ class FanOut:
     """
 
     def __init__(
-        self,
-        destinations: Sequence[Destination],
-        *,
-        queue_size: int = 2048,
-        max_bytes: int = 2**28,
-        batch_size: int = 64,
-        delay: float = 0.2,
-        retry: Retry | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-        ended: Ended | None = None,
+        self, destinations: Sequence[Destination], *, ended: Ended | None = None, **limits: Any
     ) -> None:
         """Create a queue per destination; a second one of the same name is called `<name>-2`.
 
-        Event presets are ignored. Sizes apply per destination; `max_bytes` is approximate. A batch waits
-        `delay` seconds to fill. `ended` is called with the end of each delivery.
+        Event presets are ignored. `ended` is called with the end of each delivery; the other arguments are
+        the fields of `Limits`, which apply per destination.
 
         Raises:
             ConfigError: a size is not positive.
         """
-        for field, value in (("queue_size", queue_size), ("batch_size", batch_size)):
-            if value < 1:
-                raise ConfigError(field, "must be at least 1")
+        bounds = Limits(**limits)
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
-        self._destinations = destinations
         self._queues = [
-            DeliveryQueue(
-                destination,
-                name=name,
-                queue_size=queue_size,
-                max_bytes=max_bytes,
-                batch_size=_batch_size(destination, batch_size, queue_size),
-                delay=delay,
-                retry=retry or Retry(),
-                clock=clock,
-                draw=draw,
-                ended=ended,
-            )
+            DeliveryQueue(destination, name, bounds, ended)
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
-        by_destination = dict(zip(map(id, destinations), self._queues, strict=True))
-        link_traces(destinations, lambda each: by_destination[id(each)].failing)
+        failing = {id(queue.destination): queue for queue in self._queues}
+        link_traces(destinations, lambda each: failing[id(each)].failing)
 
     def put(
         self, scored: ScoredRun, names: Collection[str] | None = None, *, kept: bool = False
@@ -100,10 +72,21 @@ class FanOut:
 
     async def keep_picks(self, rows: Sequence[Any]) -> bool:
         """Give what rules picked to the destinations that store it; returns whether none failed."""
-        return all([await _keeps_picks(*each, rows) for each in self._named()])
-
-    def _named(self) -> Iterator[tuple[str, Destination]]:
-        return zip((queue.name for queue in self._queues), self._destinations, strict=True)
+        failed = False
+        for queue in self._queues:
+            keep = getattr(queue.destination, "keep_picks", None)
+            if keep is None:
+                continue
+            token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+            try:
+                answer = await outcome_of(lambda keep=keep: keep(rows), _SECONDS)  # type: ignore[misc]
+            finally:
+                detach(token)
+            if isinstance(answer, BaseException):
+                failed = True
+                message = "Destination %s failed to keep what rules picked"
+                log_error(_log, message, queue.name, error=answer, level=logging.WARNING)
+        return not failed
 
     async def run(self) -> None:
         """Deliver until shut down."""
@@ -155,11 +138,6 @@ class FanOut:
         return tuple(queue.name for queue in self._queues if queue.failing)
 
 
-async def _keeps_picks(name: str, destination: Destination, rows: Sequence[Any]) -> bool:
-    """Return False if the destination fails to store picks."""
-    return await _asked(name, destination, "keep_picks", rows) is not _FAILED
-
-
 def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] = lambda _: False) -> None:
     """Have destinations that show runs link to their traces at the others, unless these are failing."""
 
@@ -172,35 +150,10 @@ def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] =
             safely(partial(each.link_to, links), "a destination failed to take links to traces")
 
 
-async def _asked(name: str, destination: Destination, method: str, *args: Any) -> Any:
-    """Call an optional method, for up to ten seconds and without tracing; `_FAILED` if it raises.
-
-    Returns None without the method.
-    """
-    ask = getattr(destination, method, None)
-    if ask is None:
-        return None
-    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-    try:
-        answer = await outcome_of(lambda: ask(*args), _SECONDS)
-    finally:
-        detach(token)
-    if not isinstance(answer, BaseException):
-        return answer
-    message = "%s of destination %s failed"
-    log_error(_log, message, method, name, error=answer, level=logging.WARNING)
-    return _FAILED
-
-
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
     async with anyio.create_task_group() as group:
         for call in calls:
             group.start_soon(call)
-
-
-def _batch_size(destination: Destination, default: int, most: int) -> int:
-    own = getattr(destination, "batch_size", default)
-    return max(1, min(own, most))
 
 
 def _names(destinations: Sequence[Destination]) -> Iterator[str]:

@@ -43,22 +43,25 @@ class ScoreItem:
         return self.evaluation.scorer_id.replace("\x00", "")
 
     @property
+    def _score(self) -> Score | None:
+        outcome = self.evaluation.outcome
+        return outcome if isinstance(outcome, Score) else None
+
+    @property
     def value(self) -> float | None:
         """The score; None without one."""
-        outcome = self.evaluation.outcome
-        return float(outcome.value) if isinstance(outcome, Score) else None
+        score = self._score
+        return None if score is None else float(score.value)
 
     @property
     def label(self) -> str | None:
         """The score's label."""
-        outcome = self.evaluation.outcome
-        return _text(outcome.label) if isinstance(outcome, Score) else None
+        return _text(getattr(self._score, "label", None))
 
     @property
     def explanation(self) -> str | None:
         """The score's explanation; None without content."""
-        outcome = self.evaluation.outcome
-        return _text(outcome.explanation) if self.content and isinstance(outcome, Score) else None
+        return _text(getattr(self._score, "explanation", None)) if self.content else None
 
     @property
     def error(self) -> tuple[str, str] | None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
-
-from otel_evals._internal.model import Evaluation, ScoredRun
+from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
 
 
@@ -20,25 +17,18 @@ class PendingDelivery:
     scored: ScoredRun
     left: ScoredRun
     """The redacted run, with the evaluations that are still to be sent."""
+    size: int
+    kept: bool
+    """True if it is put again later when it has to give way."""
     tries: int = 0
     attempts: int = 0
     """Tries without those that found the trace missing."""
     first_try: float = math.inf
     """Time of the first try, plus the waits that the destination asked for."""
-    parked_at: float = 0.0
-    asked: float = 0.0
-    size: int = 0
-    kept: bool = False
-    """True if it is put again later when it has to give way."""
-    lost: dict[str, int] = field(default_factory=dict)
+    soonest: float = 0.0
+    """When it may be tried again if everything is flushed."""
+    lost: Counter[str] = field(default_factory=Counter)
     """Lost evaluations, by reason."""
-
-    def lose(self, reason: str, evaluations: int) -> None:
-        self.lost[reason] = self.lost.get(reason, 0) + evaluations
-
-    def keep(self, evaluations: Sequence[Evaluation]) -> None:
-        if len(evaluations) < len(self.left.evaluations):
-            self.left = replace(self.left, evaluations=tuple(evaluations))
 
 
 class PendingDeliveries:
@@ -86,8 +76,8 @@ class PendingDeliveries:
     def put(self, scored: ScoredRun, left: ScoredRun, *, kept: bool = False) -> None:
         """Queue a scored run, to be sent as `left`."""
         self.accepted += 1
-        delivery = self._open[self.accepted] = PendingDelivery(self.accepted, scored, left, kept=kept)
-        delivery.size = size_of_run(scored.run)
+        delivery = PendingDelivery(self.accepted, scored, left, size_of_run(scored.run), kept)
+        self._open[self.accepted] = delivery
         self._bytes += delivery.size
         self._queue.append(delivery)
 
@@ -101,12 +91,9 @@ class PendingDeliveries:
         heapq.heapify(self._parked)
         return [least[2]]
 
-    def hasten(self, soonest: float) -> None:
-        """Try parked deliveries again `soonest` seconds after their last try, or as asked."""
-        self._parked = [
-            (min(until, delivery.parked_at + max(soonest, delivery.asked)), number, delivery)
-            for until, number, delivery in self._parked
-        ]
+    def hasten(self) -> None:
+        """Try parked deliveries again as soon as they may be."""
+        self._parked = [(min(until, each.soonest), number, each) for until, number, each in self._parked]
         heapq.heapify(self._parked)
 
     @property

@@ -1,9 +1,11 @@
-"""When scored runs are sent again, and the reasons after which they are not."""
+"""The bounds of deliveries: sizes, waits, attempts, and the reasons after which there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from otel_evals._internal.deliver.destination import Unaccepted
 from otel_evals._internal.model import Evaluation
@@ -59,6 +61,30 @@ class Retry:
     def wait(self, attempt: int, draw: float) -> float:
         """Return the seconds to wait after an attempt (1 is the first); `draw` is a number in [0, 1)."""
         return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Sizes and times of each destination's queue; `max_bytes` is approximate.
+
+    Raises:
+        ConfigError: a size is not positive.
+    """
+
+    queue_size: int = 2048
+    max_bytes: int = 2**28
+    batch_size: int = 64
+    """Used unless the destination has its own."""
+    delay: float = 0.2
+    """Seconds that a batch waits to fill."""
+    retry: Retry = field(default_factory=Retry)
+    clock: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
+        for name in ("queue_size", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, "must be at least 1")
 
 
 def unaccepted(answer: object) -> Sequence[Unaccepted]:

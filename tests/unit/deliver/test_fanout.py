@@ -214,7 +214,7 @@ async def test_work_on_a_thread_that_outlasts_the_timeout_is_not_repeated(name: 
 
     if name == "jsonl":
         use_redaction(Redaction((slowly,)))  # which JSONL calls on its thread
-    destination = JsonlDestination(path) if name == "jsonl" else ConsoleDestination(file=file, color=False)
+    destination = JsonlDestination(path) if name == "jsonl" else ConsoleDestination(file=file)
     retry = Retry(first=0.01, longest=0.01, timeout=0.05)
     async with running(FanOut([destination], delay=0.0, retry=retry)) as fan_out:
         fan_out.put(scored_run())
