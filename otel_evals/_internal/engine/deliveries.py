@@ -10,7 +10,7 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.deliver.retry import FINAL
-from otel_evals._internal.engine.pending import Target
+from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
@@ -64,7 +64,7 @@ class Deliveries:
             self._deliver(scored)
             return
         names = self.fan_out.put(scored, kept=self._left is not None) if scored.evaluations else []
-        if self._left is not None and not target.is_check:
+        if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)
 
     def _ended(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:

@@ -164,7 +164,7 @@ class Engine(Stages):
         if not self.here and not self._is_unused:
             timeout = deadline - time.monotonic()
             scored_until = time.monotonic() + timeout * 0.8
-            self._assembly.read_until = scored_until + _LATE_SECONDS / 2
+            self._read_until = scored_until + _LATE_SECONDS / 2
             self.run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
             self.finish(deadline)
 

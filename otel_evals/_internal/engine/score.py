@@ -1,26 +1,25 @@
-"""From a run to its delivered scores: rules decide, scorers run, outcomes are attached and delivered.
+"""From a run to its scored target: rules decide, their queues evaluate, outcomes are attached.
 
-`RunScorer.score` begins a run, `_evaluate` is one evaluation, `_end` and `_deliver` are its way out.
 Used on the engine's thread only, unless a docstring says otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.attach.attacher import Attacher, Opened
+from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.check import Check, CheckedRuns
 from otel_evals._internal.engine.conversations import JoinedConversation
-from otel_evals._internal.engine.pending import Pending, Target, settled
-from otel_evals._internal.engine.rule_queue import RuleQueue, Rules, score_at_once
+from otel_evals._internal.engine.rule_queue import Pending, RuleQueue
 from otel_evals._internal.model import (
     Dropped,
     Evaluation,
@@ -33,9 +32,10 @@ from otel_evals._internal.model import (
 )
 from otel_evals._internal.model.records import DERIVATION
 from otel_evals._internal.model.runs import size_of_run
+from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.read.runs import subruns
-from otel_evals._internal.redaction.redactor import redacted
-from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
+from otel_evals._internal.redaction.redactor import private_context, redacted
+from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions
 
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
 
@@ -44,16 +44,50 @@ Known = Callable[[str, Run], tuple[int, Outcome | None]]
 an outcome, the least revision of the evaluation to make."""
 
 
+class Rules:
+    """The rules of one configuration. A run keeps the rules that it began with."""
+
+    def __init__(self, config: Config, attacher: Attacher) -> None:
+        self._context = private_context(config.redact, content=config.capture_content)
+        self._attacher, self._queue_size = attacher, config.limits.queue_size
+        self.decider = Decider(config.rules)
+        self.scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
+        self.queues: dict[str, RuleQueue] = {}
+        for rule in config.rules:
+            self.add(rule)
+
+    def add(self, rule: Rule) -> RuleQueue:
+        queue = self._context.run(RuleQueue, rule, self._queue_size, self._attacher, self._context)
+        self.queues[rule.name] = queue
+        return queue
+
+    @property
+    def capacity(self) -> int:
+        """Number of further runs that every rule can queue. May be read from any thread."""
+        queues = tuple(self.queues.values())
+        return max(0, min((queue.capacity for queue in queues), default=self._queue_size))
+
+    async def prepare(self) -> None:
+        await asyncio.gather(*(queue.prepare() for queue in self.queues.values()))
+
+    def sampled(
+        self, target: Target, decisions: RunDecisions, decided: Iterable[Decision]
+    ) -> Iterator[Pending]:
+        """Yield the evaluations that were sampled."""
+        run = decisions.run
+        for decision in decided:
+            if decision.status == "sampled":
+                rule, queue = decision.rule, self.queues[decision.rule.name]
+                sampled = decisions.on_record[rule.scorer_id]
+                id = evaluation_id(run, rule.evaluation_key, queue.facts.version)
+                yield Pending(queue, target, run, decisions, sampled, id, target.revision)
+
+
 class RunScorer:
     """Scores runs by the current rules.
 
-    Args:
-        config: rules and limits.
-        ledger: counts runs and evaluations.
-        attacher: attaches outcomes to the traces.
-        deliver: called once with each target whose evaluations have all ended; must not raise.
-        known: returns evaluations that were made before.
-        draw: returns random numbers in [0, 1), for the jitter of retries.
+    `deliver` is called once with each target whose evaluations have all ended, and must not raise; `known`
+    returns evaluations that were made before.
     """
 
     def __init__(
@@ -63,13 +97,12 @@ class RunScorer:
         attacher: Attacher,
         deliver: Callable[[Target], object],
         known: Known | None = None,
-        draw: Callable[[], float] = random.random,
     ) -> None:
         self._ledger, self._attacher = ledger, attacher
-        self._deliver, self._known, self._draw = deliver, known, draw
+        self._deliver, self._known = deliver, known
         self._capture_content = config.capture_content
-        self.rules = Rules(config, draw)
-        self.earlier: list[Rules] = []
+        self.rules = Rules(config, attacher)
+        self._earlier: list[Rules] = []
         """Rules of earlier configurations with evaluations that have not ended."""
         self.open: set[Target] = set()
         """Targets with evaluations without an outcome."""
@@ -87,19 +120,18 @@ class RunScorer:
         slots, size, left = self.rules.capacity, self._bytes, max(0, self._max_bytes - self._bytes)
         return min(slots, left * len(self.open) // (2 * size)) if size else slots
 
-    @property
-    def all_rules(self) -> list[Rules]:
-        return [*self.earlier, self.rules]
+    def _queues(self) -> list[RuleQueue]:
+        return [queue for rules in (*self._earlier, self.rules) for queue in tuple(rules.queues.values())]
 
     def use(self, config: Config) -> None:
         """Switch to other rules; runs end under the rules that sampled them."""
-        self.earlier = [rules for rules in self.all_rules if not rules.idle]
-        self.rules = Rules(config, self._draw)
+        all_rules = [*self._earlier, self.rules]
+        self._earlier = [r for r in all_rules if not all(queue.idle for queue in r.queues.values())]
+        self.rules = Rules(config, self._attacher)
 
     def running(self) -> set[tuple[str, str]]:
         """Rule and judged span of running scorers. May be called from any thread."""
-        queues = [queue for rules in self.all_rules for queue in tuple(rules.queues.values())]
-        return {(queue.name, pending.target.span_id) for queue in queues for pending in tuple(queue.running)}
+        return {(q.name, each.target.run.root_span_id) for q in self._queues() for each in tuple(q.running)}
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every target is delivered; returns False after a timeout."""
@@ -114,38 +146,38 @@ class RunScorer:
 
     def abort(self, reason: str) -> None:
         """Drop all evaluations without an outcome, and all that follow."""
-        for rules in self.all_rules:
-            rules.abort(reason)
+        for queue in self._queues():
+            queue.abort(reason)
 
     # --- from a run to its evaluations ---
 
     def decide(self, run: Run) -> dict[Target, list[Pending]]:
         """Ask the rules about a run; returns the sampled evaluations by what they judge, for `start`."""
         rules = self.rules
-        by_span: dict[str, tuple[Target, list[Pending]]] = {}
+        targets: dict[str, Target] = {}
+        sampled: dict[Target, list[Pending]] = {}
         accepted: list[tuple[Run, list[Decision]]] = []
         checked = self._checked.close(run)
-        if checked is not None:
-            for evaluation in checked.newest.values():
-                self._attacher.show(run, evaluation)
+        for evaluation in checked.newest.values() if checked is not None else ():
+            self._attacher.show(run, evaluation)
         for scope in rules.scopes:
             early = checked.decisions if checked is not None and scope == "run" else None
             for part in [run] if scope == "run" else self._agents(run):
                 decisions, decided = rules.decider.decide(part, scope, early)
                 accepted.append((part, decided))
-                for decision in decided:
-                    if decision.status != "sampled":
-                        continue
-                    if part.root_span_id not in by_span:  # the root of a run may be an agent, too
-                        by_span[part.root_span_id] = Target(part), []
-                    target, pending = by_span[part.root_span_id]
-                    pending.append(Pending(rules.queues[decision.rule.name], target, decisions))
+                # The root of a run may be an agent, too.
+                target = targets.get(part.root_span_id) or Target(part)
+                pending = [*rules.sampled(target, decisions, decided)]
+                if pending:
+                    targets[part.root_span_id] = target
+                    sampled.setdefault(target, []).extend(pending)
         self._ledger.accepted(run, accepted)
         if checked is not None and checked.open:
-            target, _ = by_span.setdefault(run.root_span_id, (Target(run), []))
+            target = targets.get(run.root_span_id) or Target(run)
+            sampled.setdefault(target, [])
             target.open += checked.open
             checked.closing = target
-        return dict(by_span.values())
+        return sampled
 
     def decide_conversation(self, joined: JoinedConversation) -> dict[Target, list[Pending]]:
         """Ask the rules about a conversation that is due; returns the sampled evaluations, for `start`."""
@@ -156,14 +188,8 @@ class RunScorer:
         decisions, decided = rules.decider.decide(run, due.group)
         self._ledger.decided(run, decided)
         target = Target(run, due.conversation.revisions[due.group], held=False)
-        sampled = _sampled(rules, target, decisions, decided)
+        sampled = [*rules.sampled(target, decisions, decided)]
         return {target: sampled} if sampled else {}
-
-    def start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
-        """Start sampled evaluations, or drop them for a reason. Some have ended when this returns."""
-        dropped = None if lost is None else Dropped(reason=lost)
-        for target, pending in sampled.items():
-            self._start(self.rules, target, pending, dropped)
 
     def check(self, check: Check, run: Run) -> bool:
         """Evaluate an unfinished run; returns False if a rule has the check's scorer in another version."""
@@ -173,19 +199,21 @@ class RunScorer:
         rule = check.rule = queue.rule
         checked = self._checked.of(run)
         number = checked.begin(run, rule)
+        decision = Decision(rule, "sampled", chance=CHECKED, asked=False)
         if number == 1:
-            self._ledger.decided(run, [Decision(rule, "sampled", chance=CHECKED, asked=False)])
+            self._ledger.decided(run, [decision])
         else:
             self._ledger.resumed(run, rule.name, CHECKED)
         target = Target(run, number, held=False)
-        pending = Pending(queue, target, checked.decisions)
+        (pending,) = self.rules.sampled(target, checked.decisions, [decision])
         pending.check = check, checked
         self._start(self.rules, target, [pending])
         return True
 
     def _agents(self, run: Run) -> Sequence[Run]:
         parts = subruns(run)
-        if deeper := len([*run.of_kind(OperationKind.AGENT)]) - len(parts):
+        deeper = len([*run.of_kind(OperationKind.AGENT)]) - len(parts)
+        if deeper:
             self._ledger.lost(Loss("span", "agent_too_deep", run.trace_id, deeper))
         return parts
 
@@ -197,62 +225,39 @@ class RunScorer:
         self._preparing = asyncio.ensure_future(queue.prepare())
         return queue
 
+    def start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
+        """Start sampled evaluations, or drop them for a reason. Some have ended when this returns."""
+        dropped = None if lost is None else Dropped(reason=lost)
+        for target, pending in sampled.items():
+            self._start(self.rules, target, pending, dropped)
+
     def _start(
-        self, rules: Rules, target: Target, pending: Sequence[Pending], lost: Dropped | None = None
+        self, rules: Rules, target: Target, pending: Sequence[Pending], outcome: Outcome | None = None
     ) -> None:
-        if target.size == 0:
+        if target not in self.open:
             target.size = size_of_run(target.run)
-            if lost is None and self.open and self._bytes + target.size > self._max_bytes:
-                lost = Dropped(reason="queue_full")
+            if outcome is None and self.open and self._bytes + target.size > self._max_bytes:
+                outcome = Dropped(reason="queue_full")
             self._bytes += target.size
-        self.open.add(target)
+            self.open.add(target)
         target.open += len(pending)  # all of them first: the last to end delivers the target
+        ended = partial(self._end, rules)
         for each in pending:
-            each.drive(self._evaluate(rules, each, lost))
+            known = outcome or self._known_outcome(each)
+            if known is None:
+                each.start(ended)
+            else:
+                ended(each, known)
 
-    # --- one evaluation ---
-
-    async def _evaluate(self, rules: Rules, pending: Pending, outcome: Outcome | None) -> None:
-        queue: RuleQueue = pending.queue
-        if outcome is None and self._known is not None:
+    def _known_outcome(self, pending: Pending) -> Outcome | None:
+        """Return an outcome that needs no scorer."""
+        outcome: Outcome | None = None
+        if self._known is not None:
             revision, outcome = self._known(pending.evaluation_id, pending.run)
             pending.revision = max(pending.revision, revision) if outcome is None else revision
-        if outcome is None and lacks_spans(pending.run):
-            outcome = NotScored(reason="run_truncated")
-        while outcome is None:
-            if not queue.free:
-                outcome = queue.join(pending) or await settled()
-            if outcome is None and (queue.abandoned or queue.threads.calls):
-                outcome = queue.stuck()
-            if outcome is not None:
-                break
-            opened = self._open(pending)
-            if queue.at_once:
-                result = opened.context.run(score_at_once, queue.scorer, pending.run)
-            else:
-                queue.start(pending, opened.context)
-                result = await settled()
-                queue.leave(pending)
-            outcome = queue.outcome_of(pending, result)
-            if outcome is None:
-                queue.pause(pending)
-                outcome = await settled()
-        self._end(rules, pending, outcome)
-        if queue.waiting:
-            queue.fill()
+        return NotScored(reason="run_truncated") if outcome is None and lacks_spans(pending.run) else outcome
 
-    def _open(self, pending: Pending) -> Opened:
-        """Open an attempt: its evaluation span, and the context of its scorer."""
-        if pending.opened is not None:
-            self._attacher.retry(pending.opened, pending.paused)
-        queue, run = pending.queue, pending.run
-        pending.attempts += 1
-        pending.started, pending.began, pending.paused = time.time_ns(), time.monotonic(), None
-        span_id = pending.target.span_id if pending.check is None else pending.check[0].span_id(run)
-        pending.opened = self._attacher.open(
-            run, span_id, queue.name, queue.facts.id, pending.started, queue.scorer_context.copy()
-        )
-        return pending.opened
+    # --- from an outcome to the delivery ---
 
     def _end(self, rules: Rules, pending: Pending, outcome: Outcome) -> None:
         """Count and attach an outcome and start what follows it, in this order; then close its target.
@@ -275,38 +280,37 @@ class RunScorer:
             decided = rules.decider.follow(decisions, rule.scorer_id, outcome)
             self._ledger.decided(pending.run, decided)
             follows = closing or target
-            self._start(rules, follows, _sampled(rules, follows, decisions, decided))
+            self._start(rules, follows, [*rules.sampled(follows, decisions, decided)])
         self._leave(target)
         if closing is not None:  # the span of a closed run was held for this check
             self._leave(closing)
 
     def _leave(self, target: Target) -> None:
-        """Count the end of an evaluation of a target; the last one closes it."""
+        """Count the end of an evaluation of a target; the last one releases its span and delivers it."""
         target.open -= 1
-        if not target.open:
-            self._close(target)
-
-    def _close(self, target: Target) -> None:
-        """Release the span of a target without open evaluations, and deliver it."""
+        if target.open:
+            return
         if target.held and self._attacher.scores is not None:
-            self._attacher.scores.release(target.trace_id, target.span_id)
+            self._attacher.scores.release(target.run.trace_id, target.run.root_span_id)
         self._deliver(target)
-        self.open.discard(target)
-        self._bytes -= target.size
+        if target in self.open:
+            self.open.remove(target)
+            self._bytes -= target.size
         if not self.open:
             self._all_ended.set()
 
     def _conclude(self, pending: Pending, outcome: Outcome) -> Evaluation:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
-        facts, target, rule = pending.queue.facts, pending.target, pending.queue.rule
+        facts, run, rule = pending.queue.facts, pending.target.run, pending.queue.rule
+        reviewed = rule.reviews is not None and isinstance(outcome, Score) and rule.reviews(outcome.value)
         return Evaluation(
             evaluation_id=pending.evaluation_id,
             scorer_id=facts.id,
             scorer_version=facts.version,
             direction=facts.direction,
             scale=facts.scale,
-            trace_id=target.trace_id,
-            span_id=target.span_id,
+            trace_id=run.trace_id,
+            span_id=run.root_span_id,
             outcome=redacted(outcome) if self._capture_content else without_content(outcome),
             sampled=pending.sampled,
             duration=time.monotonic() - pending.began if pending.began else 0.0,
@@ -314,17 +318,9 @@ class RunScorer:
             revision=pending.revision,
             time=time.time_ns(),
             rule=rule.name,
-            review=_review(rule, outcome),
-            conversation_id=target.conversation_id,
+            review=rule.review if reviewed else None,
+            conversation_id=run.conversation_id if run.turns else None,
         )
-
-
-def _sampled(
-    rules: Rules, target: Target, decisions: RunDecisions, decided: Iterable[Decision]
-) -> list[Pending]:
-    """Return the evaluations that were sampled."""
-    queues = rules.queues
-    return [Pending(queues[d.rule.name], target, decisions) for d in decided if d.status == "sampled"]
 
 
 def lacks_spans(run: Run) -> bool:
@@ -339,9 +335,3 @@ def is_unreadable(run: Run) -> bool:
         if derivation is not None and derivation.failed:
             return True
     return False
-
-
-def _review(rule: Rule, outcome: Outcome) -> str | None:
-    """Return the condition of a rule that sends a score to review."""
-    sent = rule.reviews is not None and isinstance(outcome, Score) and rule.reviews(outcome.value)
-    return rule.review if sent else None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from otel_evals._internal.engine.pending import Target
+from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Run, ScoredRun
 

@@ -25,11 +25,11 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine import inspection
-from otel_evals._internal.engine.assembly import Assembly, assembly_limits
+from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
 from otel_evals._internal.engine.deliveries import Deliveries
-from otel_evals._internal.engine.pending import Pending, Target
+from otel_evals._internal.engine.rule_queue import Pending
 from otel_evals._internal.engine.score import Known, RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
 from otel_evals._internal.engine.thread import EngineThread
@@ -37,9 +37,13 @@ from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
+from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
 from otel_evals._internal.model.convention import Conventions
+from otel_evals._internal.model.runs import SIZE
 from otel_evals._internal.read.runs import group_of
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.util.calls import hide_task
@@ -48,7 +52,9 @@ from otel_evals._internal.util.error_log import log_error
 _logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
-_SPAN_ID = attrgetter("span_id")
+_LOCK_SECONDS = 0.002
+"""Seconds after which the GIL is given up: other threads would wait for the switch interval, 5 ms."""
+_SPAN_ID = attrgetter("run.root_span_id")
 
 
 class Stages:
@@ -85,17 +91,20 @@ class Stages:
         content, ceiling = config.capture_content, config.ceiling
         self.ledger = Ledger(names, content=content, ceiling=ceiling)
         self.gatherer = self._new_gatherer()
-        self._assembly = Assembly(config, self.conventions, self.ledger, self.gatherer)
-        joined = self._assembly.joined
-        self._unfinished_runs = UnfinishedRuns(self._open_spans, self.gatherer, self.conventions, joined)
+        self._split_runs = SplitRuns(max_bytes=config.limits.max_bytes)
+        self._yielded = 0.0
+        self._read_until = inf
+        """From this time of `time.monotonic`, runs are counted but not read; set from any thread."""
+        self._unfinished_runs = UnfinishedRuns(
+            self._open_spans, self.gatherer, self.conventions, self._split_runs.joined
+        )
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
         self.gatherer.reports_left = self.source is not None
         if self.source is not None:
-            is_gathering, put = self._assembly.is_gathering, lambda: self.thread.taken + self.thread.waiting
-            self._left = Unfinished(self.source, is_gathering, put, time.monotonic)
-        to = self._deliver_to
-        self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, to)
+            put = lambda: self.thread.taken + self.thread.waiting  # noqa: E731
+            self._left = Unfinished(self.source, self._is_gathering, put, time.monotonic)
+        self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, self._deliver_to)
         self.fan_out = self._deliveries.fan_out
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
         waits = (lambda *_: None) if self._left is None else self._left.waits
@@ -129,14 +138,15 @@ class Stages:
 
     def take(self, items: Sequence[IntakeItem]) -> float:
         """Take captured items and do all due work; returns the time of the next `tick`."""
-        self._lose(self._assembly.add(items))
+        self._lose(self.gatherer.add(items, time.monotonic()))
         return self.tick()
 
     def tick(self) -> float:
         """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
-        now = time.monotonic()
+        now, gatherer = time.monotonic(), self.gatherer
         self._score_due(now)
-        self._lose(self._assembly.evict(now))
+        if gatherer.next_eviction <= now:
+            self._lose(gatherer.evict_old(now))
         next_conversation = inf
         if self.conversations.active:
             self._score_conversations(self.conversations.due(self._clock(), self.scorer.capacity))
@@ -144,17 +154,50 @@ class Stages:
         if self._losses.next_poll <= now:
             self._losses.poll(self.losses())
         if self._left is not None:
-            self._left.touch(self.gatherer.take_left())
+            self._left.touch(gatherer.take_left())
             self._left.poll(self.thread.taken)
-        return min(self._assembly.next_due, next_conversation, now + _TICK_SECONDS)
+        next_run = min(gatherer.next_close, gatherer.next_eviction, self._split_runs.next_due)
+        return min(next_run, next_conversation, now + _TICK_SECONDS)
 
     def _score_due(self, now: float) -> bool:
         """Score the runs that are complete; returns False if none was."""
-        found = False
-        for runs, group in self._assembly.due(now):
-            found = True
-            self._score_group(runs, group)
-        return found
+        groups = self.gatherer.close_due(now) if self.gatherer.next_close <= now else []
+        for group in groups:
+            if time.monotonic() < self._read_until:
+                self._score_group(*self._read(group))
+                if time.monotonic() - self._yielded > _LOCK_SECONDS:
+                    time.sleep(0)
+                    self._yielded = time.monotonic()
+            else:
+                self.ledger.lost(_undecided(group.spans[0].trace_id))
+        uncontinued = self._split_runs.due(now) if self._split_runs.next_due <= now else []
+        for run in uncontinued:
+            self._score_group([run], group_of([run]))
+        return bool(groups or uncontinued)
+
+    def _read(self, group: SpanGroup) -> tuple[list[Run], SpanGroup]:
+        """Read the runs in a group of spans, and join them with those that they continue. Never raises."""
+        trace_id = group.spans[0].trace_id
+        try:
+            read = find_runs(group.spans, self.conventions, group.links)
+        except BaseException as error:
+            log_error(_logger, "a run could not be read", error=error)
+            self.ledger.lost(Loss("run", "unreadable", trace_id))
+            return [], group
+        self.ledger.trace_log.assembled(trace_id, len(group.spans), read)
+        if len(read) == 1 and group.size and len(read[0].operations) == len(group.spans):
+            read[0].__dict__[SIZE] = group.size  # measured when the spans arrived
+        if not read:
+            self.ledger.lost(Loss("run", "nothing_to_judge", trace_id))
+        runs: list[Run] = []
+        for run in read:
+            runs += self._split_runs.add(run, time.monotonic())
+        # Spans of joined runs that closed earlier are held too.
+        return runs, group if runs == read else group_of(runs, group)
+
+    def _is_gathering(self, trace_id: str) -> bool:
+        """Return True if a trace has spans whose run was not scored yet."""
+        return self.gatherer.is_open(trace_id) or trace_id in self._split_runs.open_traces
 
     def _score_group(self, runs: Sequence[Run], group: SpanGroup) -> None:
         """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
@@ -162,7 +205,7 @@ class Stages:
         for run in runs:
             judged.update(map(_SPAN_ID, self.score(run, group)))
         if (scores := self._attacher.scores) is not None:
-            awaited = judged | self._assembly.held
+            awaited = judged | self._split_runs.held
             for span in group.spans:
                 if span.span_id not in awaited:
                     scores.release(span.trace_id, span.span_id)
@@ -250,7 +293,7 @@ class Stages:
         await asyncio.gather(self.scorer.rules.prepare(), self._deliveries.run())
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
-        self.thread.drain(self._assembly.read_until)
+        self.thread.drain(self._read_until)
         delivered = more = True
         while (
             more and delivered
@@ -275,14 +318,29 @@ class Stages:
         if self._left is not None:
             self._left.touch(self.gatherer.take_left())
             self._left.poll(pause=0.0)
-        for loss in self._assembly.end(items):
-            self.ledger.lost(loss)
+        self._lose(self.gatherer.end(items))
+        self._lose([_undecided(run.trace_id) for run in self._split_runs.flush()])
 
     def _drop_all(self) -> None:
         if self._left is not None:
             self._left.dropping = True
         self.scorer.abort("shutdown")
         self._score_conversations(self.conversations.end())
+
+
+def assembly_limits(config: Config) -> AssemblyLimits:
+    """Return the assembly bounds of a configuration."""
+    return AssemblyLimits(
+        grace=config.grace,
+        max_age=config.limits.max_age,
+        max_traces=config.limits.max_open_traces,
+        max_spans_per_trace=config.limits.max_spans_per_trace,
+        max_bytes=config.limits.max_bytes,
+    )
+
+
+def _undecided(trace_id: str) -> Loss:
+    return Loss("run", "undecided_at_shutdown", trace_id)
 
 
 def _sampled_by(ceiling: float, run: Run) -> bool:

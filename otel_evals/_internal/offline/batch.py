@@ -152,7 +152,7 @@ class BatchScorer:
         for target in targets:
             if target.open:
                 submitted.open += 1
-                self._submitted[run.trace_id + target.span_id] = submitted
+                self._submitted[run.trace_id + target.run.root_span_id] = submitted
             else:
                 submitted.evaluations += target.evaluations
         self._answer(submitted)

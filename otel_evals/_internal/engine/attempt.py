@@ -1,0 +1,81 @@
+"""What is judged, and one attempt of a scorer to judge it: exceptions are values here."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.scorers.kit.isolation import ProcessDiedError
+from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, steps_of_error
+from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
+from otel_evals._internal.util.retry import backoff
+
+_FIRST_BACKOFF = 1.0
+_LONGEST_BACKOFF = 30.0
+
+Result = Score | NotScored | BaseException
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """A judged span or conversation, with its evaluations so far."""
+
+    run: Run
+    revision: int = 1
+    held: bool = True
+    """True for a span that may be held for its scores, which a check and a conversation are not."""
+    open: int = 0
+    """Number of evaluations without an outcome."""
+    evaluations: tuple[Evaluation, ...] = ()
+    size: int = 0
+    """Approximate bytes of the run, while the target is open."""
+
+
+async def contained(scorer: Scorer, run: Run) -> Result:
+    """Return the result of an attempt; SystemExit would end the loop."""
+    try:
+        return await scorer.score(run)
+    except asyncio.CancelledError as error:
+        return ended_early(steps_of_error(error))
+    except BaseException as error:
+        return error
+
+
+def score_at_once(scorer: Scorer, run: Run) -> Result:
+    """Return the result of a scorer that never waits."""
+    try:
+        return scorer.score_at_once(run)
+    except BaseException as error:
+        return error
+
+
+def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
+    """Return the failure of a scorer that was cancelled after these steps."""
+    failure = StepFailure("the scorer cancelled itself", steps=steps)
+    failure.__cause__ = asyncio.CancelledError("the scorer cancelled itself")
+    return failure
+
+
+def wait_before_retry(rule: Rule, attempts: int, cause: BaseException) -> float | None:
+    """Return the seconds until the attempt after an error; None if there is none."""
+    if isinstance(cause, ProcessDiedError) and attempts == 1:
+        return 0.0
+    asked = asked_wait(cause)
+    if asked is None or attempts >= rule.attempts:
+        return None
+    wait = backoff(attempts, first=_FIRST_BACKOFF, longest=_LONGEST_BACKOFF, draw=random.random)
+    return max(wait, min(asked, _LONGEST_BACKOFF))
+
+
+def failure_of_attempt(rule: Rule, error: BaseException, attempts: int, *, timed_out: bool) -> ScorerFailure:
+    """Return the outcome of an error after which there is no further attempt."""
+    if not timed_out:
+        return failure_of(error, attempts=attempts)
+    message = f"no score within {rule.timeout:g} s"
+    failure = ScorerFailure(error_type="timeout", message=message, attempts=attempts)
+    return replace(failure, steps=steps_of_error(error))
