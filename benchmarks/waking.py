@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
 
-class Counted(EngineThread[float]):
+class Counted(EngineThread):
     """Takes the times at which runs ended; counts its wake-ups and the time until each run is taken."""
 
     def __init__(self, loop: VirtualLoop) -> None:

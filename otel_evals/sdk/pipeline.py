@@ -8,11 +8,11 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     UnclaimedSpan,
 )
-from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.journal.journal import Journal
 from otel_evals._internal.engine.journal.runs import decode_run, encode_run
 from otel_evals._internal.engine.journal.segments import Entry
+from otel_evals._internal.engine.outlets import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.engine.stages import assembly_limits
 from otel_evals._internal.gather.closing import QuietClosing

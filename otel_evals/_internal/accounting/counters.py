@@ -70,6 +70,8 @@ class Stats:
     """Spans and log records that did not reach a run, by reason."""
     repeated: int = 0
     """Spans that arrived again, and changed nothing."""
+    not_kept: int = 0
+    """Sampled runs that the journal could not keep: they are scored, but a crash would lose them."""
     conversations: ConversationStats = ConversationStats()
     """Conversations that wait, for rules of scope `conversation`."""
     remote: Mapping[str, int] = field(default_factory=dict)

@@ -137,6 +137,8 @@ class Ledger:
         self._ignored: Counter[str] = Counter()
         self._losses: Counter[str] = Counter()
         self._repeated = 0
+        self.not_kept = 0
+        """Sampled runs that their source could not keep."""
         self._rules = {name: _Rule() for name in rules}
         self._instrumentations: dict[str, int] = {}
 
@@ -153,6 +155,7 @@ class Ledger:
                 ignored=dict(self._ignored),
                 losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
                 repeated=self._repeated,
+                not_kept=self.not_kept,
                 rules={name: rule.snapshot() for name, rule in self._rules.items()},
             )
             if before == self._changes and before % 2 == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -20,6 +20,23 @@ from otel_evals._internal.model.spans import size_of_event, size_of_span
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
 _REMEMBERED: Final = 10_000
+
+
+class IntakeLevel(NamedTuple):
+    """How full an intake is."""
+
+    waiting: int
+    bytes: int
+    """Of the waiting items that were measured."""
+    capacity: int
+    """Number of further items that may be put."""
+    taken: int
+    """Number of items taken so far."""
+
+    @property
+    def put(self) -> int:
+        """Number of items put so far, except refused ones."""
+        return self.taken + self.waiting
 
 
 class Backlog:

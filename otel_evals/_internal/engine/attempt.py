@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import Evaluation, NotScored, Outcome, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.scorers.kit.isolation import ProcessDiedError
 from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, steps_of_error
 from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
@@ -19,6 +20,9 @@ _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 30.0
 
 Result = Score | NotScored | BaseException
+Known = Callable[[str, Run], tuple[int, Outcome | None]]
+"""Returns the outcome of an evaluation, by its id, that was made of a run before, and its revision; without
+an outcome, the least revision of the evaluation to make."""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,18 +10,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.capture.backlog import IntakeLevel
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.engine import inspection
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.check import Check
+from otel_evals._internal.engine.inspection import explain, health_of, summary, trace_id_of
 from otel_evals._internal.engine.stages import Stages
-from otel_evals._internal.engine.thread import IntakeLevel
-from otel_evals._internal.model import Loss
-from otel_evals._internal.util.calls import hide_task, must_propagate
+from otel_evals._internal.model import Loss, NotScored
+from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
 
 _T = TypeVar("_T")
@@ -80,6 +83,10 @@ class Engine(Stages):
         """Take items that belong together, even beyond the capacity."""
         self.thread.put_all(items)
 
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Return the counts of deliveries, by destination."""
+        return self.fan_out.stats()
+
     def count_loss(self, loss: Loss) -> None:
         """Count what a source lost."""
         self.thread.call(lambda: self.ledger.lost(loss))
@@ -90,15 +97,22 @@ class Engine(Stages):
 
     def summary(self) -> str:
         """Return what is scored and where scores go, for a log line."""
-        return inspection.summary(self)
+        return summary(self)
 
     def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
         """Return the health; scoring counts as stalled after this many seconds without progress."""
-        return inspection.health_of(self, stalled_after, closed=closed)
+        return health_of(self, stalled_after, closed=closed)
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
         """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
-        return inspection.explain(self, trace_id, trace_state)
+        trace = trace_id_of(trace_id)
+        if self.thread.started and self.thread.waiting:
+            self.run(self.drained, 1.0)
+        return explain(self, trace, trace_state)
+
+    async def drained(self) -> None:
+        """Take everything that was captured before."""
+        self.thread.drain()
 
     def start(self) -> None:
         """Start the thread; a shutdown then also shuts the destinations down."""
@@ -130,6 +144,22 @@ class Engine(Stages):
         check.expire(reason, explanation)
         self.thread.call(lambda: self.ledger.refused(check.rule.name, reason))
 
+    def _check(self, check: Check) -> None:
+        self.thread.drain()  # spans that ended before the check
+        reason, why = "unreadable", "the run could not be read; the log has the error"
+        try:
+            run = self._unfinished_runs.find(check.place, check.answer)
+            if isinstance(run, NotScored):
+                reason, why = run.reason, run.explanation or ""
+            elif self.scorer.check(check, run):
+                return
+            else:
+                reason, why = "other_version", "a rule has this scorer's id and another version"
+        except BaseException as error:
+            log_error(_logger, "an answer could not be checked", error=error)
+        check.expire(reason, why)
+        self.ledger.refused(check.rule.name, reason)
+
     def use_rules(self, config: Config, seconds: float) -> bool:
         """Switch to the rules of another configuration; returns False after a timeout."""
 
@@ -159,6 +189,19 @@ class Engine(Stages):
         until = time.monotonic() + timeout
         return self.run(lambda: self._flush(until, ending=ending), timeout + 0.5) is True
 
+    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
+        self.thread.drain(self._read_until)
+        delivered = more = True
+        while more and delivered:  # a gatherer may close only as many runs as fit in the destinations' queues
+            more = self._score_due(inf)
+            settled = await self.scorer.settled(deadline - time.monotonic())
+            while ending and settled and self.conversations.waiting:
+                self._score_conversations(self.conversations.due(inf, self.scorer.capacity))
+                settled = await self.scorer.settled(deadline - time.monotonic())
+            self._attacher.release_metrics()
+            delivered = await self._deliveries.flush(deadline - time.monotonic())
+        return delivered and not self.scorer.open
+
     def shutdown(self, deadline: float) -> None:
         """Score and deliver until the deadline, with four fifths of the time for scoring."""
         if not self.here and not self._is_unused:
@@ -171,6 +214,10 @@ class Engine(Stages):
     def finish(self, deadline: float) -> None:
         """Drop unfinished evaluations, and release the destinations."""
         self.run(lambda: self._finish(deadline), deadline - time.monotonic() + _LATE_SECONDS)
+
+    async def _finish(self, deadline: float) -> None:
+        self._drop_all()
+        await self._deliveries.shutdown(deadline - time.monotonic())
 
     @property
     def _is_unused(self) -> bool:

@@ -6,47 +6,18 @@ Nothing here waits for a lock: a signal handler may have interrupted the frame t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
 
-from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import Health, judge_health
-from otel_evals._internal.accounting.ledger import MAX_TRACES, Ledger, LoggedTrace
-from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.engine.score import RunScorer
-from otel_evals._internal.engine.source import Source
-from otel_evals._internal.engine.thread import EngineThread
-from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.model.convention import Conventions
+from otel_evals._internal.accounting.ledger import MAX_TRACES, LoggedTrace
+from otel_evals._internal.engine.stages import Stages
 
 _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
-_NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 
-class Inspected(Protocol):
-    """The parts of an engine that are read here."""
-
-    config: Config
-    conventions: Conventions
-    thread: EngineThread[Any]
-    ledger: Ledger
-    gatherer: Gatherer
-    scorer: RunScorer
-    fan_out: FanOut
-    source: Source | None
-
-    def losses(self) -> dict[str, int]: ...
-
-    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], seconds: float) -> Any: ...
-
-    async def drained(self) -> None: ...
-
-
-def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Health:
+def health_of(engine: Stages, stalled_after: float, *, closed: bool) -> Health:
     """Return the health; scoring counts as stalled after this many seconds without progress."""
     now, thread, ledger = time.monotonic(), engine.thread, engine.ledger
     since_beat = None if thread.beat is None else now - thread.beat
@@ -85,7 +56,7 @@ def health_of(engine: Inspected, stalled_after: float, *, closed: bool) -> Healt
     )
 
 
-def summary(engine: Inspected) -> str:
+def summary(engine: Stages) -> str:
     """Return the rules, the destinations and the journal, for the log line at startup."""
     config = engine.config
     rules = ", ".join(rule.name for rule in config.rules) or "no rule"
@@ -94,20 +65,19 @@ def summary(engine: Inspected) -> str:
     return f"scoring by {rules}; scores go to {destinations}; {journal}"
 
 
-def explain(engine: Inspected, trace_id: int | str, trace_state: str) -> Explanation:
-    """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
-    trace, config = trace_id_of(trace_id), engine.config
-    if engine.thread.started and engine.thread.waiting:
-        engine.run(engine.drained, 1.0)
+def explain(engine: Stages, trace: str, trace_state: str) -> Explanation:
+    """Explain what happened to a trace, given by its id in hex."""
     waiting = engine.gatherer.waiting(trace)
     logged = engine.ledger.trace_log.get(trace)
     if logged is None and not waiting:
-        return explain_unknown(trace, config.ceiling, trace_state, tuple(_possible_reasons(engine)))
-    samplers = {rule.name: rule.sampling.words for rule in config.rules}
-    return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, engine.scorer.running())
+        return explain_unknown(trace, engine.config.ceiling, trace_state, tuple(_possible_reasons(engine)))
+    samplers = {rule.name: rule.sampling.words for rule in engine.config.rules}
+    queues = engine.scorer.queues()
+    running = {(q.name, each.target.run.root_span_id) for q in queues for each in tuple(q.running)}
+    return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, running)
 
 
-def _possible_reasons(engine: Inspected) -> Iterator[str]:
+def _possible_reasons(engine: Stages) -> Iterator[str]:
     """Yield possible reasons for the lack of a record of a trace that sampling did not rule out."""
     yield (
         "Possible reasons: it was not recorded in this process, no convention claims its spans, "
@@ -117,19 +87,6 @@ def _possible_reasons(engine: Inspected) -> Iterator[str]:
         yield f"The full intake refused {refused} spans or log records; this trace's may be among them."
     if len(engine.ledger.trace_log) >= MAX_TRACES:
         yield f"The trace log keeps only the last {len(engine.ledger.trace_log)} traces."
-
-
-def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
-    """Return everything that was lost, by what and why."""
-    ignored = {reason: count for reason, count in stats.ignored.items() if reason not in _NOT_A_LOSS}
-    counted = [
-        ("spans or log records", stats.losses),
-        ("runs", ignored),
-        ("conversations", stats.conversations.lost),
-        *((f"evaluations by {name}", rule.dropped) for name, rule in stats.rules.items()),
-        *((f"scored runs for {name}", each.losses) for name, each in destinations.items()),
-    ]
-    return {f"{what} ({reason})": count for what, by in counted for reason, count in by.items()}
 
 
 def trace_id_of(trace_id: int | str) -> str:

@@ -8,8 +8,6 @@ Two rules keep this correct. Only the engine's own coroutines are driven like th
 `asyncio.timeout`, anyio's scopes and context tokens bind to the wrong task, so scorers run in one. And these
 coroutines have no `finally` and no `async with`: a forked child or an ending interpreter collects them, and
 would run these blocks in the wrong process.
-
-Used on the engine's thread only.
 """
 
 from __future__ import annotations
@@ -50,6 +48,9 @@ _AT_ONCE_SECONDS = 0.001
 """How long queued evaluations of a scorer that never waits run before other work gets a turn."""
 _CLEANUP_SECONDS = 0.05
 """Seconds after its timeout in which a cancelled scorer may still return a partial result."""
+
+_STUCK_WORDS = "too many earlier attempts were still running, long after their timeout"
+_STUCK = ScorerFailure(error_type="stuck", message=_STUCK_WORDS)
 
 
 @types.coroutine
@@ -163,16 +164,15 @@ class RuleQueue:
         """Number of further evaluations that may wait."""
         return self._limit - len(self.waiting) - len(self._retrying)
 
-    # --- one evaluation ---
-
     async def evaluate(self, pending: Pending) -> Outcome:
         """Wait for a slot, and make attempts until there is an outcome."""
         outcome: Outcome | None = None
         while outcome is None:
             if self.waiting or not self._ready or len(self.running) >= self._slots:
                 outcome = self._join(pending) or await _settled()
-            if outcome is None and (self.abandoned or self._threads.calls):
-                outcome = self._stuck()
+            left = len(self.abandoned) + len(self._threads.calls)
+            if outcome is None and left >= _MAX_ABANDONED + 2 * self._slots:
+                outcome = _STUCK
             if outcome is not None:
                 break
             opened = self._open(pending)
@@ -199,13 +199,6 @@ class RuleQueue:
         else:
             self.waiting.append(pending)
         return None
-
-    def _stuck(self) -> ScorerFailure | None:
-        """The outcome of an evaluation that cannot start: too many abandoned attempts are still running."""
-        if len(self.abandoned) + len(self._threads.calls) < _MAX_ABANDONED + 2 * self._slots:
-            return None
-        message = "too many earlier attempts were still running, long after their timeout"
-        return ScorerFailure(error_type="stuck", message=message)
 
     def _open(self, pending: Pending) -> Opened:
         """Open an attempt: its evaluation span, and the context of its scorer."""
@@ -267,8 +260,6 @@ class RuleQueue:
         self._retrying.discard(pending)
         pending.timer = None
         pending.settle()
-
-    # --- all evaluations ---
 
     def fill(self) -> None:
         """Give free slots to evaluations that wait. Not recursive: one that ends at once calls this too."""

@@ -1,13 +1,11 @@
-"""From a run to its scored target: rules decide, their queues evaluate, outcomes are attached.
-
-Used on the engine's thread only, unless a docstring says otherwise.
-"""
+"""From a run to its scored target: rules decide, queues evaluate, outcomes are attached."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
@@ -16,7 +14,7 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.engine.attempt import Target
+from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.check import Check, CheckedRuns
 from otel_evals._internal.engine.conversations import JoinedConversation
 from otel_evals._internal.engine.rule_queue import Pending, RuleQueue
@@ -38,10 +36,6 @@ from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions
 
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
-
-Known = Callable[[str, Run], tuple[int, Outcome | None]]
-"""Returns the outcome of an evaluation, by its id, that was made of a run before, and its revision; without
-an outcome, the least revision of the evaluation to make."""
 
 
 class Rules:
@@ -66,6 +60,9 @@ class Rules:
         """Number of further runs that every rule can queue. May be read from any thread."""
         queues = tuple(self.queues.values())
         return max(0, min((queue.capacity for queue in queues), default=self._queue_size))
+
+    def is_open(self) -> bool:
+        return not all(queue.idle for queue in self.queues.values())
 
     async def prepare(self) -> None:
         await asyncio.gather(*(queue.prepare() for queue in self.queues.values()))
@@ -120,36 +117,23 @@ class RunScorer:
         slots, size, left = self.rules.capacity, self._bytes, max(0, self._max_bytes - self._bytes)
         return min(slots, left * len(self.open) // (2 * size)) if size else slots
 
-    def _queues(self) -> list[RuleQueue]:
+    def queues(self) -> list[RuleQueue]:
+        """Return the queues of all rules with open evaluations. May be called from any thread."""
         return [queue for rules in (*self._earlier, self.rules) for queue in tuple(rules.queues.values())]
 
     def use(self, config: Config) -> None:
         """Switch to other rules; runs end under the rules that sampled them."""
-        all_rules = [*self._earlier, self.rules]
-        self._earlier = [r for r in all_rules if not all(queue.idle for queue in r.queues.values())]
+        self._earlier = [rules for rules in (*self._earlier, self.rules) if rules.is_open()]
         self.rules = Rules(config, self._attacher)
-
-    def running(self) -> set[tuple[str, str]]:
-        """Rule and judged span of running scorers. May be called from any thread."""
-        return {(q.name, each.target.run.root_span_id) for q in self._queues() for each in tuple(q.running)}
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every target is delivered; returns False after a timeout."""
-        until = time.monotonic() + seconds
-        while self.open:
-            self._all_ended.clear()
-            try:
-                await asyncio.wait_for(self._all_ended.wait(), max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                return False
-        return True
-
-    def abort(self, reason: str) -> None:
-        """Drop all evaluations without an outcome, and all that follow."""
-        for queue in self._queues():
-            queue.abort(reason)
-
-    # --- from a run to its evaluations ---
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                while self.open:
+                    self._all_ended.clear()
+                    await self._all_ended.wait()
+        return not self.open
 
     def decide(self, run: Run) -> dict[Target, list[Pending]]:
         """Ask the rules about a run; returns the sampled evaluations by what they judge, for `start`."""
@@ -180,7 +164,7 @@ class RunScorer:
         return sampled
 
     def decide_conversation(self, joined: JoinedConversation) -> dict[Target, list[Pending]]:
-        """Ask the rules about a conversation that is due; returns the sampled evaluations, for `start`."""
+        """Ask the rules about a conversation that is due, as `decide` does."""
         rules, run, due = self.rules, joined.run, joined.due
         if due.conversation.ruled_out:
             self._ledger.decided(run, rules.decider.rule_out(due.group))
@@ -226,10 +210,9 @@ class RunScorer:
         return queue
 
     def start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
-        """Start sampled evaluations, or drop them for a reason. Some have ended when this returns."""
-        dropped = None if lost is None else Dropped(reason=lost)
+        """Start sampled evaluations, or drop them for a reason."""
         for target, pending in sampled.items():
-            self._start(self.rules, target, pending, dropped)
+            self._start(self.rules, target, pending, None if lost is None else Dropped(reason=lost))
 
     def _start(
         self, rules: Rules, target: Target, pending: Sequence[Pending], outcome: Outcome | None = None
@@ -256,8 +239,6 @@ class RunScorer:
             revision, outcome = self._known(pending.evaluation_id, pending.run)
             pending.revision = max(pending.revision, revision) if outcome is None else revision
         return NotScored(reason="run_truncated") if outcome is None and lacks_spans(pending.run) else outcome
-
-    # --- from an outcome to the delivery ---
 
     def _end(self, rules: Rules, pending: Pending, outcome: Outcome) -> None:
         """Count and attach an outcome and start what follows it, in this order; then close its target.
@@ -286,7 +267,7 @@ class RunScorer:
             self._leave(closing)
 
     def _leave(self, target: Target) -> None:
-        """Count the end of an evaluation of a target; the last one releases its span and delivers it."""
+        """Count an end; the last one releases the target's span and delivers it."""
         target.open -= 1
         if target.open:
             return

@@ -28,8 +28,9 @@ class Source:
         """Why spans may be lost; None if all is well. Read from any thread."""
         return None
 
-    def sampled(self, group: SpanGroup) -> None:
-        """Keep the spans of a run that a rule has sampled, before it is scored."""
+    def sampled(self, group: SpanGroup) -> bool:
+        """Keep the spans of a run that a rule has sampled, before it is scored; False if it cannot."""
+        return True
 
     def pass_on(self, run: Run) -> bool:
         """Send a run to the process that gathers its conversation; returns False if this process does."""

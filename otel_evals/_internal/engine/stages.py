@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from math import inf
@@ -23,14 +23,11 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.engine import inspection
-from otel_evals._internal.engine.attempt import Target
-from otel_evals._internal.engine.check import Check
+from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
-from otel_evals._internal.engine.deliveries import Deliveries
+from otel_evals._internal.engine.outlets import Deliveries, losses_of
 from otel_evals._internal.engine.rule_queue import Pending
-from otel_evals._internal.engine.score import Known, RunScorer
+from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
@@ -38,7 +35,7 @@ from otel_evals._internal.gather.closing import LiveClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
-from otel_evals._internal.model import Loss, NotScored, Run, ScoredRun
+from otel_evals._internal.model import Loss, Run, ScoredRun
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.runs import SIZE
 from otel_evals._internal.read.runs import group_of
@@ -81,7 +78,7 @@ class Stages:
         self._queue_size, self._clock = queue_size, clock
         import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
         context = private_context(config.redact, content=config.capture_content)
-        self.thread = EngineThread[IntakeItem](self, max_bytes=config.limits.max_bytes, context=context)
+        self.thread = EngineThread(self, max_bytes=config.limits.max_bytes, context=context)
         self._build()
 
     def _build(self) -> None:
@@ -126,13 +123,9 @@ class Stages:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return stats
 
-    def destination_stats(self) -> Mapping[str, DestinationStats]:
-        """Return the counts of deliveries, by destination."""
-        return self.fan_out.stats()
-
     def losses(self) -> dict[str, int]:
         """Return everything that was lost, by what and why."""
-        return inspection.losses_of(self.stats(), self.fan_out.stats())
+        return losses_of(self.stats(), self.fan_out.stats())
 
     # --- from items to scores ---
 
@@ -212,10 +205,6 @@ class Stages:
         if self._left is not None:  # of joined runs, some traces have closed earlier
             self._left.touch({span.trace_id for span in group.spans})
 
-    async def drained(self) -> None:
-        """Take everything that was captured before."""
-        self.thread.drain()
-
     def score(self, run: Run, group: SpanGroup | None = None) -> list[Target]:
         """Score a run; returns what is judged in it. Its `group` of spans is kept by the source."""
         if not run.trace_flags & 1:
@@ -229,7 +218,7 @@ class Stages:
                 return []
         sampled = self.scorer.decide(run)
         if self.source is not None and (sampled or self._waits(run)):
-            self.source.sampled(group or group_of([run]))
+            self.ledger.not_kept += not self.source.sampled(group or group_of([run]))
         self._start(sampled)
         return list(sampled)
 
@@ -246,22 +235,6 @@ class Stages:
     def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
         """Forget conversations that another process gathers now."""
         self.conversations.forget(which)
-
-    def _check(self, check: Check) -> None:
-        self.thread.drain()  # spans that ended before the check
-        reason, why = "unreadable", "the run could not be read; the log has the error"
-        try:
-            run = self._unfinished_runs.find(check.place, check.answer)
-            if isinstance(run, NotScored):
-                reason, why = run.reason, run.explanation or ""
-            elif self.scorer.check(check, run):
-                return
-            else:
-                reason, why = "other_version", "a rule has this scorer's id and another version"
-        except BaseException as error:
-            log_error(_logger, "an answer could not be checked", error=error)
-        check.expire(reason, why)
-        self.ledger.refused(check.rule.name, reason)
 
     def _waits(self, run: Run) -> bool:
         """Return True if a run waits for its conversation."""
@@ -292,25 +265,6 @@ class Stages:
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
         await asyncio.gather(self.scorer.rules.prepare(), self._deliveries.run())
 
-    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
-        self.thread.drain(self._read_until)
-        delivered = more = True
-        while (
-            more and delivered
-        ):  # a gatherer may close only as many runs as the destinations have capacity for
-            more = self._score_due(inf)
-            settled = await self.scorer.settled(deadline - time.monotonic())
-            while ending and settled and self.conversations.waiting:
-                self._score_conversations(self.conversations.due(inf, self.scorer.capacity))
-                settled = await self.scorer.settled(deadline - time.monotonic())
-            self._attacher.release_metrics()
-            delivered = await self._deliveries.flush(deadline - time.monotonic())
-        return delivered and not self.scorer.open
-
-    async def _finish(self, deadline: float) -> None:
-        self._drop_all()
-        await self._deliveries.shutdown(deadline - time.monotonic())
-
     def end(self, items: Sequence[IntakeItem]) -> None:
         """Drop and count all unfinished work, with or without an earlier `_finish`."""
         self._drop_all()
@@ -324,7 +278,8 @@ class Stages:
     def _drop_all(self) -> None:
         if self._left is not None:
             self._left.dropping = True
-        self.scorer.abort("shutdown")
+        for queue in self.scorer.queues():
+            queue.abort("shutdown")
         self._score_conversations(self.conversations.end())
 
 

@@ -15,16 +15,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from otel_evals._internal.capture.backlog import Backlog
-from otel_evals._internal.engine.event_loop import ContextExecutor, new_loop, run_to_the_end
+from otel_evals._internal.capture.backlog import Backlog, IntakeLevel
+from otel_evals._internal.engine.event_loop import (
+    ContextExecutor,
+    Work,
+    call_soon,
+    new_loop,
+    report_death,
+    run_to_the_end,
+)
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.threads import OSThread, Wakeup
 
 _logger = logging.getLogger(__name__)
-_Item = TypeVar("_Item")
-_Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
 _GATHER_SECONDS: Final = 0.005
@@ -37,57 +42,18 @@ _AFTER_ERROR_SECONDS = 1.0
 _FIRST_STEPS = 5
 _LONGEST_START = 5.0
 _LOOK_SECONDS = 0.002
-"""Seconds between two looks if the thread has started."""
 _START_AGAIN_SECONDS = 0.1
-"""Seconds until the next attempt to start the thread after a failure."""
 
 
-class Work(Protocol[_Item_contra]):
-    """The work of the engine's thread; every method is called on that thread."""
-
-    def take(self, items: Sequence[_Item_contra]) -> float:
-        """Take up to 256 items, and do all due work as `tick` does."""
-
-    def tick(self) -> float:
-        """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
-
-    async def background(self) -> None:
-        """Run in the background until cancelled, for example to deliver to destinations."""
-
-    def end(self, items: Sequence[_Item_contra]) -> None:
-        """Count unfinished work, including these untaken items; may be called again."""
-
-
-class IntakeLevel(NamedTuple):
-    """How full an intake is."""
-
-    waiting: int
-    bytes: int
-    """Of the waiting items that were measured."""
-    capacity: int
-    """Number of further items that may be put."""
-    taken: int
-    """Number of items taken so far."""
-
-    @property
-    def put(self) -> int:
-        """Number of items put so far, except refused ones."""
-        return self.taken + self.waiting
-
-
-class EngineThread(Generic[_Item]):
+class EngineThread:
     """Runs work on its own thread and event loop, which start on first use.
 
-    Args:
-        work: what to run.
-        capacity: maximum number of waiting items; `put` refuses more.
-        max_bytes: maximum bytes of waiting items, approximately.
-        context: copied for all work on the thread; empty by default.
+    At most `capacity` items of about `max_bytes` wait. All work on the thread runs in copies of `context`.
     """
 
     def __init__(
         self,
-        work: Work[_Item],
+        work: Work,
         *,
         capacity: int = 50_000,
         max_bytes: int = 2**28,
@@ -99,9 +65,8 @@ class EngineThread(Generic[_Item]):
 
     def reset(self) -> None:
         """Begin again, as in a forked child, where the parent's thread does not exist."""
-        self._items: deque[_Item] = deque()
+        self._items: deque[Any] = deque()
         self.taken = 0
-        """Number of items taken so far."""
         self.backlog = Backlog(*self._limits)
         self.beat: float | None = None
         """Time of the loop's last batch or tick, in `time.monotonic` seconds; at least every 5 s."""
@@ -116,7 +81,6 @@ class EngineThread(Generic[_Item]):
         """True once the thread works, or could not be started."""
         self._start_again = 0.0
         self._thread: OSThread | None = None
-        self._native_id = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -124,7 +88,7 @@ class EngineThread(Generic[_Item]):
 
     # --- from any thread ---
 
-    def put(self, item: _Item, ends_run: bool = False) -> None:
+    def put(self, item: Any, ends_run: bool = False) -> None:
         """Hand over an item. Never waits or raises; if the deque is full, the item is refused and counted."""
         waiting = len(self._items)
         if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
@@ -136,16 +100,17 @@ class EngineThread(Generic[_Item]):
         elif not self._armed:
             self._arm(self._wake)
 
-    def put_all(self, items: Sequence[_Item]) -> None:
-        """Hand over items that belong together, even beyond the capacity; check `capacity` first."""
+    def put_all(self, items: Sequence[Any]) -> None:
+        """Hand over items that belong together, even beyond the capacity."""
         self.backlog.add(items, len(self._items))
         self._items.extend(items)
         self._arm(self._wake)
 
     def _arm(self, begin: Callable[[], object]) -> None:
         self._armed = True
-        if (loop := self._loop or self._started()) is not None:
-            self._call_soon(loop, begin)
+        loop = self._loop or self._started()
+        if loop is not None:
+            call_soon(loop, self._context, begin)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -161,7 +126,7 @@ class EngineThread(Generic[_Item]):
 
     @property
     def here(self) -> bool:
-        return threading.get_native_id() == self._native_id
+        return self._loop is not None and asyncio._get_running_loop() is self._loop
 
     @property
     def started(self) -> bool:
@@ -169,12 +134,10 @@ class EngineThread(Generic[_Item]):
 
     @property
     def unstartable(self) -> bool:
-        """Return True if the thread could not be started when it was last tried."""
         return self._thread is None and self._start_again > 0
 
     @property
     def starting(self) -> bool:
-        """Return True from the creation of the thread until it works."""
         return self._thread is not None and not self._ready
 
     @property
@@ -183,8 +146,9 @@ class EngineThread(Generic[_Item]):
 
     def call(self, function: Callable[[], object], wait: float = _LONGEST_START) -> None:
         """Call a function on the thread; waits for the thread's start."""
-        if (loop := self._loop or self._started(wait)) is not None:
-            self._call_soon(loop, function)
+        loop = self._loop or self._started(wait)
+        if loop is not None:
+            call_soon(loop, self._context, function)
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
@@ -201,26 +165,19 @@ class EngineThread(Generic[_Item]):
             task.add_done_callback(lambda _: ended.set())
 
         # Not in the caller's context: draining and ticks handle items of other callers too.
-        self._call_soon(loop, begin)
+        call_soon(loop, self._context, begin)
         if ended.wait(timeout) and not tasks[0].cancelled():
             return tasks[0].result()
-        self._call_soon(loop, lambda: [task.cancel() for task in tasks])
+        call_soon(loop, self._context, lambda: [task.cancel() for task in tasks])
         if not tasks and not self.alive:
             coroutine.close()
         return None
-
-    def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-        """Call a function on the loop's thread, in the thread's context rather than the caller's."""
-        try:
-            loop.call_soon_threadsafe(function, context=self._context.copy())
-        except RuntimeError:  # the loop is closed
-            _logger.debug("the scoring thread has already ended")
 
     def stop(self, timeout: float) -> None:
         """Refuse further items and end the thread, waiting at most `timeout` seconds for it."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
         if self._loop is not None and self._stop is not None:  # it is set before the loop is
-            self._call_soon(self._loop, self._stop.set)
+            call_soon(self._loop, self._context, self._stop.set)
         if self._thread is not None and not self.here:
             self._thread.join(max(0.0, timeout))
         if not self.alive:
@@ -266,10 +223,9 @@ class EngineThread(Generic[_Item]):
     # --- on the engine's thread ---
 
     async def _serve(self) -> None:
-        self._native_id = threading.get_native_id()
         self._stop = asyncio.Event()
         background = asyncio.ensure_future(self._work.background())
-        background.add_done_callback(_report)
+        background.add_done_callback(report_death)
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(self._executor)
         for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
@@ -352,7 +308,7 @@ class EngineThread(Generic[_Item]):
             log_error(_logger, "error while counting what was not scored", error=error)
 
 
-def _main(me: weakref.ref[EngineThread[Any]]) -> None:
+def _main(me: weakref.ref[EngineThread]) -> None:
     if (engine := me()) is not None:
         try:
             with new_loop() as loop:
@@ -361,8 +317,3 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
             log_error(_logger, "the scoring thread died", error=error)
             if engine._loop is None:  # too many open files, for example
                 engine._not_started()
-
-
-def _report(task: asyncio.Future[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log_error(_logger, "delivery to destinations died", error=error)

@@ -34,8 +34,8 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.deliver.destination import DestinationStats
-from otel_evals._internal.engine.attaching import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.engine import Engine
+from otel_evals._internal.engine.outlets import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.model.convention import Conventions, load_conventions
 from otel_evals._internal.model.spans import size_of_span
 from otel_evals._internal.redaction.redactor import private_context

@@ -15,13 +15,17 @@ from otel_evals import Rule, RuleStats, Run, scorer
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.processors import CaptureSpans
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals.testing import InMemoryDestination
+from tests.support.runs import a_run
 from tests.support.trace_builder import KNOWN_CONVENTIONS
 from tests.support.traffic import agent_run
 from tests.support.waits import eventually
+from tests.support.wired import wired
 
 
 @scorer(id="one", version="1")
@@ -229,3 +233,25 @@ def test_a_run_of_a_conversation_is_kept_until_that_is_judged() -> None:
         assert a.engine.conversations.waiting == 1
         eventually(lambda: [what for what, _ in source.events] == ["sampled", "done"])
         assert a.engine.stats().rules["one@conversation"].scored == 1
+
+
+OPERATION = Operation(
+    span=SpanRecord(trace_id="1" * 32, span_id="2" * 16), kind=OperationKind.AGENT, convention="otel_genai"
+)
+
+
+def test_a_target_that_is_closed_twice_frees_its_bytes_once() -> None:
+    async def capacities() -> tuple[int, int]:
+        async with wired(Rule(one), limits={"max_bytes": 100_000}) as w:
+            scorer = w.engine.scorer
+            closed, waits = (Target(a_run(operations=(OPERATION,))) for _ in range(2))
+            scorer.start({waits: []})
+            alone = scorer.capacity
+            scorer.start({closed: []})
+            for _ in range(2):
+                closed.open = 1
+                scorer._leave(closed)
+            return alone, scorer.capacity
+
+    alone, after = asyncio.run(capacities())
+    assert after == alone

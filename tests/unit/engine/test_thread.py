@@ -80,9 +80,9 @@ class Taken:
 
 
 @contextmanager
-def engine(**options: Any) -> Iterator[tuple[EngineThread[Any], Taken]]:
+def engine(**options: Any) -> Iterator[tuple[EngineThread, Taken]]:
     work = Taken()
-    thread = EngineThread[Any](work, **options)
+    thread = EngineThread(work, **options)
     try:
         yield thread, work
     finally:
@@ -90,7 +90,7 @@ def engine(**options: Any) -> Iterator[tuple[EngineThread[Any], Taken]]:
         assert not thread.alive
 
 
-def blocked(thread: EngineThread[Any]) -> threading.Event:
+def blocked(thread: EngineThread) -> threading.Event:
     """Have the engine's thread wait until the event is set; returns once it does."""
     waits, release = threading.Event(), threading.Event()
 
@@ -129,7 +129,7 @@ def test_what_comes_within_the_gathering_time_is_one_batch() -> None:
         assert work.batches == [list(range(10))]
 
 
-async def pumped(thread: EngineThread[Any]) -> None:
+async def pumped(thread: EngineThread) -> None:
     thread._pump()
 
 
@@ -422,7 +422,7 @@ def test_on_the_thread_itself_nothing_can_be_waited_for() -> None:
 
 def test_after_a_stop_everything_is_refused_and_nothing_raises() -> None:
     work = Taken()
-    thread = EngineThread[Any](work)
+    thread = EngineThread(work)
     thread.put(1)
     work.wait_for(lambda: bool(work.items))
     thread.stop(SECONDS)
@@ -443,7 +443,7 @@ def test_a_thread_that_has_just_started_can_be_stopped() -> None:
     """Its loop need not run yet. What was put is then taken, or counted as refused."""
     for _ in range(20):
         work = Taken()
-        thread = EngineThread[Any](work)
+        thread = EngineThread(work)
         thread.put(1)
         thread.stop(SECONDS)
         assert not thread.alive
@@ -451,7 +451,7 @@ def test_a_thread_that_has_just_started_can_be_stopped() -> None:
 
 
 def test_one_that_never_started_can_be_stopped() -> None:
-    thread = EngineThread[Any](Taken())
+    thread = EngineThread(Taken())
     thread.stop(SECONDS)
     thread.put(1)
     assert (thread.started, thread.backlog.refused) == (False, 1)

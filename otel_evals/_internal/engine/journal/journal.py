@@ -54,6 +54,7 @@ class Journal:
         self._lock = threading.Lock()
         self._problems: dict[str, str] = {}
         """Why entries cannot be kept, and those of earlier processes not be read."""
+        self._reported: set[str] = set()
         if not HAS_FILE_LOCKS:
             self._report("write", f"{folder} is not used: it needs file locks, which this system lacks")
         self._reset()
@@ -236,8 +237,9 @@ class Journal:
         return False
 
     def _report(self, kind: str, problem: str) -> None:
-        if kind not in self._problems:
-            _logger.error("the journal: %s", problem)
+        level = logging.DEBUG if kind in self._reported else logging.ERROR
+        _logger.log(level, "the journal: %s", problem)
+        self._reported.add(kind)  # once: a full disk takes some entries and not others
         self._problems[kind] = problem
 
 

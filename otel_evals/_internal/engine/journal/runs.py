@@ -110,17 +110,21 @@ class RunJournal(Source):
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._warned = False
 
     @property
     def problem(self) -> str | None:
         return self._journal.problem
 
-    def sampled(self, group: SpanGroup) -> None:
+    def sampled(self, group: SpanGroup) -> bool:
         try:
             keys = {bytes.fromhex(span.trace_id) for span in group.spans}
-            self._journal.append(Entry(_RUN, encode_group(group), keys))
+            return self._journal.append(Entry(_RUN, encode_group(group), keys))
         except Exception:  # of attributes that no span of an SDK has
-            _logger.exception("a run cannot be kept in the journal")
+            level = logging.DEBUG if self._warned else logging.ERROR
+            self._warned = True
+            _logger.log(level, "a run cannot be kept in the journal", exc_info=True)
+            return False
 
     def done(self, trace_id: str) -> None:
         self._journal.done(bytes.fromhex(trace_id))

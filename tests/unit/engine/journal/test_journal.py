@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import random
 import resource
@@ -17,11 +19,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from otel_evals import Rule, Stats
 from otel_evals._internal.engine.journal.journal import Journal
 from otel_evals._internal.engine.journal.runs import RunJournal, decode_group, encode_group, items_of
 from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.scorers import answered
+from tests.support.traffic import agent_run
+from tests.support.wired import wired
 
 _WRITER = """
 import sys
@@ -309,3 +315,29 @@ def test_the_spans_of_a_run_come_back_as_they_were(tmp_path: Path) -> None:
 def test_bytes_that_are_no_spans_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="not the spans of a run"):
         decode_group(payload)
+
+
+def test_a_run_that_is_not_kept_is_counted_and_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk must not look like a journal that has the run."""
+
+    async def scored() -> Stats:
+        async with wired(Rule(answered()), source=RunJournal(Journal(tmp_path))) as w:
+            for full in (False, True, False, True):
+                monkeypatch.setattr(os, "write", full_disk if full else write)
+                agent_run(w.tracer)
+                w.feed()
+                await w.settled()
+            return w.engine.stats()
+
+    write = os.write
+
+    def full_disk(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stats = asyncio.run(scored())
+    assert (stats.rules["answered"].scored, stats.not_kept) == (4, 2)
+    assert [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()] == [
+        f"the journal: {tmp_path} cannot be written: [Errno 28] No space left on device"
+    ]

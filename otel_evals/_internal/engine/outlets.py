@@ -1,20 +1,31 @@
-"""From scored runs to the acknowledgements of destinations, on the engine's thread."""
+"""Where scores go: the attacher of a configuration, and the deliveries to destinations."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from opentelemetry import _logs, trace
+
+from otel_evals import semconv
+from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.attach.attacher import Attacher, SpanScores
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.metrics import Measured, Metrics
+from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.source import Unfinished
-from otel_evals._internal.model import ScoredRun
-from otel_evals._internal.model.runs import size_of_run
+from otel_evals._internal.model import Evaluation, Run, ScoredRun
+from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.version import __version__
 
 _logger = logging.getLogger(__name__)
 _AGAIN_SECONDS = 30.0
@@ -124,3 +135,56 @@ class Deliveries:
         rows = self._ledger.picks.changed()
         if rows and await self.fan_out.keep_picks(rows):
             self._ledger.picks.told(rows)
+
+
+_NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
+
+
+def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
+    """Return everything that was lost, by what and why."""
+    ignored = {reason: count for reason, count in stats.ignored.items() if reason not in _NOT_A_LOSS}
+    counted = [
+        ("spans or log records", stats.losses),
+        ("runs", ignored),
+        ("conversations", stats.conversations.lost),
+        *((f"evaluations by {name}", rule.dropped) for name, rule in stats.rules.items()),
+        *((f"scored runs for {name}", each.losses) for name, each in destinations.items()),
+    ]
+    return {f"{what} ({reason})": count for what, by in counted for reason, count in by.items()}
+
+
+def new_attacher(
+    config: Config,
+    spans: EvaluationSpans | None,
+    loggers: Any,
+    scores: SpanScores | None,
+    note: Callable[[Run, Evaluation], object] | None = None,
+) -> Attacher:
+    """Return an attacher with everything but metrics.
+
+    Args:
+        config: says in which ways outcomes are attached.
+        spans: the evaluation spans.
+        loggers: the provider for evaluation events.
+        scores: the attributes of held spans.
+        note: is called with each evaluation.
+    """
+    logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, loggers) if config.evaluation_events else None
+    presets = [each for each in config.destinations if isinstance(each, EventPreset)]
+    return Attacher(spans, logger, None, scores, presets, proposed=config.semconv == "proposed", note=note)
+
+
+def new_evaluation_spans(config: Config, application: Any, own: Any = None) -> EvaluationSpans | None:
+    """Return the evaluation spans of the application's provider, or of one of their own; None if disabled."""
+    if not config.evaluation_spans:
+        return None
+    same_trace = config.evaluation_spans == "same_trace"
+    provider = application if same_trace else own or unwrapped(application)
+    tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
+    proposed = config.semconv == "proposed"
+    return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
+
+
+def new_metrics(config: Config, meter: Any, look: Callable[[], Measured]) -> Metrics:
+    """Return the metrics of a configuration; `look` returns the counters."""
+    return Metrics(meter, look, {r.name: r.facts.scale for r in config.rules}, config.metric_attributes)
