@@ -23,8 +23,7 @@ from otel_evals._internal.engine.check import Check
 from otel_evals._internal.engine.inspection import explain, health_of, summary, trace_id_of
 from otel_evals._internal.engine.stages import Stages
 from otel_evals._internal.model import Loss, NotScored
-from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.cancellation import must_propagate
+from otel_evals._internal.util.calls import hide_task, must_propagate
 from otel_evals._internal.util.error_log import log_error, safely
 
 _T = TypeVar("_T")

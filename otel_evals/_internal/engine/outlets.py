@@ -23,7 +23,7 @@ from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import Evaluation, Run, ScoredRun
-from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.version import __version__
 

@@ -38,8 +38,7 @@ from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import Loss, Run, ScoredRun
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.runs import SIZE
-from otel_evals._internal.read.runs import group_of
-from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.runs import find_runs, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.sampling.consistent import is_sampled
