@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from otel_evals._internal.scorers.bounds import in_order, pieces
 from otel_evals._internal.scorers.text.claims import claims_in, fold, identifier_pattern, list_items, plain
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
-from otel_evals._internal.scorers.text.evidence import Evidence, decode
+from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import numbers_in, readings
+from otel_evals._internal.scorers.text.rows import decode
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from otel_evals._internal.offline.data_sets import read_items
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.scorers.kit.labels import read_labels
-from otel_evals._internal.scorers.text.evidence import decode
+from otel_evals._internal.scorers.text.rows import decode
 from otel_evals._internal.util.plain import read_json
 from otel_evals.destinations import read_jsonl
 from otel_evals.errors import ConfigError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -13,15 +13,14 @@ from typing import Any
 from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
-from otel_evals._internal.scorers.text.evidence import Evidence, decode
+from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.names import Name, names_in
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
-from otel_evals._internal.scorers.text.rows import AMOUNTS, decimal_of
+from otel_evals._internal.scorers.text.rows import AMOUNTS, Value, decimal_of
 from otel_evals._internal.scorers.text.vocabulary import content_of, words_near
 
 _SPLIT_KEY = re.compile(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+")
 _MAX_VALUES = 5_000
-_MAX_DEPTH = 32
 _MAX_STRING = 60
 _MAX_SIBLINGS = 8
 _ENOUGH_IN_FIELDS, _ENOUGH_OF_UNIT, _ENOUGH_IN_TEXT = 2, 2, 3
@@ -39,7 +38,7 @@ _FIELDS_OF: dict[str, Iterable[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Value:
+class _Fact:
     """A value of the evidence, and the words that describe it."""
 
     text: str
@@ -89,17 +88,17 @@ class Alternatives:
         return tuple(islice((name for name in names if len(name.words) == 2), _MAX_VALUES))
 
     @cached_property
-    def _values(self) -> tuple[_Value, ...]:
-        fields = (value for result in self._evidence.results for value in _fields(result))
+    def _values(self) -> tuple[_Fact, ...]:
+        fields = _fields(self._evidence.values)
         return (*islice(fields, _MAX_VALUES), *islice(self._in_texts(), _MAX_VALUES))
 
-    def _in_texts(self) -> Iterator[_Value]:
+    def _in_texts(self) -> Iterator[_Fact]:
         text = self._evidence.text
         for number in self._evidence.stated.all:
-            yield _Value(number.text, words_near(text, number.start, number.end), "number", number)
+            yield _Fact(number.text, words_near(text, number.start, number.end), "number", number)
         for claim in self._evidence.taken:
             end = claim.start + len(claim.text)
-            yield _Value(claim.text, words_near(text, claim.start, end), claim.kind)
+            yield _Fact(claim.text, words_near(text, claim.start, end), claim.kind)
 
 
 def _only(texts: Iterable[str]) -> str | None:
@@ -108,7 +107,7 @@ def _only(texts: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
+def _shared(claim: Claim, words: frozenset[str], value: _Fact) -> int:
     """Count the words that a value shares with a claim's surroundings; 0 if they are too few."""
     shared = len(words & value.beside)
     if value.names is None:
@@ -121,7 +120,7 @@ def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
     return named + shared if named and named + shared >= _ENOUGH_IN_FIELDS else 0
 
 
-def _may_be(claim: Claim, value: _Value) -> bool:
+def _may_be(claim: Claim, value: _Fact) -> bool:
     """Return True if a value is of a claim's kind and differs from it."""
     if claim.number is not None:
         return _may_be_number(claim.number, value)
@@ -130,7 +129,7 @@ def _may_be(claim: Claim, value: _Value) -> bool:
     return value.kind == claim.kind
 
 
-def _may_be_number(number: Number, value: _Value) -> bool:
+def _may_be_number(number: Number, value: _Fact) -> bool:
     """Compare numbers: of the same things, or of about the same size."""
     if value.number is None:
         figure = decimal_of(value.text.strip("$€£ %")) if value.kind is None else None
@@ -149,21 +148,19 @@ def _is_near(one: Decimal, other: Decimal) -> bool:
     return one != other and min(one, other) * _MAX_RATIO >= max(one, other)
 
 
-def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) -> Iterator[_Value]:
-    """Yield the short scalars of a JSON value, with the words of their keys and sibling strings."""
-    value = decode(value)
-    if isinstance(value, Mapping) and depth:
-        strings = [item for item in value.values() if isinstance(item, str) and len(item) <= _MAX_STRING]
-        beside = content_of(" ".join(strings[:_MAX_SIBLINGS]))
-        for key, item in value.items():
-            inner = (*names, *filter(None, _SPLIT_KEY.split(str(key)[:_MAX_STRING])))[-_MAX_SIBLINGS:]
-            if decimal_of(item) is not None or (isinstance(item, str) and len(item) <= _MAX_STRING):
-                yield _Value(str(item), beside, names=content_of(" ".join(inner)))
-            else:
-                yield from _fields(item, inner, depth - 1)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes) and depth:
-        for item in value:
-            yield from _fields(item, names, depth - 1)
+def _fields(values: Iterable[Value]) -> Iterator[_Fact]:
+    """Yield the short scalars among the fields, with the words of their path and of the strings beside them."""
+    for each in values:
+        if each.owner is None or not _is_short(each.value):
+            continue
+        words = [word for name in each.path[-_MAX_SIBLINGS:] for word in _SPLIT_KEY.split(name[:_MAX_STRING])]
+        beside = [item for item in each.owner.values() if isinstance(item, str) and _is_short(item)]
+        names = content_of(" ".join(words))
+        yield _Fact(str(each.value), content_of(" ".join(beside[:_MAX_SIBLINGS])), names=names)
+
+
+def _is_short(value: Any) -> bool:
+    return len(value) <= _MAX_STRING if isinstance(value, str) else decimal_of(value) is not None
 
 
 def _pattern(identifier: str) -> str:

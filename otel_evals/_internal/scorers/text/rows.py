@@ -1,16 +1,20 @@
-"""The rows of tables in tool results: counted by the words that describe them, their amounts added up."""
+"""The values of structured results, and the rows of their tables: counted by words, their amounts added up."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from itertools import chain, combinations, islice
+from itertools import combinations
 from typing import Any
 
 from otel_evals._internal.scorers.text.vocabulary import content_of
+from otel_evals._internal.util.plain import read_json
 
+_MAX_JSON = 1_000_000
+_MAX_DEPTH = 32
 _MAX_ROWS = 2_000
 _MAX_STRING = 60
 _MAX_WORDS = 6
@@ -22,15 +26,57 @@ AMOUNTS = frozenset(["amount", "balance", "charge", "cost", "fare", "fee", "pric
 """Words of fields with amounts of money."""
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A scalar, an object or an array of a structured result."""
+
+    value: Any
+    path: tuple[str, ...] = ()
+    """Names of the fields that lead to it."""
+    owner: Mapping[str, Any] | None = None
+    """The object that has it as a field; None for items of arrays."""
+
+
+def values_in(result: Any) -> Iterator[Value]:
+    """Yield all values of a result, itself first; JSON inside strings is read as JSON."""
+    return _inside(Value(decode(result)), _MAX_DEPTH)
+
+
+def _inside(found: Value, depth: int) -> Iterator[Value]:
+    yield found
+    value = found.value
+    if isinstance(value, Mapping) and depth:
+        for name, item in value.items():
+            yield from _inside(Value(decode(item), (*found.path, str(name)), value), depth - 1)
+    elif is_array(value) and depth:
+        for item in value:
+            yield from _inside(Value(decode(item), found.path), depth - 1)
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def decode(value: Any) -> Any:
+    """Parse a string with a JSON object or array of at most a million characters; return others unchanged."""
+    if isinstance(value, str) and len(value) <= _MAX_JSON and value.lstrip()[:1] in ("{", "["):
+        try:
+            return read_json(value)
+        except ValueError:
+            return value
+    return value
+
+
 class Rows:
     """The rows of all tables: lists of objects, and objects whose values are all objects."""
 
-    def __init__(self, values: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
-        found = {}
-        for value in values:
-            items = list(value.values()) if isinstance(value, Mapping) else value
+    def __init__(self, values: Iterable[Value]) -> None:
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for each in values:
+            is_object = isinstance(each.value, Mapping)
+            items = list(each.value.values()) if is_object else each.value
             rows = [item for item in items if isinstance(item, Mapping)]
-            if rows and (items is value or len(rows) == len(items)):
+            if rows and (len(rows) == len(items) or not is_object):
                 found[repr(rows)] = rows
         self._tables = list(found.values())
 
@@ -39,32 +85,41 @@ class Rows:
 
         A row's words come from its short strings and from the names of its true fields.
         """
-        told = [self._rows_of[word] for word in sorted(words) if word in self._rows_of][:_MAX_WORDS]
-        subsets = chain.from_iterable(combinations(told, size) for size in _TOGETHER)
-        shared = [Counter(table for table, _ in frozenset.intersection(*subset)) for subset in subsets]
-        single = (pair for counted in shared[: len(told)] for pair in counted.items())
-        others = {len(self._tables[table]) - n for table, n in single}
-        return others.union(*((*counted.values(), counted.total()) for counted in shared))
+        described = [self._rows_of[word] for word in sorted(words) if word in self._rows_of][:_MAX_WORDS]
+        found: set[int] = set()
+        for rows in described:
+            found.update(len(self._tables[table]) - n for table, n in _per_table(rows).items())
+        for size in _TOGETHER:
+            for some in combinations(described, size):
+                counted = _per_table(frozenset.intersection(*some))
+                found.update((*counted.values(), counted.total()))
+        return found
 
     @cached_property
     def sums(self) -> frozenset[Decimal]:
         """Sums of an amount over some of the rows of a short table."""
         found: set[Decimal] = set()
         for table in self._tables:
-            for name in {str(name) for row in table[:_MAX_ADDENDS] for name in row if is_amount(name)}:
-                column = [figure for row in table if (figure := decimal_of(row.get(name))) is not None]
-                sizes = range(2, len(column) + 1) if len(column) <= _MAX_ADDENDS else ()
-                found.update(sum(part, Decimal()) for size in sizes for part in combinations(column, size))
+            for name in {name for row in table[:_MAX_ADDENDS] for name in row if is_amount(name)}:
+                figures = [decimal_of(row.get(name)) for row in table]
+                column = [figure for figure in figures if figure is not None]
+                for size in range(2, len(column) + 1) if len(column) <= _MAX_ADDENDS else ():
+                    found.update(sum(part, Decimal()) for part in combinations(column, size))
         return frozenset(found)
 
     @cached_property
     def _rows_of(self) -> dict[str, frozenset[tuple[int, int]]]:
+        """The rows by word, each the number of its table and its own."""
         found: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
-        places = ((n, i, row) for n, table in enumerate(self._tables) for i, row in enumerate(table))
-        for n, i, row in islice(places, _MAX_ROWS):
+        places = [(n, i, row) for n, table in enumerate(self._tables) for i, row in enumerate(table)]
+        for n, i, row in places[:_MAX_ROWS]:
             for word in content_of(" ".join(_strings(row))):
                 found[word].add((n, i))
         return {word: frozenset(rows) for word, rows in found.items()}
+
+
+def _per_table(rows: Iterable[tuple[int, int]]) -> Counter[int]:
+    return Counter(table for table, _ in rows)
 
 
 def is_amount(field: object) -> bool:
