@@ -35,6 +35,10 @@ class Claim:
     """A name's distinctive words, case-folded."""
     gloss: str | None = None
 
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
 
 # Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.
 _SUFFIX = (
@@ -169,6 +173,6 @@ def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tup
             if claim.start >= done and _TAKEN not in claim.text:
                 claims.append(claim)
                 pieces += [text[done : claim.start], _TAKEN * len(claim.text)]
-                done = claim.start + len(claim.text)
+                done = claim.end
         text = "".join((*pieces, text[done:]))
     return text, claims

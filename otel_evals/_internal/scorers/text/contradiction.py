@@ -67,7 +67,7 @@ class Alternatives:
             return _only(self._patterns.get(_pattern(claim.text), ()))
         if claim.kind == "name":
             return _only(name.text for name in self._names if _differ_in_one(name.words, claim.words))
-        words = words_near(self._answer, claim.start, claim.start + len(claim.text))
+        words = words_near(self._answer, claim.start, claim.end)
         alike: dict[int, set[str]] = {}
         for value in self._values:
             shared = _shared(claim, words, value)
@@ -97,8 +97,7 @@ class Alternatives:
         for number in self._evidence.stated.all:
             yield _Fact(number.text, words_near(text, number.start, number.end), "number", number)
         for claim in self._evidence.taken:
-            end = claim.start + len(claim.text)
-            yield _Fact(claim.text, words_near(text, claim.start, end), claim.kind)
+            yield _Fact(claim.text, words_near(text, claim.start, claim.end), claim.kind)
 
 
 def _only(texts: Iterable[str]) -> str | None:
@@ -149,7 +148,7 @@ def _is_near(one: Decimal, other: Decimal) -> bool:
 
 
 def _fields(values: Iterable[Value]) -> Iterator[_Fact]:
-    """Yield the short scalars among the fields, with the words of their path and of the strings beside them."""
+    """Yield the short scalars among the fields, with the words of their path and of sibling strings."""
     for each in values:
         if each.owner is None or not _is_short(each.value):
             continue

@@ -99,9 +99,11 @@ class Evidence:
     @cached_property
     def amounts(self) -> frozenset[Decimal]:
         """Amounts of money, if there are few: sums and differences of many would support anything."""
-        fields = [each for each in self.values if each.owner is not None and is_amount(each.path[-1])]
-        figures = {decimal_of(field.value) for field in fields} - {None}
-        found = {*figures, *(number.readings[0] for number in self.stated.all if number.unit == "money")}
+        found = {number.readings[0] for number in self.stated.all if number.unit == "money"}
+        for each in self.values:
+            figure = decimal_of(each.value)
+            if each.owner is not None and figure is not None and is_amount(each.path[-1]):
+                found.add(figure)
         few = _MAX_AMOUNTS if any(amount % 1 for amount in found) else _MAX_WHOLE_AMOUNTS
         return frozenset(found if len(found) <= few else ())
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import accumulate, combinations
 
@@ -13,6 +14,8 @@ from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
 from otel_evals._internal.scorers.text.vocabulary import words_near
 
+_ADDED_UP = ("", "money")
+"""Units of numbers that are added, subtracted and multiplied."""
 _MAX_ROUNDS = 8
 _MAX_POOL = 60
 _MAX_FIGURES = 2000
@@ -33,107 +36,126 @@ def check(
     Code cannot count what running text describes. A small count in words is left out if such text does not
     state it, and states no other count of the same things.
     """
-    known = evidence.counts | frozenset(counts)
-    missing = [claim for claim in claims if not _found(claim, evidence, known)]
-    uncounted = {id(claim) for claim in missing if _only_a_reader_can_count(claim, evidence)}
-    checked = [claim for claim in claims if id(claim) not in uncounted]
-    counted = {id(claim) for claim in missing[:_MAX_COUNTS] if _counts_rows(claim, answer, evidence)}
-    left = [claim for claim in missing if id(claim) not in uncounted | counted]
-    return checked, _without_derived(checked, left, evidence, known)
+    lookup = _Lookup(evidence, evidence.counts | frozenset(counts))
+    missing = [claim for claim in claims if not lookup.found(claim)]
+    uncounted = {claim for claim in missing if lookup.only_a_reader_can_count(claim)}
+    checked = [claim for claim in claims if claim not in uncounted]
+    counted = {claim for claim in missing[:_MAX_COUNTS] if lookup.counts_rows(claim, answer)}
+    left = [claim for claim in missing if claim not in uncounted | counted]
+    return checked, lookup.without_derived(checked, left)
 
 
-def _without_derived(
-    claims: Sequence[Claim], left: list[Claim], evidence: Evidence, counts: Collection[int]
-) -> list[Claim]:
-    """Drop claims that follow from others; each round may add numbers that others follow from."""
-    for _ in range(_MAX_ROUNDS):
-        missing = {id(claim) for claim in left}
-        stated = [claim.number for claim in claims if claim.number and id(claim) not in missing]
-        derived = in_order(_derived(stated, evidence, counts)) if left else ()
-        left = [c for c in left if not (c.number and _follows(c.number, stated, evidence, derived))]
-        if len(left) == len(missing):
-            break
-    return left
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    evidence: Evidence
+    counts: frozenset[int]
+    """Numbers of things that the evidence or the answer lists."""
+
+    def found(self, claim: Claim) -> bool:
+        evidence, words = self.evidence, self.evidence.vocabulary
+        if claim.number is not None:
+            return self._number_found(claim.number)
+        if claim.when is not None:
+            return any(map(evidence.has_day, claim.when.days)) or not evidence.times.isdisjoint(
+                claim.when.times
+            )
+        if claim.kind == "identifier":
+            return evidence.has_identifier(claim.text)
+        known = claim.gloss is not None and words.has(claim.gloss)
+        return known or words.has_name(claim.words) or words.has_abbreviation(claim.text)
+
+    def only_a_reader_can_count(self, claim: Claim) -> bool:
+        number = claim.number
+        if number is None or not self.evidence.prose or not number.in_words or number.unit:
+            return False
+        return number.readings[0] <= _MAX_COUNTED and not self.evidence.stated.counts_otherwise(number)
+
+    def counts_rows(self, claim: Claim, answer: str) -> bool:
+        """Return True if a number counts the rows that the words around it describe."""
+        if claim.number is None or not claim.number.is_count():
+            return False
+        counts = self.evidence.rows.counts(words_near(answer, claim.start, claim.end))
+        return not counts.isdisjoint(claim.number.readings)
+
+    def without_derived(self, claims: Sequence[Claim], left: list[Claim]) -> list[Claim]:
+        """Drop claims that follow from others; each round may add numbers that others follow from."""
+        for _ in range(_MAX_ROUNDS):
+            missing = set(left)
+            stated = [claim.number for claim in claims if claim.number and claim not in missing]
+            derived = in_order(self._derived(stated)) if left else ()
+            left = [c for c in left if not (c.number and self._follows(c.number, stated, derived))]
+            if len(left) == len(missing):
+                break
+        return left
+
+    def _number_found(self, number: Number) -> bool:
+        evidence, values, unit = self.evidence, set(number.readings), number.unit
+        seconds = SECONDS.get(unit)
+        if seconds and not evidence.stated.durations.isdisjoint(value * seconds for value in values):
+            return True
+        if evidence.figures.isdisjoint(values) and evidence.stated.refutes(number):
+            return False
+        if not evidence.distinct.isdisjoint((*values, *_converted(number))):
+            return True
+        if unit == "ordinal":
+            return self._rank_found(number) or not self.counts.isdisjoint(values)
+        if unit == "decade":
+            return any(_between(evidence.numbers, value, value + 9) for value in values)
+        if not unit and (not self.counts.isdisjoint(values) or self._is_span_of_years(number)):
+            return True
+        sources = [] if seconds else [evidence.numbers]
+        if unit in _ADDED_UP:
+            if any(value > _SMALL and value in evidence.stated.sums for value in values):
+                return True
+            sources.append(evidence.totals)
+        return any(_near(number, source) for source in sources)
+
+    def _rank_found(self, number: Number) -> bool:
+        """Look up an ordinal, as a rank, a day of the month, or the century of a year."""
+        value, evidence = number.readings[0], self.evidence
+        if value in evidence.stated.ranks or value in evidence.days_of_month:
+            return True
+        is_century = number.things[:1] == ("century",)
+        return is_century and bool(_between(evidence.numbers, value * 100 - 100, value * 100 - 1))
+
+    def _is_span_of_years(self, number: Number) -> bool:
+        """Return True if two known years differ by this number and no number of years is stated."""
+        if number.things[:1] not in (("year",), ("years",)) or self.evidence.stated.tells_years:
+            return False
+        years = [n for n in _between(self.evidence.numbers, *_YEARS) if not n % 1][:_MAX_YEARS]
+        return any(later - earlier in number.readings for earlier, later in combinations(years, 2))
+
+    def _derived(self, stated: Sequence[Number]) -> set[Decimal]:
+        """Return sums, differences, products and percentages of found numbers that the answer states."""
+        pool = _addable(stated)[:_MAX_POOL]
+        results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
+        results |= {a * b for a in pool for b in self.counts if 1 < b < _SMALL}
+        for first in range(len(pool)):
+            results.update(accumulate(pool[first:]))
+        percentages = [n.readings[0] for n in stated if n.unit == "%"][:_MAX_PERCENTAGES]
+        shares = {share / 100 for p in percentages for share in (p, 100 - p, 100 + p)}
+        return results | {n * share for n in self.evidence.numbers[:_MAX_FIGURES] for share in shares}
+
+    def _follows(self, number: Number, stated: Sequence[Number], derived: Sequence[Decimal]) -> bool:
+        """Return True if a number was derived, or is called a total or remainder of known ones."""
+        if number.unit not in _ADDED_UP:
+            return False
+        values = [v for v in number.readings if v > _SMALL or v % 1]
+        if any(_within(derived, value, number.last_place(value) / 2) for value in values):
+            return True
+        if not number.worked_out:
+            return False
+        evidence = self.evidence
+        if not evidence.rows.sums.isdisjoint(values):
+            return True
+        pairs = ((_addable(stated), evidence.distinct), (evidence.amounts, evidence.amounts))
+        return any(
+            a + v in other or abs(a - v) in other for some, other in pairs for v in values for a in some
+        )
 
 
-def _only_a_reader_can_count(claim: Claim, evidence: Evidence) -> bool:
-    number = claim.number
-    if number is None or not evidence.prose or not number.in_words or number.unit:
-        return False
-    return number.readings[0] <= _MAX_COUNTED and not evidence.stated.counts_otherwise(number)
-
-
-def _counts_rows(claim: Claim, answer: str, evidence: Evidence) -> bool:
-    """Return True if a number counts the rows that the words around it describe."""
-    if claim.number is None or not claim.number.is_count():
-        return False
-    near = words_near(answer, claim.start, claim.start + len(claim.text))
-    return _is_count(claim.number.readings, evidence.rows.counts(near))
-
-
-def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
-    if claim.number is not None:
-        return _number_found(claim.number, evidence, counts)
-    if claim.when is not None and claim.kind == "date":
-        return any(map(evidence.has_day, claim.when.days))
-    if claim.when is not None:
-        return not evidence.times.isdisjoint(claim.when.times)
-    return _name_found(claim, evidence) if claim.kind == "name" else evidence.has_identifier(claim.text)
-
-
-def _name_found(claim: Claim, evidence: Evidence) -> bool:
-    words = evidence.vocabulary
-    if claim.gloss is not None and words.has(claim.gloss):
-        return True
-    return words.has_name(claim.words) or words.has_abbreviation(claim.text)
-
-
-def _number_found(number: Number, evidence: Evidence, counts: Collection[int]) -> bool:
-    values = set(number.readings)
-    if number.unit in SECONDS and _duration_found(number, evidence):
-        return True
-    if evidence.figures.isdisjoint(values) and evidence.stated.refutes(number):
-        return False
-    if not evidence.distinct.isdisjoint(values) or not evidence.distinct.isdisjoint(_converted(number)):
-        return True
-    if number.unit in SECONDS:
-        return False
-    if number.unit == "ordinal":
-        return _rank_found(number, evidence) or _is_count(values, counts)
-    if number.unit == "decade":
-        return any(_between(evidence.numbers, value, value + 9) for value in values)
-    if number.unit == "" and (_is_count(values, counts) or _is_span_of_years(number, evidence)):
-        return True
-    if number.unit in ("", "money") and not evidence.stated.sums.isdisjoint(v for v in values if v > _SMALL):
-        return True
-    sources = (evidence.numbers, evidence.totals) if number.unit in ("", "money") else (evidence.numbers,)
-    return any(_near(number, source) for source in sources)
-
-
-def _duration_found(number: Number, evidence: Evidence) -> bool:
-    return not evidence.stated.durations.isdisjoint(v * SECONDS[number.unit] for v in number.readings)
-
-
-def _rank_found(number: Number, evidence: Evidence) -> bool:
-    """Look up an ordinal, as a rank, a day of the month, or the century of a year."""
-    value = number.readings[0]
-    if value in evidence.stated.ranks or value in evidence.days_of_month:
-        return True
-    if number.things[:1] != ("century",):
-        return False
-    return bool(_between(evidence.numbers, value * 100 - 100, value * 100 - 1))
-
-
-def _is_span_of_years(number: Number, evidence: Evidence) -> bool:
-    """Return True if two known years differ by this number and no number of years is stated."""
-    if number.things[:1] not in (("year",), ("years",)) or evidence.stated.tells_years:
-        return False
-    years = [n for n in _between(evidence.numbers, *_YEARS) if not n % 1][:_MAX_YEARS]
-    return any(later - earlier in number.readings for earlier, later in combinations(years, 2))
-
-
-def _is_count(values: Iterable[Decimal], counts: Collection[int]) -> bool:
-    return any(value == value.to_integral_value() and int(value) in counts for value in values)
+def _addable(numbers: Sequence[Number]) -> list[Decimal]:
+    return [number.readings[0] for number in numbers if number.unit in _ADDED_UP]
 
 
 def _near(number: Number, source: Sequence[Decimal]) -> bool:
@@ -142,7 +164,7 @@ def _near(number: Number, source: Sequence[Decimal]) -> bool:
         place = number.last_place(value)
         if any(other == value or other % place for other in _within(source, value, place / 2)):
             return True
-        if number.approximate and any(_within(source, value, value * _APPROXIMATE)):
+        if number.approximate and _within(source, value, value * _APPROXIMATE):
             return True
     return False
 
@@ -164,41 +186,9 @@ def _converted(number: Number) -> Iterator[Decimal]:
             case "money":
                 yield value * 100
             case "c":
-                yield round(value * 9 / 5 + 32, 0)
-                yield value * 9 / 5 + 32
+                yield from (round(value * 9 / 5 + 32, 0), value * 9 / 5 + 32)
             case "f":
-                yield round((value - 32) * 5 / 9, 0)
-                yield round((value - 32) * 5 / 9, 1)
+                yield from (round((value - 32) * 5 / 9, places) for places in (0, 1))
             case unit if unit in SECONDS:
                 others = (value * SECONDS[unit] / other for other in (*SECONDS.values(), Decimal("0.001")))
                 yield from (other for other in others if other > _SMALL)
-
-
-def _derived(stated: Sequence[Number], evidence: Evidence, counts: Collection[int]) -> set[Decimal]:
-    """Return sums, differences, products and percentages of found numbers that the answer states."""
-    pool = [n.readings[0] for n in stated if n.unit in ("", "money")][:_MAX_POOL]
-    results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
-    results |= {a * b for a in pool for b in counts if 1 < b < _SMALL}
-    for first in range(len(pool)):
-        results.update(accumulate(pool[first:]))
-    percentages = [n.readings[0] for n in stated if n.unit == "%"][:_MAX_PERCENTAGES]
-    shares = {share / 100 for p in percentages for share in (p, 100 - p, 100 + p)}
-    return results | {figure * share for figure in evidence.numbers[:_MAX_FIGURES] for share in shares}
-
-
-def _follows(
-    number: Number, stated: Sequence[Number], evidence: Evidence, derived: Sequence[Decimal]
-) -> bool:
-    """Return True if a number was derived, or is called a total or remainder of known ones."""
-    if number.unit not in ("", "money"):
-        return False
-    values = [v for v in number.readings if v > _SMALL or v != v.to_integral_value()]
-    if any(_within(derived, value, number.last_place(value) / 2) for value in values):
-        return True
-    if not number.worked_out:
-        return False
-    if not evidence.rows.sums.isdisjoint(values):
-        return True
-    pool, known = [n.readings[0] for n in stated if n.unit in ("", "money")], evidence.distinct
-    pairs = ((pool, known), (evidence.amounts, evidence.amounts))
-    return any(a + v in other or abs(a - v) in other for some, other in pairs for v in values for a in some)

@@ -1,4 +1,4 @@
-"""The values of structured results, and the rows of their tables: counted by words, their amounts added up."""
+"""The values of structured results, and the rows of their tables: counted by words, amounts added up."""
 
 from __future__ import annotations
 
