@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import ModuleType
+from functools import partial
 from typing import Any
 
-from otel_evals._internal.model import (
-    Direction,
-    NotScored,
-    Run,
-    Score,
-    SpanRecord,
-    StepRecord,
-    ToolCall,
-    Usage,
-)
+from otel_evals._internal.model import Direction, NotScored, Run, Score, SpanRecord, StepRecord, Usage
 from otel_evals._internal.scorers.bounds import built, extra_library
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals._internal.scorers.kit.scorer import Scorer, missing, to_score
@@ -52,43 +43,44 @@ def deepeval_metric(
         ConfigError: the library is not installed, or `metric` is no metric of it.
     """
     name = id or "deepeval"
-    theirs = extra_library("deepeval.metrics", name, "deepeval")
-    made = built(metric, options, f"{name}.metric")
-    if not isinstance(made, theirs.BaseMetric):
-        raise ConfigError(f"{name}.metric", f"is not a DeepEval metric, but {made!r:.100}")
-    cases = extra_library("deepeval.test_case", name, "deepeval")
-    shown = "_".join(str(made.__name__).lower().split())
-    return _Measured(made, id or shown, test_case or (lambda run: _case(run, cases)), Direction(direction))
+    theirs = extra_library("deepeval.metrics", name, "deepeval").BaseMetric
+    made = _made(metric, options, f"{name}.metric", theirs, "a DeepEval metric")
+    settings = {k: v for k, v in vars(made).items() if isinstance(v, str | int | float | list)}
+    shown = id or "_".join(str(made.__name__).lower().split())
+    version = fingerprint(shown, type(made).__qualname__, repr(settings), direction)
+    return _Adapted(made, partial(_measured, test_case or _case), shown, version, 1.0, Direction(direction))
 
 
 @dataclass(frozen=True)
-class _Measured(Scorer):
-    metric: Any
+class _Adapted(Scorer):
+    theirs: Any
+    measure: Callable[[Any, Run], Awaitable[Score | NotScored]]
     id: str
-    test_case: Callable[[Run], Any]
+    version: str
+    scale: float | None
     direction: Direction = Direction.HIGHER
-    scale: float | None = 1.0
-    version: str = field(default="", compare=False)
-
-    def __post_init__(self) -> None:
-        settings = {k: v for k, v in vars(self.metric).items() if isinstance(v, str | int | float | list)}
-        identity = (self.id, type(self.metric).__qualname__, repr(settings), self.direction)
-        object.__setattr__(self, "version", fingerprint(*identity))
 
     async def score(self, run: Run) -> Score | NotScored:
-        if (nothing := missing(run, "output")) is not None:
-            return nothing
-        metric = copy.copy(self.metric)  # a metric keeps its last measurement
-        try:
-            await metric.a_measure(self.test_case(run), _show_indicator=False)
-        except Exception as error:
-            if type(error).__name__ != "MissingTestCaseParamsError":
-                raise
-            return NotScored(reason="fields_missing", explanation=str(error))
-        scored = to_score(metric.score)
-        if isinstance(scored, NotScored):
-            return scored
-        return Score(value=scored.value, explanation=metric.reason, steps=_steps(metric))
+        nothing = missing(run, "output")
+        return nothing or to_score(await self.measure(self.theirs, run), scale=self.scale)
+
+
+def _made(given: Any, options: Mapping[str, Any] | None, field: str, wanted: type, what: str) -> Any:
+    made = built(given, options, field)
+    if not isinstance(made, wanted):
+        raise ConfigError(field, f"is not {what}, but {made!r:.100}")
+    return made
+
+
+async def _measured(test_case: Callable[[Run], Any], metric: Any, run: Run) -> Score | NotScored:
+    metric = copy.copy(metric)  # a metric keeps its last measurement
+    try:
+        await metric.a_measure(test_case(run), _show_indicator=False)
+    except Exception as error:
+        if type(error).__name__ != "MissingTestCaseParamsError":
+            raise
+        return NotScored(reason="fields_missing", explanation=str(error))
+    return Score(value=metric.score, explanation=metric.reason, steps=_steps(metric))
 
 
 def _steps(metric: Any) -> tuple[StepRecord, ...]:
@@ -100,7 +92,8 @@ def _steps(metric: Any) -> tuple[StepRecord, ...]:
     return (StepRecord(name="measure", model=model, usage=used, cost=metric.evaluation_cost),)
 
 
-def _case(run: Run, cases: ModuleType) -> Any:
+def _case(run: Run) -> Any:
+    cases = importlib.import_module("deepeval.test_case")
     documents = [document.content for document in run.documents if document.content] or None
     return cases.LLMTestCase(
         input=run.input or "",
@@ -108,14 +101,16 @@ def _case(run: Run, cases: ModuleType) -> Any:
         expected_output=None if run.ground_truth is None else as_text(run.ground_truth),
         retrieval_context=documents,
         context=documents,
-        tools_called=[_tool_call(call, cases) for call in run.tool_calls],
+        tools_called=[
+            cases.ToolCall(
+                name=call.name,
+                input_parameters=call.arguments if isinstance(call.arguments, dict) else None,
+                output=call.result,
+            )
+            for call in run.tool_calls
+        ],
         completion_time=run.duration,
     )
-
-
-def _tool_call(call: ToolCall, cases: ModuleType) -> Any:
-    arguments = call.arguments if isinstance(call.arguments, dict) else None
-    return cases.ToolCall(name=call.name, input_parameters=arguments, output=call.result)
 
 
 def pydantic_evaluator(
@@ -146,66 +141,32 @@ def pydantic_evaluator(
         ConfigError: the library is not installed, or `evaluator` is no evaluator of it.
     """
     name = id or "pydantic_evals"
-    theirs = extra_library("pydantic_evals.evaluators", name, "pydantic-evals")
-    made = built(evaluator, options, f"{name}.evaluator")
-    if not isinstance(made, theirs.Evaluator):
-        raise ConfigError(f"{name}.evaluator", f"is not a pydantic-evals evaluator, but {made!r:.100}")
-    return _Evaluated(
-        made, id or str(made.get_default_evaluation_name()), result, labels or {}, scale, Direction(direction)
-    )
+    theirs = extra_library("pydantic_evals.evaluators", name, "pydantic-evals").Evaluator
+    made = _made(evaluator, options, f"{name}.evaluator", theirs, "a pydantic-evals evaluator")
+    shown, worth = id or str(made.get_default_evaluation_name()), dict(labels or {})
+    version = fingerprint(shown, repr(made), result, worth, scale, direction)
+    measure = partial(_evaluated, result, worth)
+    return _Adapted(made, measure, shown, version, scale, Direction(direction))
 
 
-@dataclass(frozen=True)
-class _Evaluated(Scorer):
-    evaluator: Any
-    id: str
-    result: str | None
-    labels: Mapping[str, float]
-    scale: float | None
-    direction: Direction = Direction.HIGHER
-    version: str = field(default="", compare=False)
-
-    def __post_init__(self) -> None:
-        identity = (self.id, repr(self.evaluator), self.result, dict(self.labels), self.scale, self.direction)
-        object.__setattr__(self, "version", fingerprint(*identity))
-
-    async def score(self, run: Run) -> Score | NotScored:
-        """Evaluate the run; raise ValueError for an unknown label or several results."""
-        if (nothing := missing(run, "output")) is not None:
-            return nothing
-        return self._scored(await self.evaluator.evaluate_async(_context(run)))
-
-    def _scored(self, found: Any) -> Score | NotScored:
-        value, reason = _with_reason(self._chosen(found))
-        if isinstance(value, str):
-            if value not in self.labels:
-                raise ValueError(f"{self.id} returned the label {value!r}: give its value in `labels`")
-            return Score(value=_worth(self.labels[value], self.scale), label=value, explanation=reason)
-        scored = to_score(value, scale=self.scale)
-        if isinstance(scored, Score):
-            return Score(value=scored.value, label=scored.label, explanation=reason)
-        return scored
-
-    def _chosen(self, found: Any) -> Any:
-        """Select the score from the results of the evaluator."""
-        if not isinstance(found, Mapping):
-            return found
-        if self.result in found:
-            return found[self.result]
-        if self.result is None and len(found) == 1:
-            return next(iter(found.values()))
-        raise ValueError(
-            f"{self.id} returned {', '.join(map(str, found))}: say in `result` which is the score"
-        )
-
-
-def _worth(worth: float, scale: float | None) -> float:
-    scored = to_score(worth, scale=scale)
-    return scored.value if isinstance(scored, Score) else math.nan
-
-
-def _with_reason(found: Any) -> tuple[Any, str | None]:
-    return (found.value, found.reason) if hasattr(found, "reason") else (found, None)
+async def _evaluated(
+    result: str | None, labels: Mapping[str, float], evaluator: Any, run: Run
+) -> Score | NotScored:
+    """Evaluate the run; raise ValueError for an unknown label or several results."""
+    found = await evaluator.evaluate_async(_context(run))
+    if isinstance(found, Mapping):
+        names = list(found) if result is None else [result]
+        if len(names) != 1 or names[0] not in found:
+            raise ValueError(
+                f"the results are {', '.join(map(str, found))}: say in `result` which is the score"
+            )
+        found = found[names[0]]
+    value, reason = (found.value, found.reason) if hasattr(found, "reason") else (found, None)
+    if not isinstance(value, str):
+        return Score(value=value, explanation=reason)
+    if value not in labels:
+        raise ValueError(f"the label is {value!r}: give its value in `labels`")
+    return Score(value=labels[value], label=value, explanation=reason)
 
 
 def _context(run: Run) -> Any:

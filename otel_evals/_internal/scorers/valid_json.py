@@ -10,7 +10,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import extra_library, pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import (
+    PatternSearch,
+    extra_library,
+    pattern_search,
+    unreadable,
+)
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import read_json
 from otel_evals.errors import ConfigError
@@ -23,9 +28,9 @@ def valid_json(
 ) -> FunctionScorer:
     """Score 1 if the answer is one JSON value that fits a schema.
 
-    The schema is a JSON Schema or a pydantic model. With `fenced`, an answer may be a single fenced code
-    block with the value. NaN and Infinity are no JSON. A search for a pattern of the schema fails with a
-    TimeoutError after a second.
+    The schema is a JSON Schema without `patternProperties`, or a pydantic model. With `fenced`, an answer may
+    be a single fenced code block with the value. NaN and Infinity are no JSON. A search for a pattern of the
+    schema fails with a TimeoutError after a second.
 
     Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`.
     Needs: the output; for a JSON Schema, the `text` extra.
@@ -33,8 +38,8 @@ def valid_json(
     Cost: none; microseconds for small answers.
 
     Raises:
-        ConfigError: the schema is invalid, or combines patterns with `unevaluatedProperties`; or jsonschema
-            or regex is not installed.
+        ConfigError: the schema is invalid or has `patternProperties`, or jsonschema or regex is not
+            installed.
     """
     problem = _checker(schema)
 
@@ -80,8 +85,10 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ConfigError("valid_json.schema", f"is not a JSON Schema: {error.message}") from error
-    bounded = jsonschema.validators.extend(kind, _bounded_keywords(schema, kind.VALIDATORS, jsonschema))
-    validator, best_match = bounded(_of_one_convention(schema)), jsonschema.exceptions.best_match
+    # `$schema` would restore the library's own search for patterns.
+    own = {name: part for name, part in schema.items() if name != "$schema"}
+    bounded = jsonschema.validators.extend(kind, {"pattern": _bounded_search(schema, jsonschema)})
+    validator, best_match = bounded(own), jsonschema.exceptions.best_match
 
     def problem(value: Any) -> str | None:
         error = best_match(validator.iter_errors(value))
@@ -99,50 +106,24 @@ def _model_problem(model: type[BaseModel], value: Any) -> str | None:
     return None
 
 
-def _bounded_keywords(
-    schema: Mapping[str, Any], keywords: Mapping[str, Any], jsonschema: Any
-) -> dict[str, Any]:
-    """Return the keywords that search for patterns, with searches that end after a second.
+def _bounded_search(schema: Mapping[str, Any], jsonschema: Any) -> Callable[..., Iterator[Any]]:
+    """Return the keyword `pattern` with searches that end after a second.
 
-    jsonschema's own use `re`, which takes exponential time on some texts and stops every thread.
+    jsonschema's own uses `re`, which takes exponential time on some texts and stops every thread.
     """
-    searches = {source: pattern_search("valid_json.schema", source) for source in _patterns(schema)}
-    if searches and "unevaluatedProperties" in _keys(schema):
-        problem = "combines patterns with unevaluatedProperties; use additionalProperties"
-        raise ConfigError("valid_json.schema", problem)
+    searches: dict[str, PatternSearch] = {}
+    for part in _parts(schema):
+        if "patternProperties" in part:
+            raise ConfigError("valid_json.schema", "has patternProperties; use propertyNames with a pattern")
+        source = part.get("pattern")
+        if isinstance(source, str):
+            searches[source] = pattern_search("valid_json.schema", source)
 
     def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[Any]:
         if isinstance(instance, str) and not searches[wanted](instance):
             yield jsonschema.ValidationError(f"{instance[:100]!r} does not match {wanted!r}")
 
-    def pattern_properties(validator: Any, wanted: Mapping[str, Any], instance: Any, _: Any) -> Iterator[Any]:
-        if isinstance(instance, dict):
-            for source, subschema in wanted.items():
-                for name, value in instance.items():
-                    if searches[source](name):
-                        yield from validator.descend(value, subschema, path=name, schema_path=source)
-
-    def additional(validator: Any, wanted: Any, instance: Any, parent: Mapping[str, Any]) -> Iterator[Any]:
-        known, sources = parent.get("properties", {}), parent.get("patternProperties", {})
-        others = {
-            name: value
-            for name, value in (instance.items() if isinstance(instance, dict) else ())
-            if name not in known and not any(searches[source](name) for source in sources)
-        }
-        yield from keywords["additionalProperties"](validator, wanted, others, {})
-
-    return {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional}
-
-
-def _patterns(schema: Any) -> Iterator[str]:
-    for part in _parts(schema):
-        yield from part["patternProperties"] if isinstance(part.get("patternProperties"), Mapping) else ()
-        if isinstance(part.get("pattern"), str):
-            yield part["pattern"]
-
-
-def _keys(schema: Any) -> set[str]:
-    return {key for part in _parts(schema) for key in part}
+    return pattern
 
 
 def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -152,14 +133,3 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
         schema = list(schema.values())
     for part in schema if isinstance(schema, list | tuple) else ():
         yield from _parts(part)
-
-
-def _of_one_convention(schema: Any) -> Any:
-    """Remove `$schema`, which would restore jsonschema's own keywords."""
-    if isinstance(schema, Mapping):
-        return {
-            key: _of_one_convention(value)
-            for key, value in schema.items()
-            if key != "$schema" or not isinstance(value, str)
-        }
-    return [_of_one_convention(part) for part in schema] if isinstance(schema, list) else schema
