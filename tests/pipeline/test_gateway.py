@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
 from otel_evals import Rule
@@ -33,7 +31,6 @@ from tests.support.captures import FOLDERS
 from tests.support.gateways import GatewayThread
 from tests.support.recordings import send_recording
 from tests.support.scored_files import score_files
-from tests.support.traffic import Live
 from tests.support.waits import SECONDS, eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -88,30 +85,6 @@ def test_late_spans_are_counted_and_repeated_ones_are_no_loss() -> None:
         assert list(gateway.scored.evaluations) == first
     assert (stats.losses, stats.repeated) == ({"span_late": 1}, 2)
     assert (page["losses"], page["repeated_spans"]) == ({"spans or log records (span_late)": 1}, 2)
-
-
-def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:
-    """The same spans, scored in the process they ended in, by a gateway, and from a file."""
-    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.5)]
-    exported = InMemorySpanExporter()
-    with Live(*rules) as live:
-        live.provider.add_span_processor(SimpleSpanProcessor(exported))
-        for number in range(60):
-            live.run(question=f"Where is order {number}?", answer=f"Order {number} is on its way.")
-        assert live.flush()
-        in_process = outcomes(live.scored.evaluations)
-    spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
-    with GatewayThread(*rules) as gateway:
-        for start in range(0, len(spans), 7):
-            assert gateway.post("/v1/traces", body(spans[start : start + 7]))[0] == 200
-        by_gateway = outcomes(gateway.evaluations(len(in_process)))
-    file = tmp_path / "spans.pb"
-    file.write_bytes(body(spans))
-    kept = InMemoryDestination()
-    score_files([str(file)], build_config(rules, [kept]))
-    assert by_gateway == in_process
-    assert outcomes(kept.evaluations) == in_process
-    assert 120 < len(in_process) < 180  # the third rule sampled some
 
 
 @pytest.mark.slow

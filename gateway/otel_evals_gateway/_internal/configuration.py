@@ -94,7 +94,7 @@ class ConfigReload:
         self._path = path
         self._config = config
         self._use = use
-        self._watch = FileWatch([path])
+        self._watch = FileWatch(path)
         self._values: Mapping[str, Any] = YamlFile(path).values or {}
         self._wanted = self._changing = False
         self._since = _now()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,21 +131,20 @@ class Gateway:
             await self._drain()
 
     async def _listen(self) -> None:
-        if self.options.http is not None:
-            await self._start("http", self.options.http, self._http.start, self._tls)
-        if self.options.grpc is not None:
-            credentials = None if self.options.tls is None else grpc_credentials(self.options.tls)
-            await self._start("grpc", self.options.grpc, self._grpc.start, credentials)
-
-    async def _start(
-        self, name: str, address: str, start: Callable[[str, int, Any], Awaitable[int]], tls: Any
-    ) -> None:
-        host, port = host_and_port(address)
-        try:
-            self.ports[name] = await start(host, port, tls)
-        except OSError as error:
-            raise ConfigError(f"gateway.{name}", f"{address} cannot be used: {error}") from error
-        _logger.info("listening for OTLP over %s on %s:%d", name, host, self.ports[name])
+        options = self.options
+        credentials = None if options.tls is None else grpc_credentials(options.tls)
+        for name, address, start, tls in (
+            ("http", options.http, self._http.start, self._tls),
+            ("grpc", options.grpc, self._grpc.start, credentials),
+        ):
+            if address is None:
+                continue
+            host, port = host_and_port(address)
+            try:
+                self.ports[name] = await start(host, port, tls)
+            except OSError as error:
+                raise ConfigError(f"gateway.{name}", f"{address} cannot be used: {error}") from error
+            _logger.info("listening for OTLP over %s on %s:%d", name, host, self.ports[name])
 
     async def _drain(self) -> None:
         """Refuse new requests, answer those in progress, then score and deliver within the time."""
@@ -194,12 +193,11 @@ class Gateway:
             self._inline.nested = _nested(config)
 
     def _selector(self, config: Config) -> Selector:
-        return Selector(
-            self._conventions, config.ceiling, self.options.max_attributes, trust_remote=config.trust_remote
-        )
+        most = self.options.max_attributes
+        return Selector(self._conventions, config.ceiling, most, trust_remote=config.trust_remote)
 
     def _hold(self) -> HeldSpans | None:
-        hold = hold_seconds(self._config)
+        hold, limits = hold_seconds(self._config), self._config.limits
         if hold is None:
             return None
         if self._config.journal is None:
@@ -208,15 +206,14 @@ class Gateway:
                 "configure `journal` to have them acknowledged at once",
                 hold,
             )
-        return HeldSpans(self._config.limits.max_held_spans, hold, self._config.limits.max_bytes)
+        return HeldSpans(limits.max_held_spans, hold, limits.max_bytes)
 
     def _forward(self) -> Inline | None:
         options = self.options
         if options.mode == "tap" or options.forward is None:
             return None
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
-        nested = _nested(self._config)
-        return Inline(self._tap, forwarder, self._held_spans, nested=nested)
+        return Inline(self._tap, forwarder, self._held_spans, nested=_nested(self._config))
 
     # --- pages ---
 

@@ -186,25 +186,35 @@ def test_one_score_that_cannot_be_written_down_spares_the_others(name: str, serv
     assert sum(stats.losses.values()) == stats.failed
 
 
-def test_429_is_waited_for(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, after(2, lambda: Reply(429, headers={"Retry-After": "0"}))).exported == 1
+BUSY = {
+    "429": Reply(429, headers={"Retry-After": "0"}),
+    "500": Reply(500, b"oops"),
+    "a server that dies in the middle": Reply(dies=True),
+}
 
 
-def test_429_for_ever_is_given_up(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, lambda _: Reply(429)) == failed("rate_limited")
+@pytest.mark.parametrize("how", BUSY)
+def test_what_may_pass_is_tried_again(name: str, how: str, server: RecordingServer) -> None:
+    assert deliver(name, server, after(2, lambda: BUSY[how])).exported == 1
 
 
-def test_500_is_tried_again(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, after(2, lambda: Reply(500, b"oops"))).exported == 1
-
-
-def test_500_for_ever_is_given_up(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, lambda _: Reply(503)) == failed("unavailable")
-
-
-def test_html_instead_of_json_is_no_success(name: str, server: RecordingServer) -> None:
-    page = Reply(200, b"<html>Please log in</html>", {"Content-Type": "text/html; charset=utf-8"})
-    assert deliver(name, server, lambda _: page) == failed("unexpected_answer")
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(429), "rate_limited"),
+        (Reply(503), "unavailable"),
+        (
+            Reply(200, b"<html>Log in</html>", {"Content-Type": "text/html; charset=utf-8"}),
+            "unexpected_answer",
+        ),
+        (Reply(body=b'"' + b"x" * 6_000_000 + b'"'), "unexpected_answer"),
+    ],
+    ids=["429 for ever", "503 for ever", "HTML", "a huge answer"],
+)
+def test_what_does_not_pass_is_given_up(
+    name: str, reply: Reply, reason: str, server: RecordingServer
+) -> None:
+    assert deliver(name, server, lambda _: reply, timeout=20.0) == failed(reason)
 
 
 def test_a_redirect_is_not_followed(name: str, server: RecordingServer) -> None:
@@ -222,15 +232,6 @@ def test_a_slow_answer_is_given_up_and_tried_again(name: str, server: RecordingS
 def test_an_endless_answer_is_given_up(name: str, server: RecordingServer) -> None:
     stats = deliver(name, server, lambda _: Reply(endless=True), timeout=0.05)
     assert stats == failed("timeout")
-
-
-def test_a_huge_answer_is_not_kept(name: str, server: RecordingServer) -> None:
-    huge = Reply(body=b'"' + b"x" * 6_000_000 + b'"')
-    assert deliver(name, server, lambda _: huge, timeout=20.0) == failed("unexpected_answer")
-
-
-def test_a_server_that_dies_in_the_middle_is_tried_again(name: str, server: RecordingServer) -> None:
-    assert deliver(name, server, after(2, lambda: Reply(dies=True))).exported == 1
 
 
 def test_what_is_no_number_is_not_sent(name: str, server: RecordingServer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tracemalloc
 import zlib
 from typing import Any
 
@@ -141,16 +140,6 @@ def test_values_ten_thousand_deep_are_refused() -> None:
     assert refusal(deep.encode(), JSON) == 400
 
 
-def test_a_bomb_costs_no_more_than_the_limit() -> None:
-    bomb = gzip.compress(bytes(50_000_000))
-    tracemalloc.start()
-    try:
-        assert refusal(bomb, encoding="gzip") == 413
-        assert tracemalloc.get_traced_memory()[1] < 10 * MOST
-    finally:
-        tracemalloc.stop()
-
-
 def envelope(field: bytes, content: bytes) -> bytes:
     return field + varint(len(content)) + content
 
@@ -206,13 +195,6 @@ def test_braces_in_texts_are_no_objects(text: str) -> None:
     span = {"traceId": "0a" * 16, "spanId": "0b" * 8, "attributes": [attribute]}
     message = decoded(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode(), JSON)
     assert message.resource_spans[0].scope_spans[0].spans[0].attributes[0].value.string_value == text
-
-
-@pytest.mark.parametrize("bomb", ["spans with ids", "JSON spans with ids"])
-def test_spans_with_ids_alone_are_not_empty(bomb: str) -> None:
-    _, kind, build = bombs.BOMBS[bomb]
-    message = decoded(build(100_000), kind)
-    assert len(message.resource_spans[0].scope_spans[0].spans) > 1_000
 
 
 @settings(deadline=None, max_examples=20)

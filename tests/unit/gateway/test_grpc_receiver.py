@@ -14,11 +14,8 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal.receiver import grpc_receiver
@@ -88,17 +85,6 @@ def served() -> Iterator[Served]:
         yield each
 
 
-def test_opentelemetrys_exporter_is_understood(served: Served) -> None:
-    provider = TracerProvider(shutdown_on_exit=False)
-    exporter = OTLPSpanExporter(f"127.0.0.1:{served.port}", insecure=True, compression=grpc.Compression.Gzip)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    provider.get_tracer("app").start_span("chat").end()
-    provider.shutdown()
-    (request,) = served.taken
-    assert request.message.resource_spans[0].scope_spans[0].spans[0].name == "chat"
-    assert request.plain == request.body
-
-
 def test_a_success_is_the_response_of_its_signal(served: Served) -> None:
     assert served.call(TRACES, b"") == b""
     served.answer = ExportAnswer(rejected=2, message="why")
@@ -136,16 +122,6 @@ def test_what_cannot_be_taken_has_its_code_and_the_next_is_served(
     assert served.call(TRACES, b"") == b""
 
 
-def test_tokens_are_required_where_they_are_configured(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("right")
-    with Served(tokens=BearerTokens(tmp_path / "tokens")) as served:
-        assert served.refusal(TRACES, b"").code() is grpc.StatusCode.UNAUTHENTICATED
-        wrong = served.refusal(TRACES, b"", authorization="Bearer wrong")
-        assert wrong.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert served.taken == []
-        assert served.call(TRACES, b"", authorization="Bearer right") == b""
-
-
 def test_a_sender_without_a_token_is_refused_before_its_message_arrives(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("right")
     never = threading.Event()
@@ -160,6 +136,9 @@ def test_a_sender_without_a_token_is_refused_before_its_message_arrives(tmp_path
                 channel.stream_unary(TRACES)(messages(), timeout=15)
             never.set()
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        wrong = served.refusal(TRACES, b"", authorization="Bearer wrong")
+        assert (wrong.code(), served.taken) == (grpc.StatusCode.UNAUTHENTICATED, [])
+        assert served.call(TRACES, b"", authorization="Bearer right") == b""
 
 
 def test_a_message_that_does_not_arrive_in_time_is_refused() -> None:

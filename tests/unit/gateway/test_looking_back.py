@@ -18,10 +18,8 @@ from otel_evals._internal.capture.items import RecordedSpan
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals.model import SpanRecord
-from otel_evals_gateway._internal.kafka.clock import ReadingClock
-from otel_evals_gateway._internal.kafka.closing import MessageClosing
-from otel_evals_gateway._internal.kafka.look_back import LookBack
-from otel_evals_gateway._internal.kafka.partitions import Partitions
+from otel_evals_gateway._internal.kafka.clock import MessageClosing, ReadingClock
+from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions
 from otel_evals_gateway._internal.kafka.progress import Progress
 
 QUIET, IDLE, MAX_AGE = 5.0, 20.0, 60.0

@@ -1,4 +1,4 @@
-"""The time up to which all assigned partitions have been read, by the timestamps of their messages.
+"""When traces close: by the time up to which all assigned partitions have been read, as of their messages.
 
 A trace is complete once it was quiet by this clock: a backlog or an outage must not make it look quiet. The
 clock follows the messages. Where a partition is read to its end, it advances with the time that passes, and
@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from math import inf
+from typing import Any, NamedTuple
 
-from otel_evals_gateway._internal.kafka.progress import Partition
+from otel_evals.sdk.pipeline import QuietClosing
+from otel_evals_gateway._internal.kafka.progress import Partition, Progress
 
 _RECOVERY_SECONDS = 15.0
 """Seconds after an outage in which the clock stands: producers may wait before they send again."""
 _SPEED = 1.25
 """Seconds that the clock of a partition without new messages advances in one second, to reach the present."""
+_LOOK_SECONDS = 0.05
+"""Seconds until the next look at a trace that waits for the clock."""
 
 
 class _Look(NamedTuple):
@@ -104,3 +108,33 @@ class ReadingClock:
             start = min(filter(None, self._read_to.values()), default=now)
             for place, at in self._read_to.items():
                 self._read_to[place] = min(now, (at or start) + seconds)
+
+
+class MessageClosing(QuietClosing):
+    """Closes a trace of messages once all partitions have been read to some time after its last message.
+
+    It closes as a whole when it is older than `max_age`: it would hold back its partition's offset for as
+    long as it goes on. Traces that were received in requests close as usual.
+    """
+
+    def __init__(self, progress: Progress, clock: Callable[[], float], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._progress = progress
+        self._clock = clock
+
+    def closes_at(self, trace: Any, now: float) -> float:
+        last = self._progress.last(trace.trace_id)
+        if last is None:
+            return super().closes_at(trace, now)
+        seconds = self.seconds(trace)
+        left = last + seconds - self._clock()
+        if left <= 0 or now >= trace.first_seen + self.max_age:
+            return now
+        return now + max(_LOOK_SECONDS, min(left, seconds))  # the clock may jump
+
+    def parts(self, trace: Any, now: float) -> list[list[str]]:
+        if self._progress.last(trace.trace_id) is None:
+            return super().parts(trace, now)
+        # At the end of this process, the next reader gets them from their first message on.
+        is_over = now < inf and self.closes_at(trace, now) <= now
+        return [[*trace.spans]] if is_over else []

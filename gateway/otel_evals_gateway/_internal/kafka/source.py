@@ -30,12 +30,10 @@ from otel_evals_gateway._internal.kafka.clients import (
     consumer_properties,
     library_log,
 )
-from otel_evals_gateway._internal.kafka.clock import ReadingClock
-from otel_evals_gateway._internal.kafka.closing import MessageClosing
+from otel_evals_gateway._internal.kafka.clock import MessageClosing, ReadingClock
 from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
-from otel_evals_gateway._internal.kafka.look_back import LookBack
 from otel_evals_gateway._internal.kafka.messages import Messages
-from otel_evals_gateway._internal.kafka.partitions import Partitions, key_of
+from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions, key_of
 from otel_evals_gateway._internal.kafka.progress import Partition, Progress
 from otel_evals_gateway._internal.kafka.reports import Reports
 from otel_evals_gateway._internal.options import KafkaOptions
