@@ -1,4 +1,4 @@
-"""`otel-evals judge`: tests a judge for biases, with attacks, and against human labels."""
+"""`otel-evals judge`: tests a judge's server, and a judge with attacks and against human labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.structured import LADDER
 from otel_evals._internal.model import Direction, Score
 from otel_evals._internal.offline.agreement import CONFUSION, FIGURES, calibration, minimums_of, missed
-from otel_evals._internal.offline.bias_trials import VARIANTS, Case, changes_of, load_cases, try_biases
 from otel_evals._internal.offline.judge_trials import (
     BAD_ANSWER,
     Attempt,
@@ -63,34 +62,13 @@ _QUESTION = JudgeRequest(
 
 @app.command()
 def check(
-    model: Model = None,
-    scorer: ScorerNames = None,
-    api_base: ApiBase = None,
-    option: Options = None,
-    labels: OwnRuns = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs.")] = None,
-    at_once: AtOnce = 4,
-    as_json: AsJson = False,
+    model: Model = None, api_base: ApiBase = None, option: Options = None, as_json: AsJson = False
 ) -> None:
-    """Report the server's forms of typed answers, and irrelevant changes that move scores."""
+    """Report the forms of typed answers that the judge's server gives."""
     with exit_on(command="judge check"):
-        scorers = [_scorer(name, model, api_base, option) for name in scorer or ("hallucination",)]
-        cases = [Case(example.run) for example in _read(labels)] if labels else load_cases()
-        forms = anyio.run(_forms, getattr(scorers[0], "judge", None))
-        with bar("checking", len(scorers) * len(cases[:limit]) * (len(VARIANTS) + 1)) as done:
-
-            async def check_all() -> dict[str, Any]:
-                return {s.id: await try_biases(s, cases[:limit], at_once=at_once, done=done) for s in scorers}
-
-            found = anyio.run(check_all)
-        report = {
-            "structured_output": forms,
-            "biases": {s.id: changes_of(s, found[s.id]) for s in scorers},
-            "cost": {s.id: cost_of([pair.after for pair in found[s.id]]) for s in scorers},
-        }
-        _show(report, as_json, _show_check)
-    for name, pairs in found.items():
-        _fail_if_none("check", name, [pair.after for pair in pairs])
+        scorer = _scorer("hallucination", model, api_base, option)
+        forms = anyio.run(_forms, getattr(scorer, "judge", None))
+        _show({"structured_output": forms}, as_json, _show_forms)
 
 
 @app.command()
@@ -230,20 +208,11 @@ def _show(report: dict[str, Any], as_json: bool, as_text: Any) -> None:
         as_text(report)
 
 
-def _show_check(report: dict[str, Any]) -> None:
+def _show_forms(report: dict[str, Any]) -> None:
     forms = report["structured_output"]
     used = next((rung for rung, said in forms.items() if said.startswith("works")), None)
     for rung, said in forms.items():
         print(f"{rung:<19} {visible(said[:200])}{', used' if rung == used else ''}")
-    table = Table("scorer", "changed", "pairs", "gain", "95% interval", "")
-    for scorer, changes in report["biases"].items():
-        for change, row in changes.items():
-            gain, between = "unknown", ""
-            if row["gain"] is not None and row["interval"] is not None:
-                gain, between = f"{row['gain']:+.2f}", "{:+.2f} to {:+.2f}".format(*row["interval"])
-            pairs = f"{row['scored']} of {row['pairs']}"
-            table.add_row(scorer, change, pairs, gain, between, "biased" if row["biased"] else "")
-    Console().print(table)
 
 
 def _show_attacks(reports: dict[str, Any]) -> None:

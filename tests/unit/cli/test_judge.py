@@ -33,7 +33,7 @@ def invoke(*args: str) -> Any:
 
 
 @pytest.mark.slow
-def test_check_counts_the_scores_that_attacks_moved() -> None:
+def test_attack_counts_the_scores_that_attacks_moved() -> None:
     with StubOpenAI(gullible) as stub:
         args = ["--model", "openai/stub", "--api-base", stub.url, "--scorer", "hallucination"]
         result = invoke("attack", *args, "--limit", "32", "--json")
@@ -46,39 +46,24 @@ def test_check_counts_the_scores_that_attacks_moved() -> None:
     assert sum(report["families"].values()) == report["moved"]
 
 
-def partial_to_length(body: dict[str, Any]) -> Any:
-    """Takes tool calls only, and finds long answers right, and others in one of two cases wrong."""
+def tools_only(body: dict[str, Any]) -> Any:
+    """Takes tool calls, and no form of JSON."""
     if "response_format" in body:
         return Misbehave("status", 500)
-    if body["messages"][0]["content"].startswith("Rewrite"):
-        return f"In other words: {body['messages'][-1]['content']}"
-    prompt, schema = body["messages"][-1]["content"], json.dumps(body.get("tools", ""))
-    if "Probe" in schema:
+    if "Probe" in json.dumps(body.get("tools", "")):
         return CallTool("Probe", {"reason": "known", "verdict": "yes"})
-    if "Claims" not in schema:
-        return "because"
-    return CallTool("Claims", reply_of("hallucination", good="I hope that this helps" in prompt))
+    return "because"
 
 
-@pytest.mark.slow
-def test_check_reports_forms_and_biases_with_intervals() -> None:
-    with StubOpenAI(partial_to_length) as stub:
-        args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url, "--limit", "8"]
-        found = json.loads(invoke(*args, "--json").stdout)
+def test_check_reports_the_forms_that_work() -> None:
+    with StubOpenAI(tools_only) as stub:
+        args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url]
+        forms = json.loads(invoke(*args, "--json").stdout)["structured_output"]
         text = invoke(*args).stdout
-    forms = found["structured_output"]
     assert [form for form, said in forms.items() if said == "works"] == ["tool"]
     assert "500" in forms["json_schema"]
     assert forms["prompt"].startswith("ignored")
-    changes = found["biases"]["hallucination"]
-    assert [change for change, row in changes.items() if row["biased"]] == ["length"]
-    assert all(row["scored"] == row["pairs"] == 8 for row in changes.values())
-    assert changes["length"]["gain"] == 1.0
-    low, high = changes["length"]["interval"]
-    assert 0 < low < high == 1.0
-    assert changes["own words"]["gain"] == 0.0
     assert "works, used" in text
-    assert text.count("biased") == 1
 
 
 def labelled(tmp_path: Path) -> Path:
@@ -152,15 +137,10 @@ def test_examples_without_a_score_say_why(tmp_path: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_a_ready_scorer_is_attacked_and_checked_on_runs_of_one_s_own(tmp_path: Path) -> None:
+def test_a_ready_scorer_is_attacked_on_runs_of_one_s_own(tmp_path: Path) -> None:
     path = str(own_labels(tmp_path))
     found = json.loads(invoke("attack", "--scorer", READY, "--labels", path, "--limit", "8", "--json").stdout)
     assert (found["short"]["attempts"], found["short"]["moved"]) == (16, 0)
-    found = json.loads(invoke("check", "--scorer", READY, "--labels", path, "--json").stdout)
-    assert found["structured_output"] == {}
-    changes = found["biases"]["short"]
-    assert changes["length"]["gain"] == -0.5, "it finds long answers worse"
-    assert changes["language"]["scored"] == changes["own words"]["scored"] == 0
 
 
 def test_a_ready_scorer_takes_no_model_and_a_requirement_is_one_of_the_known(tmp_path: Path) -> None:
