@@ -14,7 +14,8 @@ from otel_evals._internal.config.imports import PREFIX, imported
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
 from otel_evals._internal.deliver.destination import Destination, EventPreset
-from otel_evals._internal.redaction.redactor import Redaction, redact_pii
+from otel_evals._internal.redaction.personal_data import redact_pii
+from otel_evals._internal.redaction.redactor import Redaction
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.sampling.algebra import Sampler
 from otel_evals._internal.sampling.conditions import cascade_order

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
-from importlib import import_module
+from functools import lru_cache
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -24,18 +22,15 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.records import DERIVATION, derives, recovered
+from otel_evals._internal.redaction.personal_data import redact_pii
 from otel_evals._internal.redaction.secrets import (
     MARK,
     is_secret_under,
     names_secrets,
     redact_secrets,
-    replaced,
-    search,
 )
 from otel_evals._internal.util.error_log import show_content
-from otel_evals._internal.util.installed import install_hint
 from otel_evals._internal.util.plain import plain_text, type_name
-from otel_evals.errors import ConfigError
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -55,12 +50,6 @@ _TEXTLESS = frozenset((NoneType, bool, int, float))
 
 _SHORT = 1_000
 """Longest text that is searched together with others: all of it fits into the overlap of two windows."""
-
-# Possessive where parts could be divided in several ways: no text takes more than its length.
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
-_NUMBER = re.compile(r"(?<![\w.])\d(?:[ -]?\d){11,18}(?![\w.]\d)")
-_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{1,4}+){3,9}+(?![A-Za-z0-9])")
-_PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ ./-]{0,2}+(?:\(\d{1,4}\)|\d{1,4}+)){2,6}+(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -142,46 +131,7 @@ def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
     return run, lambda value: value
 
 
-def redact_pii(text: str) -> str:
-    """Replace email addresses, telephone numbers with a country code, payment cards and IBANs.
-
-    Cards and IBANs are checked by their digits. Names and postal addresses have no form: write a function
-    of your own for those.
-
-    Raises:
-        ConfigError: python-stdnum is not installed.
-    """
-    if len(text) < 6 or not ("@" in text or "+" in text or any(c.isdigit() for c in text)):
-        return text
-    luhn, iban = _checks.luhn, _checks.iban
-    spans: list[tuple[int, int]] = []
-    for pattern, check in ((_EMAIL, None), (_PHONE, None), (_NUMBER, luhn), (_IBAN, iban)):
-        found = (match for match, _, _ in search(pattern, text))
-        spans += [m.span() for m in found if check is None or check.is_valid(re.sub("[ -]", "", m[0]))]
-    return replaced(text, spans) if spans else text
-
-
 _OWN = frozenset((redact_secrets, redact_pii))
-
-
-class _Checks:
-    @cached_property
-    def luhn(self) -> Any:
-        return _stdnum("luhn")
-
-    @cached_property
-    def iban(self) -> Any:
-        return _stdnum("iban")
-
-
-_checks = _Checks()
-
-
-def _stdnum(name: str) -> Any:
-    try:
-        return import_module(f"stdnum.{name}")
-    except ImportError as error:
-        raise ConfigError("redact", f"pii needs python-stdnum: {install_hint('text')}") from error
 
 
 def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:

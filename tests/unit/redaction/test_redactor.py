@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.redaction.redactor import Redaction, redact, redact_pii, redacted, use_redaction
+from otel_evals._internal.redaction.personal_data import redact_pii
+from otel_evals._internal.redaction.redactor import Redaction, redact, redacted, use_redaction
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals.destinations import run_record
 from otel_evals.model import Media, ScoredRun, ToolCall
