@@ -6,13 +6,12 @@ from otel_evals._internal.util.fork import Gate, renew_after_fork
 from otel_evals._internal.util.installed import extra, install_hint, this_command
 from otel_evals._internal.util.plain import counted, read_json
 from otel_evals._internal.util.retry import backoff, retry_after
-from otel_evals._internal.util.sqlite_file import FileWatch, check_after_fork, make_private
+from otel_evals._internal.util.sqlite_file import FileWatch, make_private
 
 __all__ = [
     "FileWatch",
     "Gate",
     "backoff",
-    "check_after_fork",
     "counted",
     "extra",
     "in_thread",

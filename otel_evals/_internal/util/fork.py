@@ -10,11 +10,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol, runtime_checkable
-
-from otel_evals._internal.util.threads import OSThread
 
 _LONGEST_WAIT = 1.0
 """Maximum seconds that a fork waits for all locks together."""
@@ -43,11 +41,8 @@ class Renewable(Protocol):
 class Suspendable(Renewable, Protocol):
     """Owner of connections that must not be open during a fork."""
 
-    def suspend(self) -> Callable[[], object] | None:
-        """Give up the connections; return the function that closes them. Called with the lock held.
-
-        The next use opens new ones.
-        """
+    def suspend(self) -> None:
+        """Close the connections. Called with the lock held; the next use opens new ones."""
 
 
 class Gate:
@@ -86,67 +81,33 @@ class Gate:
 
 
 _things: weakref.WeakSet[Renewable] = weakref.WeakSet()
-_last: list[Renewable] = []
 _held: list[Lock] = []
-_closed: list[Callable[[], object]] = []
-_closers: list[OSThread] = []
-"""Threads that close connections for this fork, or still for an earlier one."""
-_kept: list[Callable[[], object]] = []
-"""In a child: the functions that closed the parent's connections, kept so that none is closed here."""
 
 
-def renew_after_fork(thing: Renewable, *, last: bool = False) -> None:
-    """Renew an object in every later child of this process, as long as the object exists.
-
-    `last` is for a lock that is acquired while another object's lock is held: forks acquire it after those.
-    """
-    if last:
-        _last.append(thing)
-    else:
-        _things.add(thing)
-
-
-def _all() -> list[Renewable]:
-    return [*_things, *_last]
+def renew_after_fork(thing: Renewable) -> None:
+    """Renew an object in every later child of this process, as long as the object exists."""
+    _things.add(thing)
 
 
 def _before() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT
-    for thing in _all():
+    for thing in list(_things):
         lock = thing.lock
         if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             _held.append(lock)
-            if isinstance(thing, Suspendable) and (close := thing.suspend()):
-                _closed.append(close)
-    if _closed:
-        # In another thread: a disk may take longer than the fork should wait.
-        closer = OSThread(_close_all, (tuple(_closed),), "otel-evals-fork")
-        with suppress(RuntimeError):  # no thread can be started while the interpreter ends
-            closer.start()
-            _closers.append(closer)
-    for closer in _closers:
-        closer.join(max(0.0, deadline - time.monotonic()))
-    _closers[:] = [closer for closer in _closers if closer.is_alive()]
-
-
-def _close_all(closes: Iterable[Callable[[], object]]) -> None:
-    for close in closes:
-        with suppress(Exception):
-            close()
+            if isinstance(thing, Suspendable):
+                with suppress(Exception):
+                    thing.suspend()
 
 
 def _in_parent() -> None:
-    _closed.clear()
     while _held:
         _held.pop().release()
 
 
 def _in_child() -> None:
-    _kept.extend(_closed)
-    _closed.clear()
-    _closers.clear()
     _held.clear()
-    for thing in _all():
+    for thing in list(_things):
         thing.renew()
 
 

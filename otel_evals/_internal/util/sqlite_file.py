@@ -11,16 +11,12 @@ import sqlite3
 import stat
 import threading
 import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.threads import OSThread
 from otel_evals.errors import StoreError
 
 _HEADER = b"SQLite format 3\x00"
@@ -30,23 +26,15 @@ MEMORY = ":memory:"
 _inherited: list[object] = []
 """Connections of the parent process in a forked child: SQLite forbids to use or to close them there."""
 
-_PROOF_SECONDS = 5.0
 
-
-def open_sqlite(
-    path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0, synchronous: str = "NORMAL"
-) -> sqlite3.Connection:
-    """Open a file in WAL mode, without implicit transactions; FULL `synchronous` survives power failures."""
-    if os.fspath(path) != MEMORY:
-        if create:
-            make_private(Path(path))
-        elif not Path(path).is_file():
-            raise OSError("there is no such file")
-    check_after_fork(path)
+def open_sqlite(path: str, *, wait: float) -> sqlite3.Connection:
+    """Open a file, which is created if necessary, in WAL mode, without implicit transactions."""
+    if path != MEMORY:
+        make_private(Path(path))
     db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(db, time.monotonic() + wait)
-        db.execute(f"PRAGMA synchronous = {synchronous}")
+        db.execute("PRAGMA synchronous = NORMAL")
     except sqlite3.Error:
         db.close()
         raise
@@ -98,145 +86,32 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-class _Closing:
-    """Closes connections and descriptors when no fork is under way, on whatever thread garbage is collected.
-
-    A connection that another thread closes during a fork would leave SQLite locked in the child.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._waiting: deque[Callable[[], None]] = deque()
-        renew_after_fork(self, last=True)
-
-    def close(self, close: Callable[[], None]) -> None:
-        self._waiting.append(close)
-        # Never blocks: garbage may be collected by the thread that holds the lock.
-        while self._waiting and self.lock.acquire(blocking=False):
-            try:
-                self._close_all()
-            finally:
-                self.lock.release()
-
-    def _close_all(self) -> None:
-        while self._waiting:
-            with suppress(sqlite3.Error):
-                self._waiting.popleft()()
-
-    def suspend(self) -> Callable[[], None] | None:
-        return self._close_all if self._waiting else None
-
-    def renew(self) -> None:
-        _inherited.append(self._waiting)
-        self.lock, self._waiting = threading.Lock(), deque()
-
-
-_closing = _Closing()
-
-
-class _Proof:
-    """Finds out in a forked child if SQLite works there.
-
-    SQLite's own locks stay locked in the child if any thread of the parent, also the application's, had one.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.due = False
-        self._failed = False
-        renew_after_fork(self, last=True)
-
-    def check(self, path: str | os.PathLike[str]) -> None:
-        """Raise OSError if SQLite is blocked for good in this forked child, determined at its first use."""
-        if self.due:
-            with self.lock:
-                self._try(path)
-        if self._failed:
-            raise OSError(
-                "another thread used SQLite when this process was forked, which blocks it here; "
-                "fix: fork before threads use SQLite, or start processes with spawn"
-            )
-
-    def _try(self, path: str | os.PathLike[str]) -> None:
-        thread = OSThread(_try_sqlite, (path,), "otel-evals-sqlite")
-        if self.due and not self._failed:
-            with suppress(RuntimeError):  # no thread can be started while the interpreter ends
-                thread.start()
-                thread.join(_PROOF_SECONDS)
-            self._failed = thread.is_alive()
-        self.due = False
-
-    def renew(self) -> None:
-        self.lock, self.due = threading.Lock(), True
-
-
-def _try_sqlite(path: str | os.PathLike[str]) -> None:
-    # The empty device takes the locks of files if `path` is in memory.
-    for place in (os.devnull, path):
-        with suppress(sqlite3.Error):
-            db = sqlite3.connect(place, timeout=0, isolation_level=None, check_same_thread=False)
-            with suppress(sqlite3.Error):
-                db.execute("SELECT random(), count(*) FROM sqlite_master").fetchone()
-            db.close()
-
-
-_proof = _Proof()
-check_after_fork = _proof.check
-
-
 class FileWatch:
-    """Notices that a SQLite file was deleted, replaced or overwritten while connections use it.
+    """Notices that a SQLite file was deleted, replaced or overwritten while connections use it."""
 
-    Create it before the connections and close it after them. Closing any descriptor of a file releases all
-    locks of the process on it, and another process would then delete the log that the connections still
-    write. All watches of a file therefore share a descriptor, which the last one closes.
-    """
-
-    _shared: ClassVar[dict[tuple[int, int], _Descriptor]] = {}
+    # Never closed: closing any descriptor of a file releases all locks of the process on it, and another
+    # process would then delete the log that the connections still write.
+    _descriptors: ClassVar[dict[tuple[int, int], int]] = {}
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
-        with _closing.lock:
-            found = os.stat(path)
-            shared = self._shared.get((found.st_dev, found.st_ino)) or _Descriptor(path)
-            self._descriptor = self._shared.setdefault(shared.key, shared)
-            self._descriptor.users += 1
-        release = partial(self._descriptor.release, self._shared)
-        self.close = weakref.finalize(self, _closing.close, release)
-        self.close.atexit = False  # connections are used until the end
+        self._file = _identity(path)
+        if self._file not in self._descriptors:
+            self._descriptors[self._file] = os.open(path, os.O_RDONLY)
 
     def in_place(self) -> bool:
         """Return True if the path still leads to the opened file, and that is a database."""
         try:
-            found = os.stat(self._path)
-            same = (found.st_dev, found.st_ino) == self._descriptor.key
-            return same and (os.name == "nt" or os.pread(self._descriptor.number, 16, 0) == _HEADER)
+            if _identity(self._path) != self._file:
+                return False
+            return os.name == "nt" or os.pread(self._descriptors[self._file], 16, 0) == _HEADER
         except OSError:
             return False
 
 
-class _Descriptor:
-    """An open descriptor of a file, and the number of watches that use it."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.number = os.open(path, os.O_RDONLY)
-        opened = os.fstat(self.number)
-        self.key = opened.st_dev, opened.st_ino
-        self.users = 0
-
-    def release(self, shared: dict[tuple[int, int], _Descriptor]) -> None:
-        self.users -= 1
-        if not self.users:
-            del shared[self.key]
-            os.close(self.number)
-
-
-def _close_both(db: sqlite3.Connection | None, watch: FileWatch | None) -> None:
-    if db is not None:
-        with suppress(sqlite3.Error):
-            db.close()
-    if watch is not None:
-        watch.close()
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 class SQLiteFile:
@@ -249,7 +124,6 @@ class SQLiteFile:
         self._wait = wait
         self._db: sqlite3.Connection | None = None
         self._watch: FileWatch | None = None
-        self._close: weakref.finalize[..., SQLiteFile] | None = None
         self.lock = threading.Lock()
         renew_after_fork(self)
         with self.lock:
@@ -266,51 +140,41 @@ class SQLiteFile:
                 with transaction(db):
                     yield db
             except (OSError, sqlite3.Error) as error:
-                self._forget()
+                self.suspend()
                 raise StoreError(f"{self.path}: {error}") from error
 
     def _connection(self) -> sqlite3.Connection:
         """Return the open connection, or a new one if the file was deleted or replaced."""
         if self._db is not None and (self._watch is None or self._watch.in_place()):
             return self._db
-        self._forget()
+        self.suspend()
         try:
+            self._db = open_sqlite(self.path, wait=self._wait)
             if self.path != MEMORY:
-                make_private(Path(self.path))
                 self._watch = FileWatch(self.path)
-            self._db = db = open_sqlite(self.path, wait=self._wait)
-            self._close = weakref.finalize(self, _closing.close, db.close)
-            db.executescript(self._schema)
+            self._db.executescript(self._schema)
         except (OSError, sqlite3.Error) as error:
-            self._forget()
+            self.suspend()
             raise StoreError(f"{self.path}: {error}") from error
-        return db
-
-    def _forget(self) -> None:
-        if close := self.suspend():
-            close()
+        return self._db
 
     def close(self) -> None:
         """Close the connection until the next use."""
         with self.lock:
-            self._forget()
+            self.suspend()
 
-    def suspend(self) -> Callable[[], None] | None:
-        """Give up the connection; a forked child would share its locks without having them."""
-        db, watch = self._db, self._watch
+    def suspend(self) -> None:
+        """Close the connection; a forked child would share its locks without having them."""
         # A failed statement says nothing about memory, and its content exists nowhere else.
-        if (db is None and watch is None) or (db is not None and self.path == MEMORY):
-            return None
-        if self._close is not None:
-            self._close.detach()
-        self._db = self._close = self._watch = None
-        return partial(_close_both, db, watch)
+        if self._db is None or self.path == MEMORY:
+            return
+        with suppress(sqlite3.Error):
+            self._db.close()
+        self._db = self._watch = None
 
     def renew(self) -> None:
         """In a forked child: use a new connection, and leave the parent's untouched."""
         if self._db is not None:
             _inherited.append(self._db)
-        if self._close is not None:
-            self._close.detach()
-        self._db = self._watch = self._close = None
+        self._db = self._watch = None
         self.lock = threading.Lock()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -269,61 +266,6 @@ def test_rows_of_a_child_survive_when_the_parent_closes_the_file(tmp_path: Path)
     os.write(now_closed, b".")
     os.waitpid(child, 0)
     assert add(file) == 4
-
-
-@forks
-@threads_at_fork
-@pytest.mark.parametrize("mutex", ["memory", "random numbers", "files"])
-def test_a_child_forked_while_the_application_is_in_sqlite_fails_and_does_not_hang(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutex: str
-) -> None:
-    budget, in_memory = Budget(tokens=500, store=tmp_path / "b.db"), Budget(tokens=500)
-
-    def use() -> None:
-        monkeypatch.setattr("otel_evals._internal.util.sqlite_file._PROOF_SECONDS", 0.3)
-        for each in (in_memory, budget):
-            with pytest.raises(StoreError, match="when this process was forked"):
-                Budget(tokens=5, store=tmp_path / "c.db")
-            with pytest.raises(JudgeUnavailableError, match="when this process was forked"):
-                anyio.run(spend, each)
-
-    with sqlite_mutex({"memory": 3, "random numbers": 5, "files": 11}[mutex]):
-        assert in_child(use) == 0
-    for each in (in_memory, budget):
-        anyio.run(spend, each)
-        assert in_child(lambda: anyio.run(spend, each)) == 0  # noqa: B023  # called at once
-
-
-async def spend(budget: Budget) -> None:
-    async with budget.around(CALL) as settle:
-        settle(Usage(input_tokens=0), None)
-
-
-@contextmanager
-def sqlite_mutex(number: int) -> Iterator[None]:
-    """Have another thread hold one of SQLite's own mutexes."""
-    try:
-        library = ctypes.CDLL(importlib.import_module("_sqlite3").__file__)
-        library.sqlite3_mutex_alloc.restype = ctypes.c_void_p
-    except (AttributeError, OSError, TypeError):
-        pytest.skip("SQLite's mutexes cannot be reached: this interpreter has no shared library of it")
-    mutex = ctypes.c_void_p(library.sqlite3_mutex_alloc(number))
-    held, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        library.sqlite3_mutex_enter(mutex)
-        held.set()
-        over.wait()
-        library.sqlite3_mutex_leave(mutex)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @forks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from otel_evals.errors import StoreError
 from otel_evals.sdk.util import (
     FileWatch,
     Gate,
-    check_after_fork,
     install_hint,
     make_private,
     renew_after_fork,
@@ -63,7 +62,6 @@ class Database:
             try:
                 if self.sqlite:
                     self._watch = FileWatch(place)
-                    check_after_fork(place)
                 self._prepare(create)
                 if self.sqlite:
                     self._file = Path(place)
@@ -104,9 +102,7 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
+        self._watch = None
 
     def _check_file(self) -> None:
         """Raise StoreError if the open SQLite file was deleted, replaced or overwritten."""
@@ -114,16 +110,13 @@ class Database:
             return
         with self._store_errors():
             watch = self._watch = self._watch or FileWatch(self._file)
-            check_after_fork(self._file)
         if not watch.in_place():
             self.close()  # with another database at the path, the next use may succeed
             raise StoreError(f"{self.name}: was deleted or replaced while it was in use")
 
-    def suspend(self) -> Callable[[], None] | None:
-        """Give up the pool before a fork: a child must not use or close its parent's connections."""
-        pool = self.engine.pool
-        self.engine.dispose(close=False)
-        return pool.dispose
+    def suspend(self) -> None:
+        """Close the connections before a fork: a child must not use or close its parent's."""
+        self.engine.dispose()
 
     def renew(self) -> None:
         """In a forked child: use new connections, also if the parent's were in use during the fork."""
