@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from otel_evals._internal.live.configure import (
         configure,
         doctor,
-        explain,
-        feedback,
         force_flush,
-        health,
         install,
         shutdown,
-        stats,
     )
     from otel_evals._internal.live.guard import guard
     from otel_evals._internal.live.pipeline import Pipeline
+    from otel_evals._internal.live.questions import explain, feedback, health, stats
     from otel_evals._internal.live.verdicts import check, check_sync
     from otel_evals._internal.model import (
         Direction,
@@ -62,9 +59,8 @@ _NAMES = {
     "_internal.config.options": "Config Limits",
     "_internal.config.rules": "Rule",
     "_internal.deliver.destination": "Destination",
-    "_internal.live.configure": (
-        "configure doctor explain feedback force_flush health install shutdown stats"
-    ),
+    "_internal.live.configure": "configure doctor force_flush install shutdown",
+    "_internal.live.questions": "explain feedback health stats",
     "_internal.live.guard": "guard",
     "_internal.live.verdicts": "check check_sync",
     "_internal.model": ("Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall Verdict"),

@@ -1,7 +1,7 @@
 """The engine and its parts, for a service that scores spans of other processes."""
 
 from otel_evals._internal.attach.hold import Hold, PendingScores
-from otel_evals._internal.attach.metrics import Measured
+from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.capture.items import (
     CapturedLog,
     IntakeItem,

@@ -1,4 +1,4 @@
-"""Counters: what happened to every run, for every rule.
+"""Counters: what happened to every run, for every rule; and the entries of the trace log.
 
 They balance at every moment, which `Stats.check` verifies:
 
@@ -11,8 +11,14 @@ Further checks of a run are counted as `resumed`, on the left of the last line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from otel_evals._internal.sampling.algebra import Chance
 
 OTHER = "_OTHER"
 """OpenTelemetry's word for values beyond a limit."""
@@ -96,3 +102,72 @@ class Stats:
             if rule.sampled + rule.resumed != rule.scored + ends + rule.pending:
                 wrong.append(f"{name}: {rule}")
         return wrong
+
+
+@dataclass(slots=True)
+class RuleCounts:
+    """A rule's counters as they change."""
+
+    eligible: int = 0
+    sampled: int = 0
+    scored: int = 0
+    resumed: int = 0
+    pending: int = 0
+    not_sampled: Counter[str] = field(default_factory=Counter)
+    not_scored: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def snapshot(self) -> RuleStats:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        copies: dict[str, Any] = {k: dict(v) if isinstance(v, Counter) else v for k, v in values.items()}
+        return RuleStats(**copies)
+
+
+class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
+    """A rule's decision about one target, and its outcome."""
+
+    rule: str
+    span_id: str
+    status: str
+    """`waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `not_sampled`, `queued` (or
+    already running), or the outcome: `scored`, `not_scored`, `failed`, `dropped`."""
+    reason: str | None = None
+    chance: Chance | None = None
+    value: float | None = None
+    attempts: int = 0
+    duration: float = 0.0
+    conversation_id: str | None = None
+    """Set where a conversation is the target; the traces of its runs share one object."""
+    effect: str | None = None
+    """What the application did with a checked answer."""
+    evidence_cut: bool = False
+    until: float = 0.0
+    """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes, measured with two short rules; ids and shared texts included."""
+        return 250 + len(self.conversation_id or "")
+
+
+class LoggedTrace(msgspec.Struct, eq=False, gc=False):
+    """A trace's entry in the log; untracked, since the garbage collector would visit ten thousand."""
+
+    spans: int = 0
+    runs: int = 0
+    conventions: tuple[str, ...] = ()
+    trace_state: str = ""
+    ignored: Counter[str] | None = None
+    """Runs, spans and log records that were ignored, by reason."""
+    evaluations: tuple[LoggedEvaluation, ...] = ()
+    more: int = 0
+    """Evaluations beyond those kept."""
+    deliveries: tuple[tuple[str, str], ...] = ()
+    """Destination and end of each delivery: `exported`, or the reason why not."""
+
+    def evaluation(self, rule: str, span_id: str) -> LoggedEvaluation | None:
+        for each in self.evaluations:
+            if each.rule == rule and each.span_id == span_id:
+                return each
+        return None

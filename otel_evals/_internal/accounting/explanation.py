@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
-from otel_evals._internal.accounting.ledger import LoggedTrace
+from otel_evals._internal.accounting.counters import LoggedTrace
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import conversation_number, randomness, share, threshold

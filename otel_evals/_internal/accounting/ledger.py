@@ -10,16 +10,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import TypeVar
 
-import msgspec
-
-from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, RuleStats, Stats
+from otel_evals._internal.accounting.counters import (
+    MOST_NAMES,
+    OTHER,
+    LoggedEvaluation,
+    LoggedTrace,
+    RuleCounts,
+    Stats,
+)
 from otel_evals._internal.accounting.picks import PickLog
-from otel_evals._internal.accounting.problem_log import ContentLog, ExclusionLog, FailureLog
+from otel_evals._internal.accounting.problem_log import ContentLog, ExclusionLog, FailureLog, predicate_failed
 from otel_evals._internal.model import (
     Evaluation,
     Loss,
@@ -28,89 +33,24 @@ from otel_evals._internal.model import (
     Run,
     Score,
     ScoredRun,
-    ScorerFailure,
 )
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decision
-from otel_evals._internal.util.plain import plain_text, type_name
 
+_T = TypeVar("_T")
 # Measured with two short rules; ids and shared texts included.
 _TRACE_BYTES = 400
-_EVALUATION_BYTES = 250
 MAX_TRACES = 10_000
 """Traces in the log at most."""
 _MAX_EVALUATIONS = 500
 _FORGOTTEN_AT_ONCE = 16
-"""One in so many traces is forgotten at once."""
-_CONVENTION = attrgetter("convention")
+_CONVENTION, _SIZE = attrgetter("convention"), attrgetter("size")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MOST_READS = 1_000
 _REPEATED = "span_repeated"
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations whose runs are counted: scopes can be made up."""
-
-
-class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
-    """A rule's decision about one target, and its outcome."""
-
-    rule: str
-    span_id: str
-    status: str
-    """`waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `not_sampled`, `queued` (or
-    already running), or the outcome: `scored`, `not_scored`, `failed`, `dropped`."""
-    reason: str | None = None
-    chance: Chance | None = None
-    value: float | None = None
-    attempts: int = 0
-    duration: float = 0.0
-    conversation_id: str | None = None
-    """Set where a conversation is the target; the traces of its runs share one object."""
-    effect: str | None = None
-    """What the application did with a checked answer."""
-    evidence_cut: bool = False
-    until: float = 0.0
-    """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
-
-
-class LoggedTrace(msgspec.Struct, eq=False, gc=False):
-    """A trace's entry in the log; untracked, since the garbage collector would visit ten thousand."""
-
-    spans: int = 0
-    runs: int = 0
-    conventions: tuple[str, ...] = ()
-    trace_state: str = ""
-    ignored: Counter[str] | None = None
-    """Runs, spans and log records that were ignored, by reason."""
-    evaluations: tuple[LoggedEvaluation, ...] = ()
-    more: int = 0
-    """Evaluations beyond those kept."""
-    deliveries: tuple[tuple[str, str], ...] = ()
-    """Destination and end of each delivery: `exported`, or the reason why not."""
-
-    def evaluation(self, rule: str, span_id: str) -> LoggedEvaluation | None:
-        for each in self.evaluations:
-            if each.rule == rule and each.span_id == span_id:
-                return each
-        return None
-
-
-@dataclass(slots=True)
-class _Rule:
-    eligible: int = 0
-    sampled: int = 0
-    scored: int = 0
-    resumed: int = 0
-    pending: int = 0
-    not_sampled: Counter[str] = field(default_factory=Counter)
-    not_scored: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-    def snapshot(self) -> RuleStats:
-        values = {name: getattr(self, name) for name in self.__slots__}
-        copies: dict[str, Any] = {k: dict(v) if isinstance(v, Counter) else v for k, v in values.items()}
-        return RuleStats(**copies)
 
 
 class Ledger:
@@ -139,11 +79,11 @@ class Ledger:
         self._repeated = 0
         self.not_kept = 0
         """Sampled runs that their source could not keep."""
-        self._rules = {name: _Rule() for name in rules}
+        self._rules = {name: RuleCounts() for name in rules}
         self._instrumentations: dict[str, int] = {}
 
     def add_rules(self, names: Iterable[str]) -> None:
-        self._rules = {**{name: _Rule() for name in names}, **self._rules}
+        self._rules = {**{name: RuleCounts() for name in names}, **self._rules}
 
     def stats(self, refused: int = 0) -> Stats:
         """Return all counters; `refused` counts items that the engine's full intake refused."""
@@ -213,9 +153,7 @@ class Ledger:
                 by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
                 self._changes += 1
                 if "predicate_failed" in rule.not_sampled:
-                    outcome = (
-                        NotScored(reason=reason) if each.error is None else _predicate_failed(each.error)
-                    )
+                    outcome = NotScored(reason=reason) if each.error is None else predicate_failed(each.error)
                     self._note_failure(name, rule, outcome, each.error)
                 self.trace_log.decided(run, name, "not_sampled", reason, chance)
             else:
@@ -276,16 +214,13 @@ class Ledger:
             self._note_failure(name, rule, evaluation.outcome, error)
         self.trace_log.ended(name, evaluation, status, reason)
 
-    def _note_failure(self, name: str, rule: _Rule, outcome: Outcome, error: BaseException | None) -> None:
+    def _note_failure(
+        self, name: str, rule: RuleCounts, outcome: Outcome, error: BaseException | None
+    ) -> None:
         try:  # noqa: SIM105
             self.failures.note(name, outcome, error, rule.scored + rule.not_scored.total())
         except BaseException:  # a log handler of the application
             pass
-
-
-def _predicate_failed(error: BaseException) -> ScorerFailure:
-    message = f"its `when` or `sample` raised {type_name(error)}: {plain_text(error, 300)}"
-    return ScorerFailure(error_type="predicate_failed", message=message)
 
 
 class TraceLog:
@@ -296,8 +231,6 @@ class TraceLog:
         self._max_bytes = max_bytes
         self._traces: dict[str, LoggedTrace] = {}  # the collector would walk an OrderedDict
         self._bytes = 0
-        self._deliveries: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
-        self._conventions: dict[frozenset[str], tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -312,11 +245,8 @@ class TraceLog:
             trace.runs += 1
             self._bytes += len(run.trace_state) - len(trace.trace_state)
             trace.trace_state = run.trace_state
-            names = frozenset(trace.conventions).union(map(_CONVENTION, run.operations))
-            conventions = self._conventions.get(names)
-            if conventions is None:
-                conventions = self._conventions[names] = tuple(sorted(names))
-            trace.conventions = conventions
+            names = {*trace.conventions, *map(_CONVENTION, run.operations)}
+            trace.conventions = _shared(tuple(sorted(names)))
 
     def ignored(self, trace_id: str, reason: str, count: int) -> None:
         trace = self._trace(trace_id)
@@ -357,18 +287,12 @@ class TraceLog:
         for scored in batch:
             trace = self._traces.get(scored.run.trace_id)
             if trace is not None and len(trace.deliveries) < _MAX_EVALUATIONS:
-                trace.deliveries = self._shared((*trace.deliveries, (destination, end)))
-
-    def _shared(self, deliveries: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Return the same tuple for all traces with the same deliveries, to save memory."""
-        if len(self._deliveries) < _MAX_EVALUATIONS:
-            return self._deliveries.setdefault(deliveries, deliveries)
-        return self._deliveries.get(deliveries, deliveries)
+                trace.deliveries = _shared((*trace.deliveries, (destination, end)))
 
     def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
         if len(trace.evaluations) < _MAX_EVALUATIONS:
             trace.evaluations = (*trace.evaluations, evaluation)
-            self._bytes += _size(evaluation)
+            self._bytes += evaluation.size
         else:
             trace.more += 1
 
@@ -387,8 +311,10 @@ class TraceLog:
         # Several at a time: the first key is found by scanning the places of the deleted ones.
         for trace_id in list(islice(self._traces, len(self._traces) // _FORGOTTEN_AT_ONCE + 1)):
             trace = self._traces.pop(trace_id)
-            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
+            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_SIZE, trace.evaluations))
 
 
-def _size(evaluation: LoggedEvaluation) -> int:
-    return _EVALUATION_BYTES + len(evaluation.conversation_id or "")
+@lru_cache(maxsize=_MAX_EVALUATIONS)
+def _shared(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Return one tuple for all traces with equal values, to save memory."""
+    return values

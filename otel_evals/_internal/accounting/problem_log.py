@@ -14,7 +14,7 @@ from typing import Any
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
 from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.util.error_log import log_error
-from otel_evals._internal.util.plain import counted
+from otel_evals._internal.util.plain import counted, plain_text, type_name
 from otel_evals.errors import JudgeError
 
 _logger = logging.getLogger(__name__)
@@ -97,12 +97,6 @@ class FailureLog:
         # Copied in one step: another thread or the interrupted frame may be adding to it.
         problems = {name: rule.problem() for name, rule in self._rules.copy().items()}
         return {name: problem for name, problem in problems.items() if problem is not None}
-
-    def close(self) -> None:
-        for name, rule in self._rules.items():
-            for kind, known in rule.kinds.items():
-                if known.count > 1:
-                    _logger.warning("%s failed %d times with %s before shutdown", name, known.count, kind)
 
     def _failed(self, name: str, rule: _Rule, outcome: ScorerFailure, error: BaseException | None) -> None:
         kind = outcome.error_type
@@ -235,6 +229,7 @@ class ExclusionLog:
         return str(self._rules.get(rule) or "")
 
     def close(self) -> None:
+        """Log the rules that excluded all of fewer runs."""
         for name, known in self._rules.items():
             if known is not None and known.runs < _EXCLUDED:
                 _logger.warning("%s: %s; fix: correct `when`, or leave it out", name, known)
@@ -283,3 +278,9 @@ def _lost(where: str, count: int) -> str:
     """Return a count of losses as text. The name has a plural, such as `scored runs for console`."""
     singular = re.sub(r"(run|evaluation|span|record)s", r"\1", where, count=1)
     return f"{count} {singular if count == 1 else where}"
+
+
+def predicate_failed(error: BaseException) -> ScorerFailure:
+    """Return the failure of a rule's own condition."""
+    message = f"its `when` or `sample` raised {type_name(error)}: {plain_text(error, 300)}"
+    return ScorerFailure(error_type="predicate_failed", message=message)

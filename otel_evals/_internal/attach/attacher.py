@@ -178,10 +178,10 @@ class Attacher:
                     more.update(preset.event_attributes(run, evaluation))
                 except BaseException as error:  # the event leaves without this preset's attributes
                     log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
-            span_id = scored_span(run, evaluation)
-            named = span_id != evaluation.span_id
-            judged = judged_context(run, span_id) if named else _judged(opened, run, evaluation)
-            emit_event(self._logger, run, evaluation, judged, more)
+            about = scored_span(run, evaluation)
+            named = about != evaluation.span_id
+            judged = judged_context(run, about) if named else _judged(opened, run, evaluation)
+            emit_event(self._logger, run, evaluation, about, judged, more)
 
     def show(self, run: Run, evaluation: Evaluation) -> None:
         """Add the attributes of an evaluation that ended before its span did. Never raises."""
@@ -193,8 +193,11 @@ class Attacher:
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
-            for span_id in {evaluation.span_id, scored_span(run, evaluation)}:
-                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
+            trace_id, span_id = int(evaluation.trace_id, 16), int(evaluation.span_id, 16)
+            self.scores.add(trace_id, span_id, *latest)
+            named = evaluation.outcome.span_id if isinstance(evaluation.outcome, Score) else None
+            if named is not None and scored_span(run, evaluation) != evaluation.span_id:
+                self.scores.add(trace_id, int(named, 16), *latest)
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
@@ -229,16 +232,20 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def emit_event(
-    logger: Logger, run: Run, evaluation: Evaluation, judged: Context, more: Mapping[str, Any] | None = None
+    logger: Logger,
+    run: Run,
+    evaluation: Evaluation,
+    about: str,
+    judged: Context,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Emit the evaluation event of a score or a failure in the context of the span that it is about.
+    """Emit the evaluation event of a score or a failure in the context of the span that it is `about`.
 
     Attributes that backends ask for, in `more`, replace none of the event's own.
     """
     attributes = {**(more or {}), **records.result_attributes(evaluation)}
     if run.turns:
         attributes.update(records.conversation_attributes(run))
-    about = scored_span(run, evaluation)
     for operation in run.operations:
         if operation.span.span_id == about:
             if operation.response_id is not None:

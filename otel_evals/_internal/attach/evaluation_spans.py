@@ -11,13 +11,11 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import (
     DEFAULT_TRACE_STATE,
     INVALID_SPAN,
@@ -27,17 +25,16 @@ from opentelemetry.trace import (
     ProxyTracer,
     Span,
     SpanContext,
-    SpanKind,
     TraceFlags,
     Tracer,
     TraceState,
-    get_current_span,
     set_span_in_context,
 )
 from opentelemetry.util.types import Attributes
 
 from otel_evals import semconv
 from otel_evals._internal.attach import records
+from otel_evals._internal.attach.providers import with_ids
 from otel_evals._internal.model import Evaluation, Run
 from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_context, marked_state, marks
 from otel_evals._internal.util.error_log import log_error
@@ -103,7 +100,7 @@ class EvaluationSpans:
         run, tracer = span.run, self._tracer
         if span.generator is not None:
             judged = mark(judged_context(run, span.span_id))
-            tracer = _prepared(tracer, span.get_span_context(), judged)
+            tracer = with_ids(tracer, span.get_span_context(), judged)
         links = judged_links(run, span.span_id)
         return _started(tracer, marked_context(), links, run, span.scorer_id, span.start_time)
 
@@ -217,13 +214,6 @@ def _own_context(run: Run, generator: IdGenerator | None) -> SpanContext:
     )
 
 
-def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
-    tracer = copy.copy(tracer)
-    tracer.id_generator = _Given(own)
-    tracer.sampler = _AsBelow(tracer.sampler, judged)
-    return tracer
-
-
 class OwnSpan(ScorerSpan):
     """The current span while a scorer runs, in a separate trace. Seldom does anything ask for its ids."""
 
@@ -303,45 +293,3 @@ class EvaluationSpan(OwnSpan):
         except Exception:  # a span processor of the application
             _logger.debug("an evaluation span could not be started", exc_info=True)
             return INVALID_SPAN
-
-
-class _AsBelow(Sampler):
-    """Samples an evaluation span as if it were below the judged span.
-
-    That one was sampled, so parent-based samplers, and those by trace id, keep both or neither.
-    """
-
-    def __init__(self, sampler: Sampler, judged: Context) -> None:
-        self._sampler = sampler
-        self._judged = judged
-
-    def should_sample(
-        self,
-        parent_context: Context | None,
-        trace_id: int,
-        name: str,
-        kind: SpanKind | None = None,
-        attributes: Attributes = None,
-        links: Sequence[Link] | None = None,
-        trace_state: TraceState | None = None,
-    ) -> SamplingResult:
-        judged = get_current_span(self._judged).get_span_context()
-        result = self._sampler.should_sample(self._judged, judged.trace_id, name, kind, attributes, links)
-        return SamplingResult(result.decision, result.attributes, marked_state(result.trace_state))
-
-    def get_description(self) -> str:
-        return self._sampler.get_description()
-
-
-class _Given(IdGenerator):
-    def __init__(self, context: SpanContext) -> None:
-        self._context = context
-
-    def generate_trace_id(self) -> int:
-        return self._context.trace_id
-
-    def generate_span_id(self) -> int:
-        return self._context.span_id
-
-    def is_trace_id_random(self) -> bool:
-        return bool(self._context.trace_flags & 0x02)

@@ -158,9 +158,11 @@ class Hold(Generic[_Item]):
         self._scores = scores
         self._limit, self._seconds, self._max_bytes = limit, seconds, max_bytes
         self._measure = measure
-        self._changed = changed
+        self.changed = changed
         self._bytes = 0
         self._next_sweep = 0.0
+        self.next_look = 0.0
+        """When `release` has something to return without a change, in `time.monotonic` seconds."""
         self.passed_unheld = 0
         """Judged spans that found no capacity."""
         self.clear()
@@ -194,7 +196,7 @@ class Hold(Generic[_Item]):
             self._replaced.append((before.item, key))
         self._held[key] = _Held(item, end_time, time.monotonic() + max(0.0, left), size)
         self._bytes += size  # not atomic; a sweep counts again
-        self._changed()
+        self.changed()
         return True
 
     def remove(self, key: Key) -> bool:
@@ -217,16 +219,11 @@ class Hold(Generic[_Item]):
             if attributes is not None and self.remove(key):
                 self._bytes -= held.size
                 ready.append((held.item, attributes))
-        return ready
-
-    def idle_for(self) -> float:
-        """Return the seconds until `release` has something to return without a change."""
-        if self._complete or self._all or self._replaced:
-            return 0.0
         oldest = next(iter(list(self._held.values())), None)
-        if oldest is None:
-            return _IDLE_SECONDS
-        return max(0.0, min(oldest.deadline - time.monotonic(), SWEEP_SECONDS))
+        self.next_look = now + (_IDLE_SECONDS if oldest is None else SWEEP_SECONDS)
+        if oldest is not None:
+            self.next_look = min(self.next_look, oldest.deadline)
+        return ready
 
     def _candidates(self, now: float, everything: bool) -> list[Key]:
         """Return complete and overdue items; all at each sweep."""
@@ -245,4 +242,4 @@ class Hold(Generic[_Item]):
             self._complete.append(key)
         else:
             return
-        self._changed()
+        self.changed()

@@ -63,13 +63,14 @@ class ScoringSpanExporter(SpanExporter):
             seconds=hold,
             max_bytes=max_bytes,
             measure=size_of_sdk_span,
-            changed=lambda: self._work.set(),
+            changed=lambda: None,
         )
         self._closing = False
         self._renew()
 
     def _renew(self) -> None:
         self._work = Wakeup()
+        self._hold.changed = self._work.set
         self._waiting: deque[tuple[Wakeup, bool]] = deque()
         """Callers that wait for released spans, and whether all spans are to be released for them."""
         self._exporting = threading.RLock()  # a signal handler may export while its thread does
@@ -163,7 +164,7 @@ class ScoringSpanExporter(SpanExporter):
     def _serve(self) -> None:
         me = threading.current_thread()
         while self._thread is me and not (self._closing and not self._hold):
-            self._work.wait(0.0 if self._closing else self._hold.idle_for())
+            self._work.wait(0.0 if self._closing else self._hold.next_look - time.monotonic())
             time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from otel_evals import semconv
-from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation
+from otel_evals._internal.accounting.counters import LoggedEvaluation
+from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.model import Run

@@ -226,12 +226,7 @@ class Engine(Stages):
     def close(self, deadline: float) -> None:
         """End the thread."""
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
-        logs = (
-            lambda: self._losses.close(self.losses()),
-            self.ledger.failures.close,
-            self.ledger.exclusions.close,
-        )
-        for close in logs:
+        for close in (lambda: self._losses.close(self.losses()), self.ledger.exclusions.close):
             safely(close, "a log could not be closed")
 
     def after_fork_in_child(self) -> None:

@@ -14,7 +14,8 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher, SpanScores
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
-from otel_evals._internal.attach.metrics import Measured, Metrics
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats, EventPreset

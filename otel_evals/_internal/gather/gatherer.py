@@ -252,7 +252,7 @@ class Gatherer:
             )
             if trace.spans or stays:
                 again.append(trace)
-            elif self.reports_left:
+            else:
                 self._note_left(trace)
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
@@ -263,11 +263,8 @@ class Gatherer:
         return closed
 
     def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
-        groups: list[SpanGroup] = []
-        for part in self._closing.parts(trace, now):
-            if part:
-                group = trace.close(part, whole=self._closing.whole)
-                groups.append(group)
+        parts = [part for part in self._closing.parts(trace, now) if part]
+        groups = [trace.close(part, whole=self._closing.whole) for part in parts]
         if groups:
             if not trace.spans:
                 trace.last_seen = self._latest

@@ -16,14 +16,9 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals._internal.accounting.counters import Stats
-from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
-from otel_evals._internal.accounting.health import Health
-from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.validation import FOREVER
-from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.live.adoption import (
     adopt,
     adopt_logs,
@@ -37,22 +32,24 @@ from otel_evals._internal.live.adoption import (
 from otel_evals._internal.live.doctor.examine import (
     REPORTS,
     check_outside,
+    examined_at_os_exit,
     mistakes_reported,
     report_before_os_exit,
+    warn_of_missing_keys,
     write_report,
 )
-from otel_evals._internal.live.doctor.findings import Diagnosis, problem
+from otel_evals._internal.live.doctor.findings import Diagnosis
 from otel_evals._internal.live.doctor.process import BY_HAND, check_process, start_timer, warn_if_silent
 from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import (
     Providers,
     flush,
     make_missing,
+    not_scorable,
     notice_tracer_providers,
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.scorers.kit.isolation import is_child
-from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -148,7 +145,7 @@ def install(
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
         adopt_logs(used.loggers, built)
-        _warn_of_missing_keys(config)
+        warn_of_missing_keys(config)
         _used = used
         _pipeline = built
         _log_start(built)
@@ -161,20 +158,12 @@ def install(
         return built
 
 
-def _warn_of_missing_keys(config: Config) -> None:
-    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
-    for model, judge in judges.items():
-        if (missing := missing_key(judge)) is not None:
-            message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
-            _logger.warning(message, model, missing)
-
-
 def _providers(given: Providers) -> Providers:
     """Return the given providers, the global ones, or new ones."""
     used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
     if not hasattr(used.tracers, "add_span_processor"):
-        raise ConfigError("tracer_provider", _not_scorable(used.tracers))
+        raise ConfigError("tracer_provider", not_scorable(used.tracers))
     return used
 
 
@@ -197,14 +186,6 @@ def _log_start(built: Pipeline) -> None:
     _logger.info("%s; scores are added to the spans of %s", built.engine.summary(), exporters)
 
 
-def _not_scorable(tracers: Any) -> str:
-    name = f"{type(tracers).__module__}.{type(tracers).__qualname__}"
-    return (
-        f"{name} takes no span processors, so its spans are not scored; give your agent's instrumentation "
-        "a TracerProvider of opentelemetry.sdk, and pass it as tracer_provider="
-    )
-
-
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
     wraps = built.config.span_attributes and built.config.wrap_exporters
     without = adopt(tracers, built, wrap=wraps)
@@ -222,7 +203,7 @@ def _attach_late(tracers: Any) -> None:
     if type(tracers).__module__ == trace.__name__:
         return  # one that does nothing, as MLflow sets for a while
     if not hasattr(tracers, "add_span_processor"):
-        _logger.warning("the global tracer provider was replaced: %s", _not_scorable(tracers))
+        _logger.warning("the global tracer provider was replaced: %s", not_scorable(tracers))
         return
     _attach_tracers(pipeline, tracers)
     pipeline.trace_with(tracers)
@@ -233,74 +214,6 @@ def _attach_late(tracers: Any) -> None:
 
 def current() -> Pipeline | None:
     return _pipeline
-
-
-def stats() -> Stats:
-    """Return the current counters; empty if nothing is configured."""
-    return Stats() if _pipeline is None else _pipeline.stats()
-
-
-def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
-    """Explain if a trace was captured, sampled and scored, and if not, why.
-
-    `str()` of the result is text.
-
-    Args:
-        trace_id: 32 hex digits, or the id as a number.
-        trace_state: the trace's tracestate header; only used if there is no record of the trace.
-
-    Raises:
-        ValueError: the value is not a trace id.
-    """
-    if _pipeline is not None:
-        return _pipeline.explain(trace_id, trace_state)
-    return explain_unknown(trace_id_of(trace_id), 0.0, trace_state, ("Scoring is not configured.",))
-
-
-def feedback(
-    trace_id: int | str,
-    value: float | bool,
-    *,
-    name: str = "feedback",
-    comment: str | None = None,
-    source: str = "user",
-) -> bool:
-    """Store a user's feedback on a trace next to its scores, in destinations that are results stores.
-
-    Feedback may come long after the run. A second value of the same name and source replaces the first. Never
-    waits and never raises; failures are logged.
-
-    Args:
-        trace_id: 32 hex digits, or the id as a number.
-        value: a number; True is 1, for a thumbs up.
-        name: the question.
-        comment: the user's words.
-        source: the author of the feedback.
-
-    Returns:
-        True if a destination accepted it.
-    """
-    destinations: tuple[Any, ...] = () if _pipeline is None else _pipeline.config.destinations
-    stores = [each for each in destinations if callable(getattr(each, "feedback", None))]
-    try:
-        id = trace_id_of(trace_id)
-        rest = {"name": str(name), "comment": comment and str(comment), "source": str(source)}
-        accepted = [each.feedback(id, float(value), **rest) for each in stores]
-        if _pipeline is not None and any(accepted):
-            _pipeline.engine.start()  # its shutdown waits for the feedback
-        return any(accepted)
-    except Exception as error:
-        _logger.warning("feedback was not stored: %s", error)
-        return False
-
-
-def health(stalled_after: float = 10.0) -> Health:
-    """Report the progress of scoring, for liveness probes; `idle` if nothing is configured.
-
-    Args:
-        stalled_after: seconds without progress after which scoring counts as stalled; more than 5.
-    """
-    return Health(status="idle") if _pipeline is None else _pipeline.health(stalled_after)
 
 
 def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
@@ -370,24 +283,8 @@ def _exit() -> None:
 def _report_losses() -> None:
     """Write the doctor's report of a process that ends without its exit handlers."""
     if _pipeline is not None:
-        write_report(_examined_at_os_exit)
-
-
-def _examined_at_os_exit() -> Diagnosis:
-    assert _pipeline is not None
-    ended = _count_ended(_pipeline)
-    found = doctor()
-    lost = _count_ended(_pipeline) - ended
-    if not lost:
-        return found
-    text = f"os._exit ended process {os.getpid()} before {counted(lost, 'evaluation')} ended: scores are lost"
-    loss = problem("exit", text, "call otel_evals.shutdown() before os._exit")
-    return Diagnosis(findings=(*found.findings, loss))
-
-
-def _count_ended(pipeline: Pipeline) -> int:
-    rules = pipeline.stats().rules.values()
-    return sum(each.scored + sum(each.not_scored.values()) + sum(each.failed.values()) for each in rules)
+        pipeline = _pipeline
+        write_report(lambda: examined_at_os_exit(pipeline.stats, doctor))
 
 
 _ending_since: float | None = None

@@ -26,7 +26,7 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals._internal.attach.metrics import Measured
+from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans

@@ -241,6 +241,15 @@ def _noting(signal: str, exporter: Any) -> Any:
     return exporter
 
 
+def not_scorable(tracers: Any) -> str:
+    """Return why a tracer provider's spans are not scored, and the fix."""
+    name = f"{type(tracers).__module__}.{type(tracers).__qualname__}"
+    return (
+        f"{name} takes no span processors, so its spans are not scored; give your agent's instrumentation "
+        "a TracerProvider of opentelemetry.sdk, and pass it as tracer_provider="
+    )
+
+
 def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
     """Call a function with each global tracer provider that is set later.
 

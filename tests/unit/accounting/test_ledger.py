@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Run, sampling, scorer
-from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation, TraceLog
+from otel_evals._internal.accounting.counters import LoggedEvaluation
+from otel_evals._internal.accounting.ledger import Ledger, TraceLog
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions
 from otel_evals._internal.statistics.sampler_check import Picks

@@ -18,7 +18,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals._internal.attach.metrics import Measured, Metrics
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.trust.marks import is_marked
 from otel_evals.model import Operation, OperationKind, Score, SpanRecord, StepRecord
 from tests.support.replacing import replace

@@ -12,7 +12,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from otel_evals import RuleStats, Stats
 from otel_evals._internal.accounting.counters import ConversationStats
 from otel_evals._internal.attach.evaluation_spans import judged_context
-from otel_evals._internal.attach.metrics import Measured, Metrics
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.util.redis_server import redis_server
 from otel_evals.destinations import DestinationStats
 from otel_evals.errors import StoreError

@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
 from otel_evals._internal.scorers.kit.isolation import is_child
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -67,6 +69,32 @@ def report_before_os_exit(report: Callable[[], None]) -> None:
 
     report_and_leave._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
     os._exit = report_and_leave
+
+
+def warn_of_missing_keys(config: Config) -> None:
+    """Log each judge without its API key."""
+    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
+    for model, judge in judges.items():
+        if (missing := missing_key(judge)) is not None:
+            message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
+            _logger.warning(message, model, missing)
+
+
+def examined_at_os_exit(stats: Callable[[], Stats], doctor: Callable[[], Diagnosis]) -> Diagnosis:
+    """Examine a process that ends without its exit handlers; what the flush of the doctor scores is lost."""
+    ended = _count_ended(stats())
+    found = doctor()
+    lost = _count_ended(stats()) - ended
+    if not lost:
+        return found
+    text = f"os._exit ended process {os.getpid()} before {counted(lost, 'evaluation')} ended: scores are lost"
+    loss = problem("exit", text, "call otel_evals.shutdown() before os._exit")
+    return Diagnosis(findings=(*found.findings, loss))
+
+
+def _count_ended(stats: Stats) -> int:
+    rules = stats.rules.values()
+    return sum(each.scored + sum(each.not_scored.values()) + sum(each.failed.values()) for each in rules)
 
 
 def write_report(examine: Callable[[], Diagnosis]) -> None:
