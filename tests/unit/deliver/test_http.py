@@ -62,7 +62,7 @@ def test_headers_are_added(server: RecordingServer) -> None:
     [
         *((moved, "redirected") for moved in (301, 302, 308)),
         *((401, "unauthorized"), (403, "unauthorized"), (408, "unavailable"), (425, "unavailable")),
-        *((409, "conflict"), (413, "too_large"), (422, "refused"), (429, "rate_limited")),
+        *((409, "conflict"), (413, "too_large"), (402, "refused"), (422, "refused"), (429, "rate_limited")),
     ],
 )
 def test_a_refusal_has_a_reason(status: int, reason: str, server: RecordingServer) -> None:

@@ -94,6 +94,20 @@ def test_all_is_well(name: str, server: RecordingServer) -> None:
     )
 
 
+def test_without_content_nothing_quotes_the_conversation(name: str, server: RecordingServer) -> None:
+    server.reply = accept
+
+    async def send() -> None:
+        target = destination(name, server.url, content=False)
+        await target.export([scored_run()])
+        await target.shutdown()
+
+    anyio.run(send)
+    raw = b"".join(request.raw for request in server.requests)
+    assert b"hallucination" in raw
+    assert not [words for words in (b"12.50", b"no answer in") if words in raw]
+
+
 def test_a_wrong_key_is_told_once_and_not_tried_again(
     name: str, server: RecordingServer, caplog: pytest.LogCaptureFixture
 ) -> None:

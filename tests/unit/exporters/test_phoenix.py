@@ -102,11 +102,6 @@ def test_a_conversations_score_stands_beside_that_of_its_last_run(server: Record
     assert session["result"] == {"score": 0.5}
 
 
-def test_explanations_can_be_withheld(server: RecordingServer) -> None:
-    send(PhoenixDestination(url=server.url, content=False), scored_run())
-    assert sent(server)[0]["result"] == {"score": 0.25, "label": "unsupported"}
-
-
 def test_text_that_a_database_cannot_hold_is_cleaned(server: RecordingServer) -> None:
     odd = Score(value=1.0, label="a\x00b", explanation="lone \ud800 and nul \x00")
     send(PhoenixDestination(url=server.url), scored_run(outcomes={"odd": odd}))

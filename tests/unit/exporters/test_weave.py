@@ -16,7 +16,6 @@ from otel_evals.model import Outcome, Score, ScoredRun
 from otel_evals_exporters.weave import WeaveDestination
 from tests.support.destinations import KEY
 from tests.support.recording_server import RecordingServer, Reply, recording_server
-from tests.support.replacing import replace
 from tests.support.scored import JUDGED, SPAN, TRACE, scored_run
 
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5)}
@@ -84,23 +83,6 @@ def test_failures_are_sent_and_what_was_not_scored_is_not(server: RecordingServe
     assert (failed["error"], failed["message"]) == ("timeout", "no answer in 30 s")
     assert payloads["tone"]["error"] == "queue_full"
     assert "value" not in failed
-
-
-def test_without_content_neither_explanation_nor_message_is_sent(server: RecordingServer) -> None:
-    assert export(server, scored_run(), content=False) == []
-    raw = b"".join(request.raw for request in server.requests)
-    assert b"12.50" not in raw
-    assert b"no answer" not in raw
-
-
-def test_a_later_revision_has_the_same_id(server: RecordingServer) -> None:
-    scored = scored_run(0, TONE)
-    revised = tuple(replace(each, revision=2, conversation_id="c-1") for each in scored.evaluations)
-    export(server, scored)
-    export(server, replace(scored, evaluations=revised))
-    first, second = (request.body for request in server.requests)
-    assert (first["id"], first["weave_ref"]) == (second["id"], second["weave_ref"])
-    assert second["payload"]["metadata"]["conversation_id"] == "c-1"
 
 
 @pytest.mark.parametrize(

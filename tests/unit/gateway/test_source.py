@@ -95,20 +95,6 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
 
 
 @pytest.mark.slow
-def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
-    """Other encodings may be valid protobuf; what comes of them is nothing that OTLP has."""
-    no_span = ExportTraceServiceRequest()
-    no_span.resource_spans.add().scope_spans.add()
-    no_id = ExportTraceServiceRequest()
-    no_id.resource_spans.add().scope_spans.add().spans.add(name="chat m")
-    produce(brokers, [("a", no_span.SerializeToString()), *runs(1), ("b", no_id.SerializeToString())])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
-        assert len(gateway.evaluations(1)) == 1
-        eventually(lambda: committed(brokers) == 3)
-        assert gateway.service._kafka.stats()["dead_letters"] == 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "checkout-service"])
 def test_a_topic_that_spreads_traces_over_members_is_not_read(brokers: str, key: str | None) -> None:
     """Without their trace id as the key, each member would judge the part of a trace that it got."""
@@ -189,7 +175,12 @@ def test_hostile_messages_do_not_stop_it(brokers: str) -> None:
     producer, good = kafka.Producer({"bootstrap.servers": brokers, "message.max.bytes": 8_000_000}), runs(12)
     trace_id, now = good[0][0], int(time.time() * 1000)
     deep = b'{"resourceSpans":' + b"[" * 100_000
+    no_span, no_id = ExportTraceServiceRequest(), ExportTraceServiceRequest()
+    no_span.resource_spans.add().scope_spans.add()
+    no_id.resource_spans.add().scope_spans.add().spans.add(name="chat m")
     hostile: list[dict[str, Any]] = [
+        {"key": "a", "value": no_span.SerializeToString()},
+        {"key": "b", "value": no_id.SerializeToString()},
         {"key": b"\xff\xfe\x00", "value": b"\x0a\xff\xff\xff\xff\x0f"},
         {"key": b"k" * 900_000, "value": None},
         {"key": None, "value": b""},
