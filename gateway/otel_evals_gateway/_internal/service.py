@@ -123,7 +123,8 @@ class Gateway:
             if self._kafka is not None:
                 self._kafka.start(self._tap)
             self._ready = True
-            self._log_start()
+            way = f"spans are forwarded to {self.options.forward}" if self._inline else "nothing is forwarded"
+            _logger.info("%s; %s", self.scoring.engine.summary(), way)
             started()
             await stop.wait()
         finally:
@@ -216,15 +217,6 @@ class Gateway:
         return Inline(self._tap, forwarder, self._held_spans, nested=_nested(self._config))
 
     # --- pages ---
-
-    def _log_start(self) -> None:
-        options, scheme = self.options, "http" if self._tls is None else "https"
-        way = f"spans are forwarded to {options.forward}" if self._inline else "nothing is forwarded"
-        page = "no metrics for Prometheus"
-        if options.http is not None and self._metrics()[0] == 200:
-            host, _ = host_and_port(options.http)
-            page = f"metrics for Prometheus at {scheme}://{host}:{self.ports['http']}/metrics"
-        _logger.info("%s; %s; %s", self.scoring.engine.summary(), way, page)
 
     def _healthz(self) -> tuple[int, dict[str, Any]]:
         health = self.scoring.engine.health()

@@ -1,1 +1,1 @@
-"""The commands `otel-evals gateway`, `replay` and `top`."""
+"""The commands `otel-evals gateway` and `top`."""
