@@ -34,7 +34,7 @@ from opentelemetry.trace import (
 import otel_evals
 from otel_evals import Run, ScoredRun
 from otel_evals._internal.deliver.record import run_record
-from otel_evals._internal.otlp.files import read_requests, read_traces
+from otel_evals._internal.otlp.files import export_requests, read_traces
 from otel_evals._internal.otlp.messages import records_of
 from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.redaction.redactor import redacted
@@ -107,7 +107,7 @@ def requests_of(captures: Iterable[list[str]]) -> Iterator[tuple[str, Any]]:
     """The requests of captures as applications send them: log records first, then trace after trace."""
     for paths in captures:
         for path in reversed(paths):
-            for request in read_requests(path):
+            for _, request in export_requests(path):
                 if "resourceLogs" in request:
                     yield "logs", request
                     continue
@@ -137,7 +137,9 @@ def of_trace(request: Any, trace_id: str) -> Any:
 def in_process(captures: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
     """Start and end the spans of captures in this process, in the order of their times."""
     # Read before: a run that others may continue is held for a few seconds only.
-    logs = [[r for path in paths for r in read_requests(path) if "resourceLogs" in r] for paths in captures]
+    logs = [
+        [r for path in paths for _, r in export_requests(path) if "resourceLogs" in r] for paths in captures
+    ]
     traces = [[[*map(as_sdk_span, trace)] for trace in read_traces(paths)] for paths in captures]
     scored, tracing, logging = InMemoryDestination(), TracerProvider(), LoggerProvider()
     pipeline = otel_evals.configure(

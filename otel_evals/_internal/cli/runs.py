@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +14,6 @@ from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run, ToolCall
 from otel_evals._internal.model.convention import load_conventions
-from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.util.plain import counted, read_json
@@ -29,7 +26,7 @@ def runs(
     """Print the runs in OTLP files, or the scored runs of jsonl."""
     show = _print_json if plain else _print_trees
     try:
-        with exit_on(command="runs"), _progress(files) as advance:
+        with exit_on(command="runs"):
             if all(map(_has_scores, files)):
                 if plain:
                     records = (record for path in files for record in read_jsonl(path))
@@ -37,7 +34,7 @@ def runs(
                 else:
                     _print_trees(scored_records(files, command="runs"), _scored_tree)
                 return
-            traces = read_traces(files, progress=advance, skipped=report_skipped)
+            traces = read_traces(files, skipped=report_skipped)
             count = show(read_runs(traces, load_conventions()))
     # The reader went away, as `head` does: no error, and no second one while Python closes stdout.
     except BrokenPipeError:
@@ -56,21 +53,6 @@ def _has_scores(path: str) -> bool:
             return "evaluations" in read_json(lines.readline())
     except (OSError, ValueError, TypeError):
         return False
-
-
-@contextmanager
-def _progress(files: list[str]) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error while large files are read."""
-    size = sum(Path(f).stat().st_size for f in files if f != "-" and Path(f).is_file())
-    with bar("reading", size, shown=size >= 50_000_000) as done:
-        before = 0
-
-        def advance(position: int) -> None:
-            nonlocal before
-            done(position - before if position >= before else position)  # else the next file has begun
-            before = position
-
-        yield advance
 
 
 def _print_json(found: Iterable[Run]) -> int:

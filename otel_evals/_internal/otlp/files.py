@@ -7,24 +7,33 @@ temporary files by their id, and read back one file at a time.
 from __future__ import annotations
 
 import gzip
+import pickle
 import re
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader, RawIOBase
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.otlp.messages import DamagedFileError, Record, records_of
+from otel_evals._internal.otlp.messages import (
+    DamagedFileError,
+    Record,
+    protobuf_records,
+    protobuf_requests,
+    records_of,
+)
 from otel_evals._internal.otlp.origins import origin_of, otlp_in
-from otel_evals._internal.otlp.spill import Spill
 from otel_evals._internal.util.plain import read_json, read_json_at
 from otel_evals.errors import ConfigError
 
+_BUCKETS = 256
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")
 _DOCUMENT = re.compile(r"^[\[{]", re.MULTILINE)
@@ -33,8 +42,6 @@ _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
-_UNREPORTED = 1_000
-"""Foreign parts of a file that are reported only if OTLP follows: without any, one error says it all."""
 _NO_OTLP = "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not"
 _SCORES = (
     "has scores of the jsonl destination, not OTLP; "
@@ -42,18 +49,20 @@ _SCORES = (
 )
 
 
+_Skipped = Callable[[str, int], None]
+
+
+def _ignore(_path: str, _number: int) -> None:
+    pass
+
+
 def read_traces(
-    paths: Iterable[str],
-    *,
-    progress: Callable[[int], None] | None = None,
-    memory: int = _MEMORY,
-    skipped: Callable[[str, int], None] | None = None,
+    paths: Iterable[str], *, memory: int = _MEMORY, skipped: _Skipped = _ignore
 ) -> Iterator[list[SpanRecord]]:
     """Yield the traces in files (`-` is standard input) as spans with their logs.
 
     Args:
         paths: the files, in any supported format.
-        progress: called with the number of bytes of the files read so far.
         memory: bytes of telemetry to keep in memory before temporary files are used.
         skipped: called with a file and a line number for each line that is not OTLP. In a file without
             lines the number is that of the request.
@@ -63,27 +72,12 @@ def read_traces(
     """
     with Spill(memory) as spill:
         for path in paths:
-            for size, request, position in _sized_requests(path, skipped):
+            for size, request in export_requests(path, skipped):
                 records = list(_records(request))
                 for record in records:
                     trace_id = record.trace_id if isinstance(record, SpanRecord) else record[0]
                     spill.add(trace_id, record, size // len(records) + 200)
-                if progress is not None:
-                    progress(position())
         yield from filter(None, map(_with_logs, spill.groups()))
-
-
-def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) -> Iterator[Any]:
-    """Yield the export requests in a file: parsed JSON, or protobuf messages.
-
-    Args:
-        path: the file; `-` is standard input.
-        skipped: called with the file and a line number for each line that is not JSON.
-
-    Raises:
-        ConfigError: the file is missing or contains no OTLP at all.
-    """
-    return (request for _, request, _ in _sized_requests(path, skipped))
 
 
 def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
@@ -100,31 +94,17 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
 
 
 def _records(request: Any) -> Iterator[Record]:
-    if not hasattr(request, "SerializeToString"):
-        return records_of(request)
-    from otel_evals._internal.otlp.messages import protobuf_records
-
-    return protobuf_records(request)
+    return protobuf_records(request) if hasattr(request, "SerializeToString") else records_of(request)
 
 
-def _sized_requests(
-    path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any, Callable[[], int]]]:
-    """Yield export requests, each with its size and a function that returns the position in the file.
+def export_requests(path: str, skipped: _Skipped = _ignore) -> Iterator[tuple[int, Any]]:
+    """Yield export requests with their sizes.
 
-    A damaged part of a file with other requests is reported and left out.
+    Parts that are damaged or not OTLP are reported and left out, if the file has other requests.
     """
     found, origin = 0, None
-    unreported: list[int] = []
-
-    def report(most: int = 0) -> None:
-        if len(unreported) > most:
-            for number in unreported:
-                if skipped is not None:
-                    skipped(path, number)
-            unreported.clear()
-
-    with _open(path) as (stream, position):
+    foreign: list[int] = []
+    with _open(path) as stream:
         try:
             for size, request, number in _requests(stream, path, skipped):
                 if isinstance(request, dict) and "evaluations" in request:
@@ -132,23 +112,23 @@ def _sized_requests(
                 otlp = request if hasattr(request, "SerializeToString") else otlp_in(request)
                 if otlp is None:
                     origin = origin or origin_of(request)
-                    unreported.append(number)
-                    report(0 if found else _UNREPORTED)
-                    continue
-                report()
-                found += 1
-                yield size, otlp, position
+                    foreign.append(number)
+                else:
+                    found += 1
+                    yield size, otlp
         except DamagedFileError:
-            if not found or skipped is None:
+            if not found:
                 raise
             skipped(path, found + 1)
     if not found:
         raise ConfigError(path, origin or _NO_OTLP)
+    for number in foreign:
+        skipped(path, number)
 
 
 @contextmanager
-def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
-    """Open a file decompressed; also returns a function that returns the position in the file itself."""
+def _open(path: str) -> Iterator[BufferedReader]:
+    """Open a file decompressed."""
     try:
         raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -156,8 +136,7 @@ def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
     reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))
     try:
         packed = reader.peek(2)[:2] == b"\x1f\x8b"
-        stream = BufferedReader(_Inflated(reader)) if packed else reader
-        yield stream, (lambda: 0) if path == "-" else reader.tell
+        yield BufferedReader(_Inflated(reader)) if packed else reader
     finally:
         if path != "-":
             reader.close()
@@ -189,16 +168,12 @@ class _Inflated(RawIOBase):
         return len(data)
 
 
-def _requests(
-    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any, int]]:
+def _requests(stream: BufferedReader, path: str, skipped: _Skipped) -> Iterator[tuple[int, Any, int]]:
     try:
         head = stream.peek(64)
         if head.lstrip()[:1] in (b"{", b"[") or head[:1] >= b" ":  # protobuf begins with a small number
             yield from _json_requests(stream, path, skipped)
         elif head:
-            from otel_evals._internal.otlp.messages import protobuf_requests
-
             yield from protobuf_requests(stream, path, skipped)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DamagedFileError(path, f"cannot be decompressed: {error}") from error
@@ -206,19 +181,17 @@ def _requests(
         raise ConfigError(path, f"cannot be decompressed: {error}") from error
 
 
-def _json_requests(
-    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any, int]]:
+def _json_requests(stream: BufferedReader, path: str, skipped: _Skipped) -> Iterator[tuple[int, Any, int]]:
     """Read one request per line; a file whose first line is not JSON by itself is read as one text."""
     first = stream.readline()
-    if (request := _json(first)) is None:
+    if _json(first) is None:
         yield from _json_text(first + stream.read(), path, skipped)
         return
-    yield len(first), request, 1
-    for number, line in enumerate(stream, 2):
-        if (request := _json(line)) is not None:
+    for number, line in enumerate(chain([first], stream), 1):
+        request = _json(line)
+        if request is not None:
             yield len(line), request, number
-        elif line.strip() and skipped is not None:
+        elif line.strip():
             skipped(path, number)
 
 
@@ -229,27 +202,84 @@ def _json(line: bytes) -> Any:
         return None
 
 
-def _json_text(
-    raw: bytes, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Any, int]]:
+def _json_text(raw: bytes, path: str, skipped: _Skipped) -> Iterator[tuple[int, Any, int]]:
     """Read requests that span lines, one after the other; a broken one ends where a line begins the next."""
     text = raw.decode("utf-8-sig", "replace")
-    end = found = 0
+    found, at = 0, _after_blanks(text, 0)
     broken: list[int] = []
-    while (blank := _BLANKS.match(text, end)) and (at := blank.end()) < len(text):
+    while at < len(text):
         try:
             request, end = read_json_at(text, at)
         except ValueError as error:
             following = _DOCUMENT.search(text, at + 1)
-            if skipped is None or (following is None and not found):
+            if following is None and not found:
                 raise ConfigError(path, f"is not valid JSON: {error}") from error
             broken.append(at)
             end = len(text) if following is None else following.start()
-            continue
-        found += 1
-        yield end - at, request, found
+        else:
+            found += 1
+            yield end - at, request, found
+        at = _after_blanks(text, end)
     line, counted = 1, 0
     for at in broken:
         line, counted = line + text.count("\n", counted, at), at
-        if skipped is not None:
-            skipped(path, line)
+        skipped(path, line)
+
+
+def _after_blanks(text: str, start: int) -> int:
+    blanks = _BLANKS.match(text, start)
+    return start if blanks is None else blanks.end()
+
+
+class Spill:
+    """Groups records by key; a context manager that closes its temporary files.
+
+    Args:
+        memory: bytes of records to keep before all are written to temporary files by key.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._held: dict[str, list[Any]] = {}
+        self._size = 0
+        self._files: list[IO[bytes]] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, key: str, record: Any, size: int) -> None:
+        self._held.setdefault(key, []).append(record)
+        self._size += size
+        if self._size > self._memory:
+            self._write_out()
+
+    def groups(self) -> Iterator[list[Any]]:
+        """Yield the records of each key once, after all were added."""
+        if not self._files:
+            yield from self._held.values()
+            return
+        self._write_out()
+        for file in self._files:
+            yield from self._read_back(file)
+
+    def _write_out(self) -> None:
+        if not self._files:
+            self._files = [self._open.enter_context(tempfile.TemporaryFile()) for _ in range(_BUCKETS)]  # noqa: SIM115 - the stack closes them
+        for key, records in self._held.items():
+            pickle.dump((key, records), self._files[hash(key) % _BUCKETS], pickle.HIGHEST_PROTOCOL)
+        self._held, self._size = {}, 0
+
+    def _read_back(self, file: IO[bytes]) -> Iterator[list[Any]]:
+        file.seek(0)
+        groups: dict[str, list[Any]] = {}
+        while True:
+            try:
+                key, records = pickle.load(file)
+            except EOFError:
+                break
+            groups.setdefault(key, []).extend(records)
+        yield from groups.values()

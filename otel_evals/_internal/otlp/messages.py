@@ -159,7 +159,7 @@ _LARGEST = 512 * 1024 * 1024
 
 
 def protobuf_requests(
-    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None = None
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None]
 ) -> Iterator[tuple[int, Any, int]]:
     """Yield the export requests of a protobuf file with their sizes in bytes and their numbers.
 
@@ -185,7 +185,7 @@ def protobuf_requests(
         try:
             yield len(message), ExportLogsServiceRequest.FromString(message), number
         except DecodeError as error:
-            if number == 1 or skipped is None:
+            if number == 1:
                 raise ConfigError(path, "is neither JSON nor an OTLP export request") from error
             skipped(path, number)
 

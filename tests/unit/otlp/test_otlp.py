@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.otlp.files import read_traces, records_of
-from otel_evals._internal.otlp.spill import Spill
+from otel_evals._internal.otlp.files import Spill, read_traces, records_of
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanRecord
 
@@ -356,14 +355,6 @@ def test_what_does_not_fit_into_memory_gives_the_same_traces(tmp_path: Path) -> 
     assert len(whole) == 200
     assert found(20_000) == whole
     assert sum(entry[2] for trace in whole for entry in trace) == 200
-
-
-def test_progress_ends_at_the_files_size(tmp_path: Path) -> None:
-    many(path := tmp_path / "many", 50)
-    seen: list[int] = []
-    list(read_traces([str(path)], progress=seen.append))
-    assert seen == sorted(seen)
-    assert seen[-1] == path.stat().st_size
 
 
 def test_spilled_groups_come_whole_and_once() -> None:
