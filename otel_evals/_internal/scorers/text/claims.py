@@ -6,14 +6,14 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import unescape
-from typing import Literal
 
 from otel_evals._internal.scorers.bounds import pieces
-from otel_evals._internal.scorers.text.dates import When, dates_in, times_in
+from otel_evals._internal.scorers.text.claim import Claim
+from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.names import names_in
-from otel_evals._internal.scorers.text.numbers import Number, numbers_in, with_context
+from otel_evals._internal.scorers.text.numbers import numbers_in, with_context
 
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
@@ -22,22 +22,6 @@ _SEPARATORS = str.maketrans(
     ".,----" + 6 * "'",
     "\u200b\u00ad\ufeff",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    kind: Literal["number", "date", "time", "identifier", "name"]
-    text: str
-    start: int
-    number: Number | None = None
-    when: When | None = None
-    words: tuple[str, ...] = ()
-    """A name's distinctive words, case-folded."""
-    gloss: str | None = None
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
 
 
 # Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.
@@ -102,7 +86,7 @@ def list_items(text: str) -> set[int]:
 
 def claims_in(answer: str) -> tuple[Claim, ...]:
     """Return the claims of an answer in order; each character belongs to at most one claim."""
-    finders = (*_OPAQUE, _numbers, _names)
+    finders = (*_OPAQUE, _numbers, names_in)
     return tuple(claim for piece in _each_piece(fold(answer), plain, finders) for claim in piece[1])
 
 
@@ -133,14 +117,6 @@ def _links(text: str) -> Iterator[Claim]:
             yield Claim("identifier", match[0].rstrip(".,;:!?'"), match.start())
 
 
-def _dates(text: str) -> Iterator[Claim]:
-    return (Claim("date", when.text, when.start, when=when) for when in dates_in(text))
-
-
-def _times(text: str) -> Iterator[Claim]:
-    return (Claim("time", when.text, when.start, when=when) for when in times_in(text))
-
-
 def _identifiers(text: str) -> Iterator[Claim]:
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -151,17 +127,10 @@ def _identifiers(text: str) -> Iterator[Claim]:
 
 
 def _numbers(text: str) -> Iterator[Claim]:
-    for number in numbers_in(text):
-        yield Claim("number", number.text, number.start, number=with_context(number, text))
+    return (with_context(number, text) for number in numbers_in(text))
 
 
-def _names(text: str) -> Iterator[Claim]:
-    return (
-        Claim("name", name.text, name.start, words=name.words, gloss=name.gloss) for name in names_in(text)
-    )
-
-
-_OPAQUE = (_links, _dates, _times, _identifiers)
+_OPAQUE = (_links, dates_in, times_in, _identifiers)
 
 
 def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tuple[str, list[Claim]]:

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Any
 
 from otel_evals._internal.scorers.bounds import pieces
-from otel_evals._internal.scorers.text.claims import Claim
+from otel_evals._internal.scorers.text.claim import Claim
 from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.evidence import Evidence
-from otel_evals._internal.scorers.text.names import Name, names_in
-from otel_evals._internal.scorers.text.numbers import SECONDS, Number
+from otel_evals._internal.scorers.text.names import names_in
+from otel_evals._internal.scorers.text.numbers import SECONDS
 from otel_evals._internal.scorers.text.rows import AMOUNTS, Value, decimal_of
 from otel_evals._internal.scorers.text.vocabulary import content_of, words_near
 
@@ -46,7 +46,7 @@ class _Fact:
     """Words near it, or in the strings of the same object."""
     kind: str | None = None
     """Kind as a claim; None if ambiguous."""
-    number: Number | None = None
+    number: Claim | None = None
     names: frozenset[str] | None = None
     """Words of the keys of its path; None in running text."""
 
@@ -83,7 +83,7 @@ class Alternatives:
         return found
 
     @cached_property
-    def _names(self) -> tuple[Name, ...]:
+    def _names(self) -> tuple[Claim, ...]:
         names = (name for _, piece in pieces(self._evidence.text) for name in names_in(piece))
         return tuple(islice((name for name in names if len(name.words) == 2), _MAX_VALUES))
 
@@ -110,25 +110,25 @@ def _shared(claim: Claim, words: frozenset[str], value: _Fact) -> int:
     """Count the words that a value shares with a claim's surroundings; 0 if they are too few."""
     shared = len(words & value.beside)
     if value.names is None:
-        alike = claim.number and value.number and claim.number.nouns() & value.number.nouns()
+        alike = value.number and claim.nouns() & value.number.nouns()
         shared += _SAME_THINGS if alike else 0
-        enough = _ENOUGH_OF_UNIT if claim.number and claim.number.unit else _ENOUGH_IN_TEXT
+        enough = _ENOUGH_OF_UNIT if claim.unit else _ENOUGH_IN_TEXT
         return shared if shared >= enough else 0
-    kind = claim.number.unit if claim.number else claim.kind
+    kind = claim.unit if claim.kind == "number" else claim.kind
     named = len(value.names & words.union(_FIELDS_OF.get(kind, ())))
     return named + shared if named and named + shared >= _ENOUGH_IN_FIELDS else 0
 
 
 def _may_be(claim: Claim, value: _Fact) -> bool:
     """Return True if a value is of a claim's kind and differs from it."""
-    if claim.number is not None:
-        return _may_be_number(claim.number, value)
+    if claim.kind == "number":
+        return _may_be_number(claim, value)
     if value.kind is None:
         return any(True for _ in (dates_in if claim.kind == "date" else times_in)(value.text))
     return value.kind == claim.kind
 
 
-def _may_be_number(number: Number, value: _Fact) -> bool:
+def _may_be_number(number: Claim, value: _Fact) -> bool:
     """Compare numbers: of the same things, or of about the same size."""
     if value.number is None:
         figure = decimal_of(value.text.strip("$€£ %")) if value.kind is None else None

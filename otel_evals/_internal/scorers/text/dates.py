@@ -4,26 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-Day = tuple[int | None, int, int | None]
-"""Year, month, day; None if not written."""
-
-Time = tuple[int, int]
-"""Hour (0 to 23) and minute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class When:
-    """A date or a time in a text."""
-
-    text: str
-    start: int
-    days: tuple[Day, ...] = ()
-    """Possible meanings of a date."""
-    times: tuple[Time, ...] = ()
-    """Possible meanings of a time."""
-
+from otel_evals._internal.scorers.text.claim import Claim, Day
 
 # January to December: English, German, French, Spanish, Italian, Portuguese, Dutch, Russian (genitive).
 _MONTH_NAMES = (
@@ -64,19 +46,19 @@ _TIME = re.compile(
 )
 
 
-def dates_in(text: str) -> Iterator[When]:
+def dates_in(text: str) -> Iterator[Claim]:
     """Yield the dates of a text. `May 2026` has no day, `25 November` no year."""
     for match in _DATE.finditer(text):
         days = tuple(day for day in _numeric(match) if _possible(day))
         if days:
-            yield When(text=match[0], start=match.start(), days=days)
+            yield Claim("date", match[0], match.start(), days=days)
     for match in _WORD.finditer(text):
         month = _MONTHS.get(match[0].lower())
         if month is not None:
             yield from _around_month(text, match.start(), match.end(), month)
 
 
-def times_in(text: str) -> Iterator[When]:
+def times_in(text: str) -> Iterator[Claim]:
     """Yield the times of day of a text; without a.m. or p.m. an hour up to 12 may mean either half."""
     for match in _TIME.finditer(text):
         hour, minute = int(match["h"]), int(match["m"] or 0)
@@ -87,7 +69,7 @@ def times_in(text: str) -> Iterator[When]:
             hours = [hour % 12 + (12 if match["half"][0] in "pP" else 0)]
         elif hour <= 12 and not match["s"]:
             hours.append((hour + 12) % 24)
-        yield When(text=match[0], start=match.start(), times=tuple((h, minute) for h in hours))
+        yield Claim("time", match[0], match.start(), times=tuple((h, minute) for h in hours))
 
 
 def _numeric(match: re.Match[str]) -> Iterator[Day]:
@@ -102,7 +84,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
         yield year, a, b
 
 
-def _around_month(text: str, start: int, end: int, month: int) -> Iterator[When]:
+def _around_month(text: str, start: int, end: int, month: int) -> Iterator[Claim]:
     """Yield the dates around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
     if before := _DAY_BEFORE.search(text, max(0, start - 12), start):
         after = _YEAR_AFTER.match(text, end)
@@ -118,9 +100,9 @@ def _around_month(text: str, start: int, end: int, month: int) -> Iterator[When]
         yield from _when(text, start, after.end(), (int(after[1]), month, None))
 
 
-def _when(text: str, start: int, end: int, day: Day) -> Iterator[When]:
+def _when(text: str, start: int, end: int, day: Day) -> Iterator[Claim]:
     if _possible(day):
-        yield When(text=text[start:end], start=start, days=(day,))
+        yield Claim("date", text[start:end], start, days=(day,))
 
 
 def _possible(day: Day) -> bool:

@@ -12,9 +12,8 @@ from itertools import combinations, product
 from typing import Any
 
 from otel_evals._internal.scorers.bounds import in_order
-from otel_evals._internal.scorers.text.claims import Claim, fold, identifier_pattern, mask
-from otel_evals._internal.scorers.text.dates import Day, Time
-from otel_evals._internal.scorers.text.numbers import Number
+from otel_evals._internal.scorers.text.claim import Claim, Day, Time
+from otel_evals._internal.scorers.text.claims import fold, identifier_pattern, mask
 from otel_evals._internal.scorers.text.rows import Rows, Value, decimal_of, is_amount, is_array, values_in
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
@@ -131,14 +130,14 @@ class Evidence:
     @cached_property
     def days(self) -> frozenset[Day]:
         """All dates, including epoch seconds and milliseconds and the day of the run."""
-        stated = (day for claim in self.taken if claim.when for day in claim.when.days)
+        stated = (day for claim in self.taken for day in claim.days)
         epochs = (day for figure in (*self._leaf_numbers, self._now / 1e9) for day in _epoch_days(figure))
         return frozenset((*stated, *epochs))
 
     @cached_property
     def times(self) -> frozenset[Time]:
         """All times of day; in running text also a bare hour: at 7."""
-        written = (time for claim in self.taken if claim.when for time in claim.when.times)
+        written = (time for claim in self.taken for time in claim.times)
         numbers = self.stated.all if self.prose else ()
         hours = (n for n in numbers if _AT.search(self.text, max(0, n.start - 8), n.start))
         return frozenset((*written, *(time for number in hours for time in _hours(number))))
@@ -174,7 +173,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _hours(number: Number) -> Iterator[Time]:
+def _hours(number: Claim) -> Iterator[Time]:
     value = number.readings[0]
     if not number.unit and 1 <= value <= 24 and value == value.to_integral_value():
         yield int(value) % 24, 0

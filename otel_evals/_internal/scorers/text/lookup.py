@@ -9,9 +9,9 @@ from decimal import Decimal
 from itertools import accumulate, combinations
 
 from otel_evals._internal.scorers.bounds import in_order
-from otel_evals._internal.scorers.text.claims import Claim
+from otel_evals._internal.scorers.text.claim import Claim
 from otel_evals._internal.scorers.text.evidence import Evidence
-from otel_evals._internal.scorers.text.numbers import SECONDS, Number
+from otel_evals._internal.scorers.text.numbers import SECONDS
 from otel_evals._internal.scorers.text.vocabulary import words_near
 
 _ADDED_UP = ("", "money")
@@ -53,42 +53,42 @@ class _Lookup:
 
     def found(self, claim: Claim) -> bool:
         evidence, words = self.evidence, self.evidence.vocabulary
-        if claim.number is not None:
-            return self._number_found(claim.number)
-        if claim.when is not None:
-            return any(map(evidence.has_day, claim.when.days)) or not evidence.times.isdisjoint(
-                claim.when.times
-            )
-        if claim.kind == "identifier":
-            return evidence.has_identifier(claim.text)
+        match claim.kind:
+            case "number":
+                return self._number_found(claim)
+            case "date":
+                return any(map(evidence.has_day, claim.days))
+            case "time":
+                return not evidence.times.isdisjoint(claim.times)
+            case "identifier":
+                return evidence.has_identifier(claim.text)
         known = claim.gloss is not None and words.has(claim.gloss)
         return known or words.has_name(claim.words) or words.has_abbreviation(claim.text)
 
     def only_a_reader_can_count(self, claim: Claim) -> bool:
-        number = claim.number
-        if number is None or not self.evidence.prose or not number.in_words or number.unit:
+        if not self.evidence.prose or not claim.in_words or claim.unit:
             return False
-        return number.readings[0] <= _MAX_COUNTED and not self.evidence.stated.counts_otherwise(number)
+        return claim.readings[0] <= _MAX_COUNTED and not self.evidence.stated.counts_otherwise(claim)
 
     def counts_rows(self, claim: Claim, answer: str) -> bool:
         """Return True if a number counts the rows that the words around it describe."""
-        if claim.number is None or not claim.number.is_count():
+        if not claim.is_count():
             return False
         counts = self.evidence.rows.counts(words_near(answer, claim.start, claim.end))
-        return not counts.isdisjoint(claim.number.readings)
+        return not counts.isdisjoint(claim.readings)
 
     def without_derived(self, claims: Sequence[Claim], left: list[Claim]) -> list[Claim]:
         """Drop claims that follow from others; each round may add numbers that others follow from."""
         for _ in range(_MAX_ROUNDS):
             missing = set(left)
-            stated = [claim.number for claim in claims if claim.number and claim not in missing]
+            stated = [claim for claim in claims if claim.kind == "number" and claim not in missing]
             derived = in_order(self._derived(stated)) if left else ()
-            left = [c for c in left if not (c.number and self._follows(c.number, stated, derived))]
+            left = [claim for claim in left if not self._follows(claim, stated, derived)]
             if len(left) == len(missing):
                 break
         return left
 
-    def _number_found(self, number: Number) -> bool:
+    def _number_found(self, number: Claim) -> bool:
         evidence, values, unit = self.evidence, set(number.readings), number.unit
         seconds = SECONDS.get(unit)
         if seconds and not evidence.stated.durations.isdisjoint(value * seconds for value in values):
@@ -110,7 +110,7 @@ class _Lookup:
             sources.append(evidence.totals)
         return any(_near(number, source) for source in sources)
 
-    def _rank_found(self, number: Number) -> bool:
+    def _rank_found(self, number: Claim) -> bool:
         """Look up an ordinal, as a rank, a day of the month, or the century of a year."""
         value, evidence = number.readings[0], self.evidence
         if value in evidence.stated.ranks or value in evidence.days_of_month:
@@ -118,14 +118,14 @@ class _Lookup:
         is_century = number.things[:1] == ("century",)
         return is_century and bool(_between(evidence.numbers, value * 100 - 100, value * 100 - 1))
 
-    def _is_span_of_years(self, number: Number) -> bool:
+    def _is_span_of_years(self, number: Claim) -> bool:
         """Return True if two known years differ by this number and no number of years is stated."""
         if number.things[:1] not in (("year",), ("years",)) or self.evidence.stated.tells_years:
             return False
         years = [n for n in _between(self.evidence.numbers, *_YEARS) if not n % 1][:_MAX_YEARS]
         return any(later - earlier in number.readings for earlier, later in combinations(years, 2))
 
-    def _derived(self, stated: Sequence[Number]) -> set[Decimal]:
+    def _derived(self, stated: Sequence[Claim]) -> set[Decimal]:
         """Return sums, differences, products and percentages of found numbers that the answer states."""
         pool = _addable(stated)[:_MAX_POOL]
         results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
@@ -136,12 +136,12 @@ class _Lookup:
         shares = {share / 100 for p in percentages for share in (p, 100 - p, 100 + p)}
         return results | {n * share for n in self.evidence.numbers[:_MAX_FIGURES] for share in shares}
 
-    def _follows(self, number: Number, stated: Sequence[Number], derived: Sequence[Decimal]) -> bool:
+    def _follows(self, number: Claim, stated: Sequence[Claim], derived: Sequence[Decimal]) -> bool:
         """Return True if a number was derived, or is called a total or remainder of known ones."""
-        if number.unit not in _ADDED_UP:
+        if number.kind != "number" or number.unit not in _ADDED_UP:
             return False
         values = [v for v in number.readings if v > _SMALL or v % 1]
-        if any(_within(derived, value, number.last_place(value) / 2) for value in values):
+        if any(_within(derived, value, _last_place(value) / 2) for value in values):
             return True
         if not number.worked_out:
             return False
@@ -154,19 +154,24 @@ class _Lookup:
         )
 
 
-def _addable(numbers: Sequence[Number]) -> list[Decimal]:
+def _addable(numbers: Sequence[Claim]) -> list[Decimal]:
     return [number.readings[0] for number in numbers if number.unit in _ADDED_UP]
 
 
-def _near(number: Number, source: Sequence[Decimal]) -> bool:
+def _near(number: Claim, source: Sequence[Decimal]) -> bool:
     """Return True if a number is a rounded form of one of these, or approximate and within 5%."""
     for value in number.readings:
-        place = number.last_place(value)
+        place = _last_place(value)
         if any(other == value or other % place for other in _within(source, value, place / 2)):
             return True
         if number.approximate and _within(source, value, value * _APPROXIMATE):
             return True
     return False
+
+
+def _last_place(value: Decimal) -> Decimal:
+    """Return the value of one in the last written place: 0.01 for 49.90, 100000 for 1.2 million."""
+    return Decimal((0, (1,), int(value.as_tuple().exponent)))
 
 
 def _within(source: Sequence[Decimal], value: Decimal, distance: Decimal) -> Sequence[Decimal]:
@@ -177,7 +182,7 @@ def _between(source: Sequence[Decimal], least: Decimal, most: Decimal) -> Sequen
     return source[bisect_left(source, least) : bisect_right(source, most)]
 
 
-def _converted(number: Number) -> Iterator[Decimal]:
+def _converted(number: Claim) -> Iterator[Decimal]:
     """Yield the values of a number in the other units it may have been stated in."""
     for value in number.readings:
         match number.unit:

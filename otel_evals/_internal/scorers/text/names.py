@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    text: str
-    start: int
-    words: tuple[str, ...]
-    """Its distinctive words, case-folded, without possessive endings."""
-    gloss: str | None = None
-    """The abbreviation after it, as in Las Vegas (LAS)."""
-
+from otel_evals._internal.scorers.text.claim import Claim
 
 _WORD = re.compile(
     r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])|[^\W\d_]\.(?= )|[^\W\d_]+(?:['-][^\W\d_]+)*"
@@ -76,7 +66,7 @@ _LOOK = 4_096
 _MAX_WORDS = 8
 
 
-def names_in(text: str) -> Iterator[Name]:
+def names_in(text: str) -> Iterator[Claim]:
     """Yield the names of a text without markdown: one or several capitalised words in a row.
 
     A capital at the beginning of a sentence is ignored unless the word has another one, and so are labels
@@ -91,7 +81,8 @@ def names_in(text: str) -> Iterator[Name]:
         if len(words) >= least and not text[group[-1].end() :].lstrip(" ").startswith(":"):
             start, end = group[0].start(), group[-1].end()
             gloss = _GLOSS.match(text, end)
-            yield Name(text[start:end], start, words[:_MAX_WORDS], gloss[1] if gloss else None)
+            words = words[:_MAX_WORDS]
+            yield Claim("name", text[start:end], start, words=words, gloss=gloss[1] if gloss else None)
 
 
 def _plain(word: str) -> str:

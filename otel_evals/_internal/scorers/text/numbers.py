@@ -9,61 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from itertools import takewhile
 
+from otel_evals._internal.scorers.text.claim import Claim
 from otel_evals._internal.scorers.text.number_words import word_numbers_in
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    text: str
-    """As written, with its currency or unit."""
-    readings: tuple[Decimal, ...]
-    """Possible values, with magnitude words such as `million` applied."""
-    unit: str = ""
-    """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
-    approximate: bool = False
-    """True after about, roughly, nearly, over, ..."""
-    worked_out: bool = False
-    """True near words for a total, remainder, difference, saving, debt or refund."""
-    in_words: bool = False
-    things: tuple[str, ...] = ()
-    """The words after it, lower-cased: the things it counts, with their adjectives."""
-    start: int
-
-    def last_place(self, value: Decimal) -> Decimal:
-        """Return the value of one in the last written place: 0.01 for 49.90, 100000 for 1.2 million."""
-        return Decimal((0, (1,), int(value.as_tuple().exponent)))
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
-    def nouns(self) -> frozenset[str]:
-        """Return the singular words for what it counts or measures, up to the first function word."""
-        return frozenset(
-            w.removesuffix("s") for w in takewhile(lambda w: w not in FUNCTION_WORDS, self.things)
-        )
-
-    def is_year(self) -> bool:
-        """Return True for four digits within 1000..2099."""
-        return not self.unit and len(self.text) == 4 and 1000 <= self.readings[0] < 2100
-
-    def is_count(self) -> bool:
-        """Return True for a whole number that may count things."""
-        return not self.unit and not self.is_year() and self.readings[0] % 1 == 0
-
 
 _IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
-
-_FUNCTION_WORDS = """a an and are as at be but by due for from had has have her his in into is its just last
-least more most next of on only or other others our out over per so than that the their them then there they
-this to was we were when where which while who will with within would you your"""
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""English words that name nothing."""
 
 _MAX_DIGITS = 24
 _UNITS = {
@@ -128,20 +81,20 @@ def readings(digits: str) -> tuple[Decimal, ...]:
     return (Decimal("".join(groups[:-1]) + "." + groups[-1]),)
 
 
-def numbers_in(text: str) -> Iterator[Number]:
+def numbers_in(text: str) -> Iterator[Claim]:
     """Yield the numbers of a text, in digits of any script or in English words from two on."""
     for match in _NUMBER.finditer(text):
         values = readings(match["digits"])
         if values:
             yield _in_digits(text, match, values)
     for match in _QUARTER.finditer(text):
-        yield Number(text=match[0], readings=(Decimal(match[1]),), unit="ordinal", start=match.start())
+        yield Claim("number", match[0], match.start(), readings=(Decimal(match[1]),), unit="ordinal")
     for value, start, end in word_numbers_in(text):
         if value > 1:
             yield _in_words(text, value, start, end)
 
 
-def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Number:
+def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Claim:
     power = _MAGNITUDES.get((match["magnitude"] or "").lower(), 0)
     unit = _UNIT_OF.get((match["unit"] or "").replace(" ", "").lower(), "")
     if unit == "second" and _is_decade(match, values[0]):
@@ -152,11 +105,12 @@ def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> 
         start, unit = before.start(), "money"
     elif match["sign"] and _is_currency(match["sign"]):
         end, unit = match.end(), "money"
-    return Number(
-        text=text[start:end],
+    return Claim(
+        "number",
+        text[start:end],
+        start,
         readings=(*(value.scaleb(power) for value in values), *_second_year(text, match)),
         unit=unit,
-        start=start,
         things=_things(text, match.end("magnitude" if power else "digits")),
     )
 
@@ -178,24 +132,21 @@ def _is_decade(match: re.Match[str], value: Decimal) -> bool:
     )
 
 
-def with_context(number: Number, text: str) -> Number:
+def with_context(number: Claim, text: str) -> Claim:
     """Set `approximate` and `worked_out` from the words around a number."""
-    start, end = number.start, number.start + len(number.text)
     return replace(
         number,
-        approximate=bool(_APPROXIMATELY.search(text, max(0, start - 20), start)),
-        worked_out=bool(_WORKED_OUT.search(text, max(0, start - 60), end + 40)),
+        approximate=bool(_APPROXIMATELY.search(text, max(0, number.start - 20), number.start)),
+        worked_out=bool(_WORKED_OUT.search(text, max(0, number.start - 60), number.end + 40)),
     )
 
 
-def _in_words(text: str, value: Decimal, start: int, end: int) -> Number:
+def _in_words(text: str, value: Decimal, start: int, end: int) -> Claim:
     things = _things(text, end)
     unit = _UNIT_OF.get(things[0], "") if things else ""
     if unit:
         end += 1 + len(things[0])
-    return Number(
-        text=text[start:end], readings=(value,), unit=unit, start=start, in_words=True, things=things
-    )
+    return Claim("number", text[start:end], start, readings=(value,), unit=unit, in_words=True, things=things)
 
 
 def _things(text: str, end: int) -> tuple[str, ...]:

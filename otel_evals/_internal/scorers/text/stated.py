@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import combinations
 
 from otel_evals._internal.scorers.bounds import pieces
+from otel_evals._internal.scorers.text.claim import Claim
 from otel_evals._internal.scorers.text.number_words import ordinals_in
-from otel_evals._internal.scorers.text.numbers import SECONDS, Number, numbers_in
+from otel_evals._internal.scorers.text.numbers import SECONDS, numbers_in
 
 _MAX_SAME = 100
 _MAX_ADDENDS = 8
@@ -25,7 +26,7 @@ class StatedNumbers:
         self._text = text
 
     @cached_property
-    def all(self) -> tuple[Number, ...]:
+    def all(self) -> tuple[Claim, ...]:
         found = ((offset, number) for offset, piece in pieces(self._text) for number in numbers_in(piece))
         return tuple(replace(number, start=number.start + offset) for offset, number in found)
 
@@ -57,11 +58,11 @@ class StatedNumbers:
         """Whether a number of years is stated: aged 31, 3 years ago."""
         return any(_period(number) == "year" for number in self.all)
 
-    def counts_otherwise(self, number: Number) -> bool:
+    def counts_otherwise(self, number: Claim) -> bool:
         """Return True if another count of the same things is stated: three men, for two armed men."""
         return not self._counted.isdisjoint(number.nouns())
 
-    def refutes(self, number: Number) -> bool:
+    def refutes(self, number: Claim) -> bool:
         """Return True if this number is stated only of other things, and another number of the same things.
 
         `5 business days` refutes `10 business days`, though 10 appears elsewhere. Two words have to agree,
@@ -75,8 +76,8 @@ class StatedNumbers:
         return (_phrase(number), number.unit) in self._phrases and bool(_phrase(number))
 
     @cached_property
-    def _by_value(self) -> dict[Decimal, Sequence[Number]]:
-        found: defaultdict[Decimal, list[Number]] = defaultdict(list)
+    def _by_value(self) -> dict[Decimal, Sequence[Claim]]:
+        found: defaultdict[Decimal, list[Claim]] = defaultdict(list)
         for number in self.all:
             for reading in number.readings:
                 if len(found[reading]) < _MAX_SAME:
@@ -92,7 +93,7 @@ class StatedNumbers:
         return frozenset(noun for number in self.all if number.is_count() for noun in number.nouns())
 
 
-def _period(number: Number) -> str:
+def _period(number: Claim) -> str:
     """Return the period that a number counts, such as day or month; empty for anything else."""
     if number.unit in SECONDS:
         return number.unit
@@ -100,7 +101,7 @@ def _period(number: Number) -> str:
     return word if word in _PERIODS else ""
 
 
-def _phrase(number: Number) -> tuple[str, ...]:
+def _phrase(number: Claim) -> tuple[str, ...]:
     """Return the two words after a number, of which the first may be an adjective."""
     two = tuple(word.removesuffix("s") for word in number.things[:2])
     return two if len(two) == 2 and number.nouns() else ()

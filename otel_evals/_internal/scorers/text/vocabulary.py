@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from otel_evals._internal.scorers.bounds import pieces
-from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS
+from otel_evals._internal.scorers.text.claim import FUNCTION_WORDS
 
 _NEAR, _LONGEST = 60, 30
 _WORD = re.compile(r"[^\W\d_]+")
