@@ -44,11 +44,10 @@ class _Fact:
     text: str
     beside: frozenset[str]
     """Words near it, or in the strings of the same object."""
-    kind: str | None = None
-    """Kind as a claim; None if ambiguous."""
-    number: Claim | None = None
-    names: frozenset[str] | None = None
-    """Words of the keys of its path; None in running text."""
+    claim: Claim | None = None
+    """What running text states; None for a field, whose kind is unknown."""
+    names: frozenset[str] = frozenset()
+    """Words of the names of a field's path."""
 
 
 class Alternatives:
@@ -93,11 +92,8 @@ class Alternatives:
         return (*islice(fields, _MAX_VALUES), *islice(self._in_texts(), _MAX_VALUES))
 
     def _in_texts(self) -> Iterator[_Fact]:
-        text = self._evidence.text
-        for number in self._evidence.stated.all:
-            yield _Fact(number.text, words_near(text, number.start, number.end), "number", number)
-        for claim in self._evidence.taken:
-            yield _Fact(claim.text, words_near(text, claim.start, claim.end), claim.kind)
+        for claim in (*self._evidence.stated.all, *self._evidence.taken):
+            yield _Fact(claim.text, words_near(self._evidence.text, claim.start, claim.end), claim)
 
 
 def _only(texts: Iterable[str]) -> str | None:
@@ -106,41 +102,38 @@ def _only(texts: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _shared(claim: Claim, words: frozenset[str], value: _Fact) -> int:
+def _shared(claim: Claim, words: frozenset[str], fact: _Fact) -> int:
     """Count the words that a value shares with a claim's surroundings; 0 if they are too few."""
-    shared = len(words & value.beside)
-    if value.names is None:
-        alike = value.number and claim.nouns() & value.number.nouns()
-        shared += _SAME_THINGS if alike else 0
-        enough = _ENOUGH_OF_UNIT if claim.unit else _ENOUGH_IN_TEXT
-        return shared if shared >= enough else 0
+    shared = len(words & fact.beside)
+    if fact.claim is not None:
+        shared += _SAME_THINGS if claim.nouns() & fact.claim.nouns() else 0
+        return shared if shared >= (_ENOUGH_OF_UNIT if claim.unit else _ENOUGH_IN_TEXT) else 0
     kind = claim.unit if claim.kind == "number" else claim.kind
-    named = len(value.names & words.union(_FIELDS_OF.get(kind, ())))
+    named = len(fact.names & words.union(_FIELDS_OF.get(kind, ())))
     return named + shared if named and named + shared >= _ENOUGH_IN_FIELDS else 0
 
 
-def _may_be(claim: Claim, value: _Fact) -> bool:
-    """Return True if a value is of a claim's kind and differs from it."""
+def _may_be(claim: Claim, fact: _Fact) -> bool:
+    """Return True if a value is of a claim's kind and differs from it, as numbers do if of the same size."""
+    other = fact.claim
+    if other is not None:
+        return other.kind == claim.kind and (claim.kind != "number" or _may_be_number(claim, other))
     if claim.kind == "number":
-        return _may_be_number(claim, value)
-    if value.kind is None:
-        return any(True for _ in (dates_in if claim.kind == "date" else times_in)(value.text))
-    return value.kind == claim.kind
+        figure = decimal_of(fact.text.strip("$€£ %"))
+        return figure is not None and claim.unit not in SECONDS and _is_near(claim.readings[0], figure)
+    return any(True for _ in (dates_in if claim.kind == "date" else times_in)(fact.text))
 
 
-def _may_be_number(number: Claim, value: _Fact) -> bool:
-    """Compare numbers: of the same things, or of about the same size."""
-    if value.number is None:
-        figure = decimal_of(value.text.strip("$€£ %")) if value.kind is None else None
-        return figure is not None and number.unit not in SECONDS and _is_near(number.readings[0], figure)
-    other = value.number
+def _may_be_number(number: Claim, other: Claim) -> bool:
+    """Compare numbers of texts: of the same things, or of about the same size."""
     if not set(number.readings).isdisjoint(other.readings):
         return False
     if number.unit in SECONDS:
         return other.unit in SECONDS
+    if number.unit != other.unit or number.is_year() is not other.is_year():
+        return False
     same_things = number.is_count() is other.is_count() and number.nouns() & other.nouns()
-    alike = number.unit == other.unit and number.is_year() is other.is_year()
-    return alike and bool(same_things or _is_near(number.readings[0], other.readings[0]))
+    return bool(same_things) or _is_near(number.readings[0], other.readings[0])
 
 
 def _is_near(one: Decimal, other: Decimal) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from otel_evals._internal.scorers.bounds import pieces
@@ -16,7 +17,6 @@ from otel_evals._internal.scorers.text.claim import FUNCTION_WORDS
 
 _NEAR, _LONGEST = 60, 30
 _WORD = re.compile(r"[^\W\d_]+")
-_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
 _ABBREVIATION = range(2, 7)
 _SENTENCE = 5
@@ -79,38 +79,35 @@ class Vocabulary:
     """The words of a text with its capitals."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._pieces = [piece for _, piece in pieces(text)]
 
     def has(self, word: str) -> bool:
         """Look up a word in any form."""
         word = bare(word)
-        return word in self.words or any(form in self.words for form in _forms(word)) or self._derived(word)
+        return not self.words.isdisjoint(_forms(word)) or self._derived(word)
 
     def has_name(self, words: Sequence[str]) -> bool:
         """Look up all words of a name, or their initials as an abbreviation."""
-        known = (self._has_part(part) for word in words for part in re.split("['-]", word) if part)
-        return all(known) or (len(words) > 1 and not self._abbreviations.isdisjoint(_initials(words)))
+        parts = [part for word in words for part in re.split("['-]", word) if len(part) > 1]
+        initials = "".join(bare(word)[:1] for word in words)
+        return all(map(self.has, parts)) or (len(words) > 1 and initials in self._abbreviations)
 
     def has_abbreviation(self, written: str) -> bool:
         """Return True if consecutive words begin with the letters of an abbreviation in capitals."""
         letters = bare(re.sub("[.'-]", "", written.removesuffix("'s")))
         if len(letters) not in _ABBREVIATION or sum(map(str.isupper, written)) < 2:
             return False
-        rows = self._rows if len(letters) >= _CHANCE else self._rows_of_capitals
+        rows = self._rows if len(letters) >= _CHANCE else self._rows[2:]
         return any(letters in row for row in rows)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All words, bare; compounds and dotted words also without hyphens and dots."""
-        joined = (re.sub("[.-]", "", word) for word in self._matches(_COMPOUND, _DOTTED))
-        return frozenset(bare(word) for word in (*self._matches(_WORD), *joined))
+        """All words, bare; dotted words also without dots."""
+        dotted = (word.replace(".", "") for word in self._matches(_DOTTED))
+        return frozenset(map(bare, (*self._matches(_WORD), *dotted)))
 
-    def _matches(self, *patterns: re.Pattern[str]) -> Iterator[str]:
-        for _, piece in pieces(self._text):
-            yield from (word for pattern in patterns for word in pattern.findall(piece))
-
-    def _has_part(self, part: str) -> bool:
-        return len(part) == 1 or self.has(part)
+    def _matches(self, pattern: re.Pattern[str]) -> Iterator[str]:
+        return (word for piece in self._pieces for word in pattern.findall(piece))
 
     def _derived(self, word: str) -> bool:
         """Return True if a word belongs to a place that is named, or is the place of a word that is."""
@@ -123,34 +120,31 @@ class Vocabulary:
     @cached_property
     def _capitalised(self) -> frozenset[str]:
         """The words with a capital, and all words of sentences in a text without any."""
-        lines = (line for _, piece in pieces(self._text) for line in piece.splitlines())
-        spelt = ((line, line.islower() and line.count(" ") >= _SENTENCE) for line in lines)
-        words = (word for line, low in spelt for word in _WORD.findall(line) if low or word[0].isupper())
-        return frozenset(bare(word) for word in set(words))
+        found: set[str] = set()
+        for line in (line for piece in self._pieces for line in piece.splitlines()):
+            has_none = line.islower() and line.count(" ") >= _SENTENCE
+            found.update(word for word in _WORD.findall(line) if has_none or word[0].isupper())
+        return frozenset(map(bare, found))
 
     @cached_property
-    def _by_stem(self) -> dict[str, set[str]]:
-        stems: dict[str, set[str]] = {}
+    def _by_stem(self) -> Mapping[str, Sequence[str]]:
+        stems: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._capitalised:
-            stems.setdefault(word[:_STEM], set()).add(word)
-        return stems
+            stems[word[:_STEM]].append(word)
+        return dict(stems)
 
     @cached_property
     def _abbreviations(self) -> frozenset[str]:
-        words = (word.replace(".", "") for word in self._matches(_WORD, _DOTTED))
+        words = (word.replace(".", "") for word in (*self._matches(_WORD), *self._matches(_DOTTED)))
         return frozenset(bare(word) for word in words if word.isupper() and len(word) in _ABBREVIATION)
 
     @cached_property
-    def _rows(self) -> tuple[str, str]:
-        """The first letters of all words in a row; with and without words that abbreviations skip."""
-        words = [bare(word) for word in self._matches(_WORD)]
-        return "".join(w[:1] for w in words), "".join(w[:1] for w in words if w not in _SKIPPED)
-
-    @cached_property
-    def _rows_of_capitals(self) -> tuple[str]:
-        """The first letters of capitalised words; a blank for any other word."""
-        words = (word for word in self._matches(_WORD) if word.lower() not in _SKIPPED)
-        return ("".join(bare(word)[:1] if word[0].isupper() else " " for word in words),)
+    def _rows(self) -> tuple[str, str, str]:
+        """First letters in a row: of all words, of those that abbreviations keep, of these with a capital."""
+        words = [(bare(word), word[0].isupper()) for word in self._matches(_WORD)]
+        kept = [(word, capital) for word, capital in words if word not in _SKIPPED]
+        capitals = "".join(word[:1] if capital else " " for word, capital in kept)
+        return "".join(word[:1] for word, _ in words), "".join(word[:1] for word, _ in kept), capitals
 
 
 def bare(word: str) -> str:
@@ -174,25 +168,16 @@ def words_near(text: str, start: int, end: int) -> frozenset[str]:
 
 
 def _forms(word: str) -> Iterator[str]:
-    yield word.removesuffix("s")
-    yield word.removesuffix("es")
-    yield word.removesuffix("ern")
+    """Yield a word, and its singular and plural as far as English endings show them."""
+    yield word
     yield word + "s"
+    yield from (word.removesuffix(ending) for ending in ("s", "es", "ern"))
     if word.endswith("ies"):
         yield word[:-3] + "y"
 
 
-def _initials(words: Sequence[str]) -> tuple[str, str]:
-    """Return the first letters of a name's words, and of the parts of its hyphenated words."""
-    return "".join(bare(w)[:1] for w in words), "".join(bare(p)[:1] for w in words for p in w.split("-"))
-
-
 def _related(word: str, other: str) -> bool:
     """Return True if two words with the same beginning are a place and its adjective or people."""
-    shared = _STEM
-    while shared <= min(len(word), len(other)) and word[:shared] == other[:shared]:
-        ends = word[shared:], other[shared:]
-        if (ends[0] in _PLACE and ends[1] in _PEOPLE) or (ends[1] in _PLACE and ends[0] in _PEOPLE):
-            return True
-        shared += 1
-    return False
+    shared = (n for n in range(_STEM, min(len(word), len(other)) + 1) if word[:n] == other[:n])
+    ends = ((word[n:], other[n:]) for n in shared)
+    return any((a in _PLACE and b in _PEOPLE) or (b in _PLACE and a in _PEOPLE) for a, b in ends)
