@@ -53,7 +53,6 @@ def names(case: Case) -> dict[str, Any]:
         "pre": _pre(case),
         "analyze": analyze,
         "verdicts": _verdicts(analyze),
-        "words": _words(analyze),
         "unknown_words": [
             w for w in _words(analyze) if normalise_word(w) not in ALLOWED.get(case.scorer, {w})
         ],
