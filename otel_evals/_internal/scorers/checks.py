@@ -16,7 +16,7 @@ from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
-from otel_evals._internal.scorers.tool_use import has_failed
+from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence
 from otel_evals.errors import ConfigError
 
 
@@ -94,12 +94,7 @@ def tool_order(names: Sequence[str], *, id: str = "tool_order") -> FunctionScore
     if isinstance(names, str) or not names:
         raise ConfigError(f"{id}.names", "must be a list with at least one tool name")
     wanted = tuple(names)
-
-    def judge(called: list[str]) -> bool:
-        rest = iter(called)
-        return all(name in rest for name in wanted)
-
-    return _of_calls(id, judge)
+    return _of_calls(id, lambda called: is_subsequence(wanted, called))
 
 
 def max_tool_calls(most: int, *, id: str = "max_tool_calls") -> FunctionScorer:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
 from otel_evals._internal.model.convention import content_setting
@@ -79,36 +78,30 @@ def _judge(run: Run) -> Score | NotScored:
         return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
     if wrong and (incomplete := _incomplete(run, evidence)):
         return incomplete
-    verdicts = _verdicts(claims, wrong, Alternatives(answer, evidence))
-    against = sum(verdict.instead is not None for verdict in verdicts)
+    alternatives = Alternatives(answer, evidence)
+    instead = {claim: alternatives.to(claim) for claim in wrong[:_MAX_COMPARED]}
+    instead |= dict.fromkeys(wrong[_MAX_COMPARED:])
+    against = sum(value is not None for value in instead.values())
     return Score(
         value=1 - (len(wrong) + against) / (len(claims) + against),
         label="ungrounded" if wrong else "grounded",
-        explanation=_explain(verdicts),
-        steps=(StepRecord(name="analyze", result=[verdict.record() for verdict in verdicts]),),
+        explanation=_explain(instead, len(claims)),
+        steps=(StepRecord(name="analyze", result=[_record(claim, instead) for claim in claims]),),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    claim: Claim
-    found: bool
-    instead: str | None
-    """The contradicting value of the evidence."""
-
-    def record(self) -> dict[str, str | bool]:
-        instead = {} if self.instead is None else {"instead": self.instead}
-        return {"kind": self.claim.kind, "text": self.claim.text, "found": self.found, **instead}
-
-    def __str__(self) -> str:
-        said = f'{self.claim.kind} "{self.claim.text}"'
-        return said if self.instead is None else f'{said} (evidence: "{self.instead}")'
+Instead = Mapping[Claim, str | None]
+"""The unsupported claims, each with the contradicting value of the evidence."""
 
 
-def _verdicts(claims: Iterable[Claim], wrong: Sequence[Claim], alternatives: Alternatives) -> list[_Verdict]:
-    missing = {id(claim) for claim in wrong}
-    instead = {id(claim): alternatives.to(claim) for claim in wrong[:_MAX_COMPARED]}
-    return [_Verdict(claim, id(claim) not in missing, instead.get(id(claim))) for claim in claims]
+def _record(claim: Claim, instead: Instead) -> dict[str, str | bool]:
+    record: dict[str, str | bool] = {
+        "kind": claim.kind,
+        "text": claim.text,
+        "found": claim not in instead,
+    }
+    value = instead.get(claim)
+    return record if value is None else {**record, "instead": value}
 
 
 def _distinct(claims: Iterable[Claim]) -> list[Claim]:
@@ -122,24 +115,26 @@ def _countable(run: Run, answer: str) -> set[int]:
     return {*list_items(answer), *calls.values(), len(run.tool_calls)}
 
 
-def _explain(verdicts: Sequence[_Verdict]) -> str:
+def _explain(instead: Instead, total: int) -> str:
     """Return the wrong facts first: a console may cut the rest."""
-    wrong, total = [verdict for verdict in verdicts if not verdict.found], len(verdicts)
     facts = counted(total, "fact")
-    if not wrong:
+    if not instead:
         are = "is" if total == 1 else "are"
         return f"{total} of {facts} {are} supported by the tool results or the conversation"
-    against = [verdict for verdict in wrong if verdict.instead is not None]
-    nowhere = [verdict for verdict in wrong if verdict.instead is None]
-    parts = [f"contradicted (counts twice): {_named(against)}"] if against else []
-    parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
-    parts += [f"{len(wrong)} of {facts} {'is' if len(wrong) == 1 else 'are'} unsupported"]
+    stated = {claim: f'{claim.kind} "{claim.text}"' for claim in instead}
+    against = [
+        f'{stated[claim]} (evidence: "{value}")' for claim, value in instead.items() if value is not None
+    ]
+    nowhere = [stated[claim] for claim, value in instead.items() if value is None]
+    parts = [f"contradicted (counts twice): {_some(against)}"] if against else []
+    parts += [f"found nowhere: {_some(nowhere)}"] if nowhere else []
+    parts += [f"{len(instead)} of {facts} {'is' if len(instead) == 1 else 'are'} unsupported"]
     return "; ".join(parts)
 
 
-def _named(verdicts: Sequence[_Verdict]) -> str:
-    more = f" and {len(verdicts) - _MAX_NAMED} more" if len(verdicts) > _MAX_NAMED else ""
-    return ", ".join(map(str, verdicts[:_MAX_NAMED])) + more
+def _some(named: Sequence[str]) -> str:
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return ", ".join(named[:_MAX_NAMED]) + more
 
 
 # --- evidence ---

@@ -51,21 +51,16 @@ def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
         sentences = [part for part in _SENTENCE.split(run.output or "") if _words(part)]
         if not sentences:
             return NotScored(reason="no_words", explanation="the answer has no words")
-        if aim is None:
-            return _evenness([_tone(sentence, valences) for sentence in sentences])
-        return _nearness(_tone(run.output or "", valences), aim)
+        if aim is not None:
+            tone = _tone(run.output or "", valences)
+            explanation = f"tone {tone:.2f}, the sample's {aim:.2f}"
+            return Score(value=max(0.0, 1 - abs(tone - aim)), explanation=explanation)
+        tones = [_tone(sentence, valences) for sentence in sentences]
+        spread = pvariance(tones)
+        explanation = f"{len(tones)} sentences; mean tone {fmean(tones):.2f}, variance {spread:.2f}"
+        return Score(value=max(0.0, 1 - spread), explanation=explanation)
 
     return tone_consistency
-
-
-def _evenness(tones: list[float]) -> Score:
-    spread = pvariance(tones)
-    explanation = f"{len(tones)} sentences; mean tone {fmean(tones):.2f}, variance {spread:.2f}"
-    return Score(value=max(0.0, 1 - spread), explanation=explanation)
-
-
-def _nearness(tone: float, aim: float) -> Score:
-    return Score(value=max(0.0, 1 - abs(tone - aim)), explanation=f"tone {tone:.2f}, the sample's {aim:.2f}")
 
 
 def _words(text: str) -> list[str]:

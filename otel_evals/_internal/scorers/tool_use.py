@@ -12,6 +12,8 @@ from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
 
+_NO_CALLS = NotScored(reason="no_tool_calls", explanation="the run called no tool")
+
 
 def tool_error_rate() -> FunctionScorer:
     """The share of executed tool calls that failed; each attempt of a call counts.
@@ -64,10 +66,9 @@ def has_failed(call: ToolCall) -> bool:
     return isinstance(result, Mapping) and any(result.get(key) for key in ("error", "isError", "is_error"))
 
 
-def _share(wrong: list[ToolCall], run: Run, label: str, of: int | None = None) -> Score | NotScored:
-    total = len(run.tool_calls) if of is None else of
+def _share(wrong: list[ToolCall], run: Run, label: str, total: int) -> Score | NotScored:
     if not run.tool_calls:
-        return NotScored(reason="no_tool_calls", explanation="the run called no tool")
+        return _NO_CALLS
     names = ", ".join(dict.fromkeys(call.name for call in wrong))
     explanation = f"{len(wrong)} of {total} {label}: {names}" if wrong else f"none of {total} {label}"
     return Score(
@@ -100,7 +101,7 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
     @scorer(id="repeated_calls", inline=True, direction=Direction.LOWER)
     def repeated_calls(run: Run) -> Score | NotScored:
         if not run.tool_calls:
-            return NotScored(reason="no_tool_calls", explanation="the run called no tool")
+            return _NO_CALLS
         if all(call.arguments is None for call in run.tool_calls):
             return NotScored(
                 reason="tool_arguments_not_recorded",
@@ -113,11 +114,11 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
 def _same(call: ToolCall, place: int) -> tuple[str, str]:
     """Return a key that is equal for equal calls; calls with too large arguments equal no other call."""
-    if call.arguments is None:
+    arguments = None if call.arguments is None else as_text(call.arguments, _MOST_CHARS)
+    if arguments is None or len(arguments) > _MOST_CHARS:
         return call.name, f"call {place}"
-    arguments = as_text(call.arguments, _MOST_CHARS)
-    if isinstance(call.arguments, str) or len(arguments) > _MOST_CHARS:
-        return call.name, arguments if len(arguments) <= _MOST_CHARS else f"call {place}"
+    if isinstance(call.arguments, str):
+        return call.name, arguments
     return call.name, json.dumps(plain_value(call.arguments), sort_keys=True)
 
 
@@ -160,43 +161,32 @@ def tool_call_accuracy(
     Raises:
         ConfigError: neither an expected tool nor an order is given, or the order is empty or no list.
     """
-    order = _checked(expected_tool, expected_order)
+    if expected_order is None and not expected_tool:
+        raise ConfigError("tool_call_accuracy.expected_tool", "give expected_tool or expected_order")
+    if isinstance(expected_order, str) or (expected_order is not None and not expected_order):
+        raise ConfigError("tool_call_accuracy.expected_order", "must be a list with at least one tool name")
+    order = list(expected_order or ())
+
+    def expected_of(run: Run) -> list[str]:
+        if order:
+            return order
+        name = expected_tool(run) if callable(expected_tool) else expected_tool
+        return [] if name is None else [name]
 
     @scorer(id="tool_call_accuracy", inline=True)
     def tool_call_accuracy(run: Run) -> Score | NotScored:
-        expected = order if order is not None else _expected(expected_tool, run)
-        if expected is None:
+        expected = expected_of(run)
+        if not expected:
             return NotScored(reason="no_expectation", explanation="no tool is expected of this run")
         actual = [call.name for call in run.tool_calls]
-        exact = strict and actual == list(expected)
-        return _score(exact or (not strict and _is_subsequence(expected, actual)), expected, actual)
+        passed = actual == expected if strict else is_subsequence(expected, actual)
+        label = "correct" if passed else "incorrect" if actual else "no_tool_calls"
+        explanation = f"expected {', '.join(expected)}; called {', '.join(actual) or 'no tool'}"
+        return Score(value=float(passed), label=label, explanation=explanation)
 
     return tool_call_accuracy
 
 
-def _checked(tool: Expectation | None, order: Sequence[str] | None) -> tuple[str, ...] | None:
-    if order is None:
-        if not tool:
-            raise ConfigError("tool_call_accuracy.expected_tool", "give expected_tool or expected_order")
-        return None
-    if isinstance(order, str) or not order:
-        raise ConfigError("tool_call_accuracy.expected_order", "must be a list with at least one tool name")
-    return tuple(order)
-
-
-def _expected(tool: Expectation | None, run: Run) -> tuple[str, ...] | None:
-    name = tool(run) if callable(tool) else tool
-    return None if name is None else (name,)
-
-
-def _is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
+def is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
     rest = iter(names)
     return all(name in rest for name in wanted)
-
-
-def _score(passed: bool, expected: Sequence[str], actual: Sequence[str]) -> Score:
-    called = ", ".join(actual) or "no tool"
-    label = "correct" if passed else "incorrect" if actual else "no_tool_calls"
-    return Score(
-        value=float(passed), label=label, explanation=f"expected {', '.join(expected)}; called {called}"
-    )

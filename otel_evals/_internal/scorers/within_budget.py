@@ -56,9 +56,7 @@ def within_budget(
         actual = {name: _measure(name, run, prices) for name in given}
         broken = {n: a for n, a in actual.items() if not isinstance(a, NotScored) and a > given[n]}
         if broken:
-            text = ", ".join(
-                f"{_number(a)} {name}, limit {_number(given[name])}" for name, a in broken.items()
-            )
+            text = ", ".join(f"{a:.6g} {name}, limit {given[name]:.6g}" for name, a in broken.items())
             return Score(value=min(given[n] / a for n, a in broken.items()), label="over", explanation=text)
         unknown = next((a for a in actual.values() if isinstance(a, NotScored)), None)
         return unknown or Score(value=1.0, label="within", explanation="within all limits")
@@ -66,29 +64,26 @@ def within_budget(
     return within_budget
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
-
-
-def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
-    if name == "US dollars":
-        return _usd(run, prices)
-    if name == "seconds" and run.duration is None:
-        return NotScored(reason="duration_not_recorded", explanation="the run's root never ended")
-    measured = {
-        "model calls": sum(1 for _ in run.of_kind(OperationKind.INFERENCE)),
-        "tool calls": len(run.tool_calls),
-        "tokens": run.usage.total_tokens or _NO_TOKENS,
-        "seconds": run.duration or 0.0,
-    }
-    return measured[name]
-
-
 _NO_TOKENS = NotScored(reason="tokens_not_recorded", explanation="the run has no token usage")
 
 
+def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
+    match name:
+        case "model calls":
+            return sum(1 for _ in run.of_kind(OperationKind.INFERENCE))
+        case "tool calls":
+            return len(run.tool_calls)
+        case "tokens":
+            return run.usage.total_tokens or _NO_TOKENS
+        case "US dollars":
+            return _usd(run, prices)
+    if run.duration is None:
+        return NotScored(reason="duration_not_recorded", explanation="the run's root never ended")
+    return run.duration
+
+
 def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
-    total = None
+    costs = []
     for operation in run.of_kind(OperationKind.INFERENCE):
         if (usage := operation.usage) is None:
             continue
@@ -97,6 +92,5 @@ def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScor
         if price is None:
             return NotScored(reason="price_unknown", explanation=f"no price is given for the model {model!r}")
         for_input, for_output = prices[price]
-        cost = (usage.input_tokens * for_input + usage.output_tokens * for_output) / _MILLION
-        total = cost if total is None else total + cost
-    return _NO_TOKENS if total is None else total
+        costs.append((usage.input_tokens * for_input + usage.output_tokens * for_output) / _MILLION)
+    return sum(costs) if costs else _NO_TOKENS
