@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.config.rules import Rule
@@ -25,8 +25,7 @@ Known = Callable[[str, Run], tuple[int, Outcome | None]]
 an outcome, the least revision of the evaluation to make."""
 
 
-@dataclass(slots=True, eq=False)
-class Target:
+class Target(msgspec.Struct, eq=False):
     """A judged span or conversation, with its evaluations so far."""
 
     run: Run

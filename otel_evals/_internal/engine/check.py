@@ -188,20 +188,20 @@ class CheckedRuns:
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
-        self._runs: OrderedDict[str, CheckedRun] = OrderedDict()
+        self.runs: OrderedDict[str, CheckedRun] = OrderedDict()
         """The least recently checked first."""
 
     def of(self, run: Run) -> CheckedRun:
         """Return the entry of a run, added for its first check."""
-        checked = self._runs.setdefault(run.root_span_id, CheckedRun(RunDecisions(run)))
-        self._runs.move_to_end(run.root_span_id)
-        if len(self._runs) > self._limit:
-            self._runs.popitem(last=False)
+        checked = self.runs.setdefault(run.root_span_id, CheckedRun(RunDecisions(run)))
+        self.runs.move_to_end(run.root_span_id)
+        if len(self.runs) > self._limit:
+            self.runs.popitem(last=False)
         return checked
 
     def close(self, run: Run) -> CheckedRun | None:
         """Return the entry of a run that has closed; None if it was not checked."""
-        checked = self._runs.pop(run.root_span_id, None) if self._runs else None
+        checked = self.runs.pop(run.root_span_id, None)
         if checked is not None:
             checked.decisions.run = run
         return checked

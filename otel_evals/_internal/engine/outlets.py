@@ -59,6 +59,7 @@ class Deliveries:
         self._waiting_runs = self._waiting_bytes = 0
         """Scored runs that wait to be put again, and their approximate size."""
         self._leaves_runs = False
+        self._has_destinations = bool(config.destinations)
         self.fan_out = FanOut(
             config.destinations, queue_size=queue_size, max_bytes=config.limits.max_bytes, ended=self._ended
         )
@@ -75,7 +76,8 @@ class Deliveries:
         if self._deliver is not None:
             self._deliver(scored)
             return
-        names = self.fan_out.put(scored, kept=self._left is not None) if scored.evaluations else []
+        delivers = self._has_destinations and scored.evaluations
+        names = self.fan_out.put(scored, kept=self._left is not None) if delivers else []
         if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)
 

@@ -19,8 +19,9 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.config.rules import Rule
@@ -59,8 +60,7 @@ def _settled() -> Generator[None, Any, Any]:
     return (yield)
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """An evaluation without an outcome, and the coroutine that waits for it."""
 
     queue: RuleQueue

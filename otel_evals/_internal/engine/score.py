@@ -29,7 +29,7 @@ from otel_evals._internal.model import (
     Score,
 )
 from otel_evals._internal.model.records import DERIVATION
-from otel_evals._internal.model.runs import size_of_run
+from otel_evals._internal.model.runs import SIZE, size_of_run
 from otel_evals._internal.read.conversation import evaluation_id
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
@@ -141,7 +141,7 @@ class RunScorer:
         targets: dict[str, Target] = {}
         sampled: dict[Target, list[Pending]] = {}
         accepted: list[tuple[Run, list[Decision]]] = []
-        checked = self._checked.close(run)
+        checked = self._checked.close(run) if self._checked.runs else None
         for evaluation in checked.newest.values() if checked is not None else ():
             self._attacher.show(run, evaluation)
         for scope in rules.scopes:
@@ -218,7 +218,7 @@ class RunScorer:
         self, rules: Rules, target: Target, pending: Sequence[Pending], outcome: Outcome | None = None
     ) -> None:
         if target not in self.open:
-            target.size = size_of_run(target.run)
+            target.size = target.run.__dict__.get(SIZE) or size_of_run(target.run)
             if outcome is None and self.open and self._bytes + target.size > self._max_bytes:
                 outcome = Dropped(reason="queue_full")
             self._bytes += target.size

@@ -111,7 +111,7 @@ class Stages:
 
     def _local_gatherer(self) -> Gatherer:
         limits = assembly_limits(self.config)
-        return Gatherer(limits, LiveClosing(limits, self._open_spans.now))
+        return Gatherer(limits, LiveClosing(limits, self._open_spans))
 
     # --- counts, read from any thread ---
 

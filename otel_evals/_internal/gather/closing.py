@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.capture.open_spans import MOST_LOOKED_AT, OpenSpans
 from otel_evals._internal.gather.trace import OpenSpan, Trace
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import SpanRecord
 
 _ALL_ENDED_SECONDS: Final = 0.02
 """Seconds until a run closes when no span of its trace is open: for log records of other threads."""
+# Places in a `SpanContext`, which is a tuple: its properties cost a call each.
+_TRACE_ID: Final = 0
+_SPAN_ID: Final = 1
 _REMEMBER_SECONDS: Final = 600.0
 _REMEMBER_BYTES: Final = 4 * 1024 * 1024
 
@@ -47,17 +50,17 @@ class LiveClosing:
 
     Args:
         limits: have `grace` and `max_age`.
-        look: returns the open spans; without it, every run waits for its grace period.
+        open_spans: without them, every run waits for its grace period.
     """
 
     remember = _REMEMBER_SECONDS
     remember_bytes = _REMEMBER_BYTES
     whole = False
 
-    def __init__(self, limits: AssemblyLimits, look: Callable[[], OpenSpansNow] | None = None) -> None:
+    def __init__(self, limits: AssemblyLimits, open_spans: OpenSpans | None = None) -> None:
         self.evicts_after = limits.max_age
         self._grace = limits.grace
-        self._look = look
+        self._open_spans = open_spans
         self._looked: OpenSpansNow | None = None
         self._looked_at = -inf
 
@@ -66,10 +69,10 @@ class LiveClosing:
             trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
 
     def _seconds(self, root: SpanRecord, now: float) -> float:
-        if self._look is None:
+        if self._open_spans is None:
             return self._grace
         if self._looked is None or now != self._looked_at:  # once for the items of a batch
-            self._looked, self._looked_at = self._look(), now
+            self._looked, self._looked_at = OpenSpansNow(self._open_spans), now
         trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
         only_above = self._looked.only_above(trace_id, int(root.span_id, 16), parent_id)
         if not only_above or self._looked.may_be_checked(trace_id, parent_id):
@@ -93,6 +96,39 @@ class LiveClosing:
 
     def ignored_to(self, trace: Trace) -> float:
         return max([trace.ignored_to, *(span.record.end_time or 0 for span in trace.spans.values())])
+
+
+class OpenSpansNow:
+    """The open spans at a moment, by span id."""
+
+    def __init__(self, open_spans: OpenSpans) -> None:
+        self._guarded = open_spans.guarded if open_spans.checks else None
+        spans = dict(open_spans.by_id)
+        self._known = len(spans) <= MOST_LOOKED_AT
+        self._above: dict[int, int] = {}
+        self._by_trace: dict[int, int] = {}
+        for span_id, span in spans.items() if self._known else ():
+            if span is not None:
+                context: Any = span.context
+                parent: Any = span.parent
+                self._above[span_id] = parent[_SPAN_ID] if parent is not None else 0
+                self._by_trace[context[_TRACE_ID]] = self._by_trace.get(context[_TRACE_ID], 0) + 1
+
+    def may_be_checked(self, trace_id: int, parent_id: int) -> bool:
+        """Return True if the answer of a run that has ended may still be checked."""
+        return self._guarded is not None and (parent_id in self._above or trace_id in self._guarded)
+
+    def only_above(self, trace_id: int, span_id: int, parent_id: int) -> bool:
+        """Return True if at most this span and those above it are open in a trace; 0 stands for no parent."""
+        above = self._above
+        if not self._known:
+            return False
+        # A span is handed over before it stops being open.
+        count, seen = self._by_trace.get(trace_id, 0), int(span_id in above)
+        while parent_id in above and seen <= count:
+            seen += 1
+            parent_id = above[parent_id]
+        return seen == count
 
 
 class QuietClosing:

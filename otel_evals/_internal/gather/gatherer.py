@@ -127,7 +127,7 @@ class Gatherer:
         return losses
 
     def lack(self, items: Iterable[IntakeItem], now: float) -> None:
-        """Note items for which there was no capacity: their runs are not complete."""
+        """Note items without capacity: their runs are not complete."""
         for item in items:
             span_id = None
             if isinstance(item, CapturedLog):
@@ -252,7 +252,7 @@ class Gatherer:
             )
             if trace.spans or stays:
                 again.append(trace)
-            else:
+            elif self.reports_left:
                 self._note_left(trace)
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
@@ -263,8 +263,10 @@ class Gatherer:
         return closed
 
     def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
-        parts = [part for part in self._closing.parts(trace, now) if part]
-        groups = [trace.close(part, whole=self._closing.whole) for part in parts]
+        groups: list[SpanGroup] = []
+        for part in self._closing.parts(trace, now):
+            if part:
+                groups.append(trace.close(part, whole=self._closing.whole))  # noqa: PERF401  # calls
         if groups:
             if not trace.spans:
                 trace.last_seen = self._latest

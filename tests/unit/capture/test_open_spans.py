@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import set_span_in_context
 
 from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.gather.closing import OpenSpansNow
 
 TRACER = TracerProvider(shutdown_on_exit=False).get_tracer("tests.app")
 
@@ -41,5 +42,7 @@ def test_a_run_is_complete_if_at_most_spans_above_it_are_open(
     spans = OpenSpans()
     for index, span in enumerate(others()):
         spans.by_id[index if span is None else span.context.span_id] = span
-    found = spans.now().only_above(ROOT.context.trace_id, ROOT.context.span_id, SERVER.context.span_id)
+    found = OpenSpansNow(spans).only_above(
+        ROOT.context.trace_id, ROOT.context.span_id, SERVER.context.span_id
+    )
     assert found is complete

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
-from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
@@ -117,9 +117,9 @@ class Opened:
     """A gatherer in process that knows which spans are open."""
 
     def __init__(self) -> None:
-        self.open: dict[int, Any] = {}
-        limits = limits_of({})
-        self.gatherer = Gatherer(limits, LiveClosing(limits, lambda: OpenSpansNow(self.open)))
+        spans, limits = OpenSpans(), limits_of({})
+        self.open = spans.by_id
+        self.gatherer = Gatherer(limits, LiveClosing(limits, spans))
 
     def start(self, above: Any = None) -> tuple[Any, int, int]:
         tracer = TracerProvider().get_tracer("app")
