@@ -65,12 +65,11 @@ class Gatherer:
         }
         if closing.whole:  # in process, the owner of a span is known without the spans between
             self._kinds[UnclaimedSpan] = self._add_link
-        self.roots_seen = 0
-        """Spans without a parent that were added, claimed or not. Any thread may read it."""
+        self.roots_seen = 0  # spans without a parent, claimed or not; any thread may read it
         self.reports_left = False
         """True to collect what `take_left` returns."""
         self.keeps_open = False
-        """True if what is open survives the process elsewhere, so that nothing is lost with it."""
+        """True if what is open survives the process elsewhere."""
         self.waits = False
         """True while complete traces stay open for lack of capacity. Any thread may read it."""
         self.next_close = inf
