@@ -1,7 +1,6 @@
-"""Collects the spans of open traces until their runs are complete, within bounds.
+"""Collects the spans of open traces until their runs are complete, within bounds, on the engine's thread.
 
-Engine's thread only, but for what is marked. A span that arrives after its run closed is late: it is counted,
-and the run is not scored again.
+A span that arrives after its run closed is late: it is counted, and the run is not scored again.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Gatherer:
     Args:
         limits: the bounds.
         closing: decides when a trace closes.
-        capacity: returns how many runs can be scored now; complete traces beyond that stay open.
+        capacity: returns how many runs can be scored now; others stay open.
     """
 
     def __init__(
@@ -65,7 +64,8 @@ class Gatherer:
         }
         if closing.whole:  # in process, the owner of a span is known without the spans between
             self._kinds[UnclaimedSpan] = self._add_link
-        self.roots_seen = 0  # spans without a parent, claimed or not; any thread may read it
+        self.roots_seen = 0
+        """Spans without a parent, claimed or not. Any thread may read it."""
         self.reports_left = False
         """True to collect what `take_left` returns."""
         self.keeps_open = False
