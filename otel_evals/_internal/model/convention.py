@@ -18,7 +18,7 @@ from otel_evals._internal.model import Operation, SpanRecord
 from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.installed import entry_points
-from otel_evals._internal.util.plain import attribute, plain_text, type_name
+from otel_evals._internal.util.plain import plain_text, type_name
 
 ENTRY_POINT_GROUP = "otel_evals_convention"
 
@@ -167,7 +167,7 @@ class Conventions:
             return None
 
     def _note(self, convention: Convention, error: BaseException) -> None:
-        name = plain_text(attribute(convention, "name") or type_name(convention), 100)
+        name = plain_text(getattr(convention, "name", "") or type_name(convention), 100)
         if name not in self.failing and len(self.failing) < _MOST_LOGGED:
             self.failing[name] = f"cannot read spans ({type_name(error)})"
             message = "convention %s cannot read a span; further errors are not logged"

@@ -1,7 +1,6 @@
 """Decides if a run's content is there, empty, cut, left out or unknown, and where it comes from.
 
-One table decides the availability of question and answer: its rows are tried in order, None in a row is
-any value. "Captured off" is for content that the instrumentation leaves out; a message that is there and has
+"Captured off" is for content that the instrumentation leaves out; a message that is there and has
 nothing in it is empty; what a limit may have removed is truncated.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
@@ -40,44 +38,31 @@ class Facts(NamedTuple):
     """A model was called, which had an input and an output."""
 
 
-_ANSWER: Final = (
-    # text, recorded, other, ended, model -> availability
-    ((True, _CUT, None, None, None), _CUT),
-    ((True, None, None, "cut", None), _CUT),
-    ((True, None, None, None, None), _PRESENT),
-    ((False, None, None, "waiting", None), _UNKNOWN),
-    ((False, _EMPTY, None, "refused", None), _REFUSED),
-    ((False, None, True, "refused", None), _REFUSED),
-    ((False, _EMPTY, None, None, None), _EMPTY),
-    ((False, _CUT, None, None, None), _CUT),
-    ((False, _OFF, None, None, None), _OFF),
-    ((False, None, None, "failed", None), _UNKNOWN),
-    ((False, None, True, None, None), _UNKNOWN),
-    ((False, None, None, None, False), _UNKNOWN),
-    ((False, None, None, None, None), _OFF),
-)
-_QUESTION: Final = (
-    ((True, _CUT, None, None, None), _CUT),
-    ((True, None, None, None, None), _PRESENT),
-    ((False, _EMPTY, None, None, None), _EMPTY),
-    ((False, _CUT, None, None, None), _CUT),
-    ((False, _OFF, None, None, None), _OFF),
-    ((False, None, None, "failed", None), _UNKNOWN),
-    ((False, None, None, None, False), _UNKNOWN),
-    ((False, _PRESENT, None, None, None), _UNKNOWN),
-    ((False, None, None, None, None), _OFF),
-)
-
-
-@lru_cache(maxsize=1_000)
 def decide(side: Literal["input", "output"], facts: Facts) -> Availability:
     """Return the availability of a question or an answer."""
-    table = _ANSWER if side == "output" else _QUESTION
-    return next(state for row, state in table if _matches(row, facts))
+    return _of_answer(facts) if side == "output" else _of_question(facts)
 
 
-def _matches(row: tuple[Any, ...], facts: Facts) -> bool:
-    return all(wanted is None or wanted == fact for wanted, fact in zip(row, facts, strict=True))
+def _of_answer(facts: Facts) -> Availability:
+    if facts.text:
+        return _CUT if facts.recorded is _CUT or facts.ended == "cut" else _PRESENT
+    if facts.ended == "waiting":
+        return _UNKNOWN
+    if facts.ended == "refused" and (facts.recorded is _EMPTY or facts.other):
+        return _REFUSED
+    if facts.recorded in (_EMPTY, _CUT, _OFF):
+        return facts.recorded
+    return _UNKNOWN if facts.ended == "failed" or facts.other or not facts.model else _OFF
+
+
+def _of_question(facts: Facts) -> Availability:
+    if facts.text:
+        return _CUT if facts.recorded is _CUT else _PRESENT
+    if facts.recorded in (_EMPTY, _CUT, _OFF):
+        return facts.recorded
+    if facts.ended == "failed" or facts.recorded is _PRESENT or not facts.model:
+        return _UNKNOWN
+    return _OFF
 
 
 def find_availability(

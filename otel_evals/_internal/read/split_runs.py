@@ -95,11 +95,9 @@ class SplitRuns:
 
     def _excess(self) -> int:
         """Return how many of the oldest runs exceed the bounds."""
-        held, size = self._held, sum(map(size_of_run, self._held))
-        count = max(0, len(held) - self._window)
-        size -= sum(map(size_of_run, held[:count]))
-        while size > self._max_bytes:
-            size -= size_of_run(held[count])
+        count, size = 0, sum(map(size_of_run, self._held))
+        while len(self._held) - count > self._window or size > self._max_bytes:
+            size -= size_of_run(self._held[count])
             count += 1
         return count
 

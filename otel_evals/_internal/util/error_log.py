@@ -14,8 +14,6 @@ from contextvars import ContextVar
 from otel_evals._internal.util.plain import type_name
 
 _logger = logging.getLogger(__name__)
-_traceback_of = BaseException.__dict__["__traceback__"].__get__
-"""An exception may have a property of that name."""
 _content = ContextVar("otel_evals_content", default=True)
 
 
@@ -43,8 +41,7 @@ def log_error(
     """Log a failure, with as much of the exception as is printable and permitted."""
     if _content.get():
         try:
-            told = (type(error), error, _traceback_of(error, type(error)))
-            logger.log(level, message, *args, exc_info=told, stacklevel=2)
+            logger.log(level, message, *args, exc_info=error, stacklevel=2)
             return
         except BaseException:  # a traceback that cannot be made, or somebody else's log handler
             pass

@@ -28,29 +28,19 @@ _DEEPEST = 60
 _MAX_KEPT = 100_000
 
 
-def attribute(thing: object, name: str, default: Any = None) -> Any:
-    """Read an attribute of users' code; return the default if it is missing or raises anything."""
-    try:
-        return getattr(thing, name, default)
-    except BaseException:  # SystemExit of a property, say: it must not end the engine's thread
-        return default
-
-
 def type_name(value: object) -> str:
-    """Return the name of an object's type from its class statement."""
-    return str(type.__dict__["__name__"].__get__(type(value)))[:256]
+    """Return the name of an object's type."""
+    return type(value).__name__[:256]
 
 
 def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
-    """Return `str(value)` as an exact `str` with a UTF-8 form, of at most `limit` characters.
+    """Return `str(value)` with a UTF-8 form, of at most `limit` characters.
 
     An object whose `__str__` fails becomes its type's name.
     """
-    if type(value) is str:
-        return _encodable(value[:limit])
     try:
-        text = str.__str__(value) if isinstance(value, str) else str(value)
-        return _encodable(str.__str__(text)[:limit])
+        text = value if isinstance(value, str) else str(value)
+        return _encodable(text[:limit])
     except BaseException:  # a user's __str__ may raise anything, even SystemExit
         return f"<{type_name(value)}>"[:limit]
 
@@ -59,17 +49,13 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def field_names(cls: type) -> tuple[str, ...] | None:
-    """Return the names of the fields of a dataclass or struct; None for other classes."""
-    if issubclass(cls, Struct):
-        return cls.__struct_fields__
-    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
-
-
 def field_values(value: Any) -> dict[str, Any] | None:
     """Return the fields and values of a dataclass or struct instance; None for other objects."""
-    names = field_names(type(value))
-    return None if names is None else {name: getattr(value, name) for name in names}
+    if isinstance(value, Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return None
 
 
 def plain_value(value: object) -> Any:
@@ -105,32 +91,25 @@ class _Plain:
             return plain_text(value)
 
     def contents(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        if issubclass(kind, Enum):
+        if isinstance(value, Enum):
             return self.value(value.value, depth)
-        if issubclass(kind, BaseModel):
+        if isinstance(value, BaseModel):
             return self.value(value.model_dump(mode="json"), depth)
-        if (values := field_values(value)) is not None:
-            return self.mapping(values, depth)
-        if issubclass(kind, Mapping):
-            return self.mapping(value, depth)
-        if issubclass(kind, list | tuple | Set):
-            return [self.value(item, depth) for item in islice(iter(value), _MAX_ITEMS)]
-        if issubclass(kind, str | bytes):
+        mapping = value if isinstance(value, Mapping) else field_values(value)
+        if mapping is not None:
+            return self.mapping(mapping, depth)
+        if isinstance(value, list | tuple | Set):
+            return [self.value(item, depth) for item in islice(value, _MAX_ITEMS)]
+        if isinstance(value, str | bytes):
             return plain_text(value)
-        return self.number(value)
+        # Numbers of other libraries, such as NumPy's; other objects become text.
+        convert = getattr(value, "item", None) or getattr(value, "__float__", None)
+        number = convert() if callable(convert) else None
+        return self.value(number, 1) if type(number) in (int, float, bool) else plain_text(value)
 
     def mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         items = islice(value.items(), _MAX_ITEMS)
         return {plain_text(key, 1_000): self.value(item, depth) for key, item in items}
-
-    def number(self, value: Any) -> Any:
-        """Convert a number of another library, such as NumPy's; other objects become text."""
-        if issubclass(type(value), int):
-            return self.value(int.__int__(value), 1)
-        convert = getattr(value, "item", None) or getattr(value, "__float__", None)
-        made = convert() if callable(convert) else None
-        return self.value(made, 1) if type(made) in (int, float, bool) else plain_text(value)
 
 
 def shallow(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """A Redis or Valkey server that processes share: counters, rates and texts, with bounded calls.
 
-Every call ends within about `2 * CALL_SECONDS`, also if the server sends its answer byte by byte. After a
-failure, or an answer of another form, further calls fail at once for `PAUSE_SECONDS`, which keeps threads and
-queues free while a server is away. Budgets, limits, caches and samplers decide how to continue then.
+A call waits at most `CALL_SECONDS` for each part of an answer. After a failure, or an answer of another form,
+further calls fail at once for `PAUSE_SECONDS`, which keeps threads and queues free while a server is away.
+Budgets, limits, caches and samplers decide how to continue then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from otel_evals._internal.util.credentials import without_credentials
@@ -116,22 +115,14 @@ class RedisServer:
             if time.monotonic() < self._pause_ends:
                 self.failures += 1
                 raise StoreError(f"{self.name} failed a moment ago")
-        overdue = threading.Timer(2 * CALL_SECONDS, self._client.connection_pool.disconnect)
-        overdue.daemon = True
-        with suppress(RuntimeError):  # no thread can be started while the interpreter ends
-            overdue.start()
         try:
             try:
                 found = work(self._client)
-            except redis.ConnectionError:
-                if overdue.finished.is_set() or not overdue.is_alive():
-                    raise
-                found = work(self._client)  # the server had closed an idle connection
+            except redis.ConnectionError:  # the server had closed an idle connection
+                found = work(self._client)
         except Exception as error:  # also an answer of another type than the call's
             self._failed(error)
             raise StoreError(f"{self.name}: {type(error).__name__}") from error
-        finally:
-            overdue.cancel()
         self._answered()
         return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
-from otel_evals._internal.util.plain import as_text, field_names, plain_value
+from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.conventions import field_values
 from otel_evals.destinations import plain
 from otel_evals_instrumentation._internal.decorators.serialization import attribute_value
@@ -33,7 +33,6 @@ KINDS = pytest.mark.parametrize("kind", [AsDataclass, AsStruct])
 
 @KINDS
 def test_the_fields_of_an_instance_are_told(kind: Callable[..., Any]) -> None:
-    assert field_names(kind) == ("name", "more")  # type: ignore[arg-type]  # a class
     assert field_values(kind("a", [1])) == {"name": "a", "more": [1]}
     assert field_values(kind) is None
     assert field_values({"name": "a"}) is None

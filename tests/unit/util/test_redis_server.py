@@ -6,7 +6,6 @@ import contextlib
 import pickle
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import anyio
@@ -69,10 +68,10 @@ def test_a_silent_server_costs_a_bounded_time_once(
 
 
 class Answering:
-    """A server that gives each request one answer, whole or byte by byte."""
+    """A server that gives each request one answer."""
 
-    def __init__(self, answer: bytes, seconds_per_byte: float = 0.0) -> None:
-        self._answer, self._pause = answer, seconds_per_byte
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -86,26 +85,13 @@ class Answering:
     def _give(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection:
             while connection.recv(65536):
-                for byte in self._answer if self._pause else ():
-                    connection.sendall(bytes([byte]))
-                    time.sleep(self._pause)
-                if not self._pause:
-                    connection.sendall(self._answer)
+                connection.sendall(self._answer)
 
     def __enter__(self) -> Answering:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listening.close()
-
-
-def test_a_server_that_answers_byte_by_byte_costs_a_bounded_time() -> None:
-    with Answering(b"$1000000\r\n" + b"x" * 1000, seconds_per_byte=0.3) as slow:
-        server = RedisServer(slow.url)
-        began = time.monotonic()
-        with pytest.raises(StoreError):
-            server.text("a")
-        assert time.monotonic() - began < 10
 
 
 ANSWERS = [
