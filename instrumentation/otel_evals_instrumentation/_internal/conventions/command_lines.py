@@ -28,12 +28,14 @@ def codex() -> SpanConvention:
         scopes=("codex_cli_rs", "codex_exec", "codex_core", "codex_otel"),
         markers=(_TOKENS + "input_tokens", "codex.turn.reasoning_effort"),
         names=AttributeNames(
-            request_model=("model",),
-            input_tokens=(_TOKENS + "input_tokens",),
-            output_tokens=(_TOKENS + "output_tokens",),
-            cache_tokens=(_TOKENS + "cached_input_tokens",),
-            reasoning_tokens=(_TOKENS + "reasoning_output_tokens", "codex.usage.reasoning_output_tokens"),
-            conversation_id=("conversation.id", "thread.id"),
+            request_model="model",
+            input_tokens="codex.turn.token_usage.input_tokens",
+            output_tokens="codex.turn.token_usage.output_tokens",
+            cache_tokens="codex.turn.token_usage.cached_input_tokens",
+            reasoning_tokens="""
+                codex.turn.token_usage.reasoning_output_tokens codex.usage.reasoning_output_tokens
+            """,
+            conversation_id="conversation.id thread.id",
         ),
         kind_of=_codex_kind,
         refine=_codex_refine,
@@ -120,9 +122,9 @@ def gemini_cli() -> SpanConvention:
         content="`telemetry.traces`, unless `telemetry.logPrompts` is false",
         scopes=("gemini-cli",),
         names=AttributeNames(
-            tool_id=("gen_ai.tool.call_id",),
-            arguments=("gen_ai.input.messages",),
-            result=("gen_ai.output.messages",),
+            tool_id="gen_ai.tool.call_id",
+            arguments="gen_ai.input.messages",
+            result="gen_ai.output.messages",
         ),
         kind_of=_gemini_cli_kind,
         refine=_gemini_cli_refine,

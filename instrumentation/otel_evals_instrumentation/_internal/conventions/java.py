@@ -26,18 +26,18 @@ def spring_ai() -> SpanConvention:
         ),
         markers=(_OWN + "kind", *_OF_TOOLS, _CHAT + "conversation.id", "db.vector.query.content"),
         names=AttributeNames(
-            input=("gen_ai.input.messages", *words("user.text user_text", _CHAT)),
-            system=words("system.text system_text", _CHAT),
-            tool_name=(_OWN + "tool.definition.name",),
-            tool_id=(_OWN + "tool.call.id",),
-            arguments=(_OWN + "tool.call.arguments",),
-            result=(_OWN + "tool.call.result",),
-            documents=("db.vector.query.response.documents",),
-            query=("db.vector.query.content",),
-            conversation_id=(
-                *words("conversation.id advisor.conversation.id", _CHAT),
-                "chat_memory_conversation_id",
-            ),
+            input="gen_ai.input.messages spring.ai.chat.client.user.text spring.ai.chat.client.user_text",
+            system="spring.ai.chat.client.system.text spring.ai.chat.client.system_text",
+            tool_name="spring.ai.tool.definition.name",
+            tool_id="spring.ai.tool.call.id",
+            arguments="spring.ai.tool.call.arguments",
+            result="spring.ai.tool.call.result",
+            documents="db.vector.query.response.documents",
+            query="db.vector.query.content",
+            conversation_id="""
+                spring.ai.chat.client.conversation.id spring.ai.chat.client.advisor.conversation.id
+                chat_memory_conversation_id
+            """,
         ),
         loggers=("org.springframework.ai.",),
         kind_of=_spring_ai_kind,

@@ -34,11 +34,11 @@ def langwatch() -> SpanConvention:
         order=PLATFORM,
         markers=(_OWN + "span.type", _OWN + "input", _OWN + "output"),
         names=AttributeNames(
-            conversation_id=words(
-                """langwatch.thread.id gen_ai.conversation.id langwatch.thread_id
-                langwatch.langgraph.thread_id thread_id"""
-            ),
-            user_id=(_OWN + "user.id", _OWN + "user_id", "user.id", "user_id"),
+            conversation_id="""
+                langwatch.thread.id gen_ai.conversation.id langwatch.thread_id langwatch.langgraph.thread_id
+                thread_id
+            """,
+            user_id="langwatch.user.id langwatch.user_id user.id user_id",
         ),
         kind_of=_kind,
         records_turns=True,

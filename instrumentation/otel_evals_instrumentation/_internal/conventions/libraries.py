@@ -25,7 +25,7 @@ from otel_evals_instrumentation._internal.readers.tool_values import (
     tool_result,
 )
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds
 
 # --- LoongSuite, ARMS, Dify and traceAI: `gen_ai.span.kind` next to OpenTelemetry's names ---
 
@@ -45,10 +45,10 @@ def loongsuite() -> SpanConvention:
         order=LIBRARY,
         markers=(_KIND,),
         names=AttributeNames(
-            input=words("gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value"),
-            output=words("gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value"),
-            documents=words("retrieval.documents retrieval.documents.* retrieval.document output.value"),
-            query=("retrieval.query", "input.value"),
+            input="gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value",
+            output="gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value",
+            documents="retrieval.documents retrieval.documents.* retrieval.document output.value",
+            query="retrieval.query input.value",
         ),
         kind_of=_loongsuite_kind,
         records_turns=True,

@@ -35,16 +35,22 @@ def livekit() -> SpanConvention:
             *_both("input_text user_transcript instructions function_tool.output"),
         ),
         names=AttributeNames(
-            input=_both("user_input input_text user_transcript chat_ctx"),
-            answer=_both("response.text"),
-            system=_both("instructions"),
-            tool_name=("lk.function_tool.name",),
-            tool_id=("lk.function_tool.id",),
-            arguments=_both("function_tool.arguments function_tool.args"),
-            result=_both("function_tool.output"),
-            conversation_id=_both("room_name"),
-            user_id=_both("participant_identity"),
-            agent_name=("lk.agent_label", "lk.agent_name"),
+            input="""
+                lk.pii.user_input lk.user_input lk.pii.input_text lk.input_text lk.pii.user_transcript
+                lk.user_transcript lk.pii.chat_ctx lk.chat_ctx
+            """,
+            answer="lk.pii.response.text lk.response.text",
+            system="lk.pii.instructions lk.instructions",
+            tool_name="lk.function_tool.name",
+            tool_id="lk.function_tool.id",
+            arguments="""
+                lk.pii.function_tool.arguments lk.function_tool.arguments lk.pii.function_tool.args
+                lk.function_tool.args
+            """,
+            result="lk.pii.function_tool.output lk.function_tool.output",
+            conversation_id="lk.pii.room_name lk.room_name",
+            user_id="lk.pii.participant_identity lk.participant_identity",
+            agent_name="lk.agent_label lk.agent_name",
         ),
         kind_of=_kind,
         refine=_refine,

@@ -34,18 +34,33 @@ def mastra() -> SpanConvention:
         scopes=("@mastra/",),
         markers=("mastra.span.type",),
         names=AttributeNames(
-            input=(*_of(_RUNS, "input"), "gen_ai.input.messages", *_of(_MODELS, "input"), "input"),
-            output=(*_of(_RUNS, "output"), "gen_ai.output.messages", *_of(_MODELS, "output"), "output"),
-            arguments=("gen_ai.tool.call.arguments", *_of(_TOOLS, "input")),
-            result=("gen_ai.tool.call.result", *_of(_TOOLS, "output")),
-            documents=("mastra.rag_vector_operation.output",),
-            query=("mastra.rag_vector_operation.input",),
-            tool_name=("gen_ai.tool.name", "tool.name"),
-            system=("gen_ai.system_instructions", "mastra.agent.instructions"),
-            # The metadata of the first versions has no namespace.
-            conversation_id=("gen_ai.conversation.id", *words(_SESSIONS, _METADATA), *words(_SESSIONS)),
-            user_id=(*words("userId resourceId", _METADATA), "userId", "resourceId"),
-            agent_name=("gen_ai.agent.name", "mastra.agent.id", "agent.id", "gen_ai.agent.id"),
+            input="""
+                mastra.agent_run.input mastra.workflow_run.input gen_ai.input.messages
+                mastra.model_inference.input mastra.model_generation.input mastra.model_step.input
+                mastra.llm_generation.input input
+            """,
+            output="""
+                mastra.agent_run.output mastra.workflow_run.output gen_ai.output.messages
+                mastra.model_inference.output mastra.model_generation.output mastra.model_step.output
+                mastra.llm_generation.output output
+            """,
+            arguments="""
+                gen_ai.tool.call.arguments mastra.tool_call.input mastra.mcp_tool_call.input
+                mastra.client_tool_call.input mastra.provider_tool_call.input
+            """,
+            result="""
+                gen_ai.tool.call.result mastra.tool_call.output mastra.mcp_tool_call.output
+                mastra.client_tool_call.output mastra.provider_tool_call.output
+            """,
+            documents="mastra.rag_vector_operation.output",
+            query="mastra.rag_vector_operation.input",
+            tool_name="gen_ai.tool.name tool.name",
+            system="gen_ai.system_instructions mastra.agent.instructions",
+            conversation_id="""
+                gen_ai.conversation.id mastra.metadata.threadId mastra.metadata.sessionId threadId sessionId
+            """,
+            user_id="mastra.metadata.userId mastra.metadata.resourceId userId resourceId",
+            agent_name="gen_ai.agent.name mastra.agent.id agent.id gen_ai.agent.id",
         ),
         kind_of=_kind,
         refine=_refine,

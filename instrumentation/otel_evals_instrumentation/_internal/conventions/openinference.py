@@ -22,7 +22,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
@@ -300,33 +300,31 @@ TABLE = SpanConvention(
     scopes=("openinference.instrumentation", "@arizeai/openinference"),
     markers=("openinference.span.kind", *sorted(_OF_MODELS), "llm.model_name", *sorted(_DOCUMENTS)),
     names=AttributeNames(
-        input=words(
-            """llm.input_messages.* gen_ai.input.messages llm.input_messages llm.prompts llm.prompts.*
-            embedding.embeddings.* input.value crew_inputs"""
-        ),
-        output=words(
-            """llm.output_messages.* gen_ai.output.messages llm.output_messages llm.choices.*
-            output.value"""
-        ),
-        tool_name=("tool.name", "tool_call.function.name", "tool_name"),
-        tool_id=("tool.id", "tool_call.id"),
-        arguments=("input.value", "tool_call.function.arguments"),
-        result=("output.value",),
-        documents=words("reranker.output_documents.* retrieval.documents.* retrieval.documents output.value"),
-        query=("reranker.query", "input.value"),
-        provider=("llm.provider", "llm.system"),
-        request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),
-        response_model=("llm.response.model_name", "llm.model_name"),
-        finish=("llm.finish_reason",),
-        input_tokens=("llm.token_count.prompt",),
-        output_tokens=("llm.token_count.completion",),
-        cache_tokens=("llm.token_count.prompt_details.cache_read",),
-        reasoning_tokens=("llm.token_count.completion_details.reasoning",),
-        conversation_id=("session.id",),
-        agent_name=words(
-            """ag2.recipient.name agent.name gen_ai.agent.name graph.node.name agno.agent
-            graph.node.id"""
-        ),
+        input="""
+            llm.input_messages.* gen_ai.input.messages llm.input_messages llm.prompts llm.prompts.*
+            embedding.embeddings.* input.value crew_inputs
+        """,
+        output="""
+            llm.output_messages.* gen_ai.output.messages llm.output_messages llm.choices.* output.value
+        """,
+        tool_name="tool.name tool_call.function.name tool_name",
+        tool_id="tool.id tool_call.id",
+        arguments="input.value tool_call.function.arguments",
+        result="output.value",
+        documents="reranker.output_documents.* retrieval.documents.* retrieval.documents output.value",
+        query="reranker.query input.value",
+        provider="llm.provider llm.system",
+        request_model="llm.request.model_name llm.model_name embedding.model_name",
+        response_model="llm.response.model_name llm.model_name",
+        finish="llm.finish_reason",
+        input_tokens="llm.token_count.prompt",
+        output_tokens="llm.token_count.completion",
+        cache_tokens="llm.token_count.prompt_details.cache_read",
+        reasoning_tokens="llm.token_count.completion_details.reasoning",
+        conversation_id="session.id",
+        agent_name="""
+            ag2.recipient.name agent.name gen_ai.agent.name graph.node.name agno.agent graph.node.id
+        """,
     ),
     kind_of=_kind,
     refine=_complete,

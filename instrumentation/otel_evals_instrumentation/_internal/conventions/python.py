@@ -32,15 +32,21 @@ def haystack() -> SpanConvention:
         content="`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
         markers=words("component.name pipeline.input_data pipeline.metadata agent.max_steps tool.name", _OWN),
         names=AttributeNames(
-            input=words("agent.input agent.step.llm.input component.input pipeline.input_data", _OWN),
-            output=words("agent.output agent.step.llm.output component.output pipeline.output_data", _OWN),
-            tool_name=words("tool.name component.name", _OWN),
-            tool_id=(_OWN + "tool.call.id",),
-            arguments=words("tool.input tool.arguments component.input", _OWN),
-            result=words("tool.output tool.result component.output", _OWN),
-            documents=(_OWN + "component.output",),
-            query=(_OWN + "component.input",),
-            name=(_OWN + "component.name",),
+            input="""
+                haystack.agent.input haystack.agent.step.llm.input haystack.component.input
+                haystack.pipeline.input_data
+            """,
+            output="""
+                haystack.agent.output haystack.agent.step.llm.output haystack.component.output
+                haystack.pipeline.output_data
+            """,
+            tool_name="haystack.tool.name haystack.component.name",
+            tool_id="haystack.tool.call.id",
+            arguments="haystack.tool.input haystack.tool.arguments haystack.component.input",
+            result="haystack.tool.output haystack.tool.result haystack.component.output",
+            documents="haystack.component.output",
+            query="haystack.component.input",
+            name="haystack.component.name",
         ),
         kind_of=_haystack_kind,
     )
@@ -68,21 +74,19 @@ def litellm() -> SpanConvention:
         scopes=("litellm",),
         markers=("litellm.call_id", "litellm.provider.model"),
         names=AttributeNames(
-            input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", _BARE + "LLM_PROMPTS.*"),
-            output=(
-                *words("output.messages completion completion.*", "gen_ai."),
-                _BARE + "LLM_COMPLETIONS.*",
-            ),
-            request_model=("gen_ai.request.model", _BARE + "LLM_REQUEST_MODEL"),
-            response_model=("gen_ai.response.model", _BARE + "LLM_RESPONSE_MODEL"),
-            provider=("gen_ai.provider.name", "gen_ai.system", _BARE + "LLM_SYSTEM"),
-            input_tokens=("gen_ai.usage.input_tokens", _BARE + "LLM_USAGE_PROMPT_TOKENS"),
-            output_tokens=("gen_ai.usage.output_tokens", _BARE + "LLM_USAGE_COMPLETION_TOKENS"),
-            conversation_id=words(
-                "metadata.session_id metadata.requester_metadata.session_id litellm.trace_id"
-            ),
-            user_id=("llm.user", "metadata.user_id", "metadata.user_api_key_end_user_id"),
-            agent_name=("metadata.agent_name",),
+            input="gen_ai.input.messages gen_ai.prompt gen_ai.prompt.* SpanAttributes.LLM_PROMPTS.*",
+            output="""
+                gen_ai.output.messages gen_ai.completion gen_ai.completion.*
+                SpanAttributes.LLM_COMPLETIONS.*
+            """,
+            request_model="gen_ai.request.model SpanAttributes.LLM_REQUEST_MODEL",
+            response_model="gen_ai.response.model SpanAttributes.LLM_RESPONSE_MODEL",
+            provider="gen_ai.provider.name gen_ai.system SpanAttributes.LLM_SYSTEM",
+            input_tokens="gen_ai.usage.input_tokens SpanAttributes.LLM_USAGE_PROMPT_TOKENS",
+            output_tokens="gen_ai.usage.output_tokens SpanAttributes.LLM_USAGE_COMPLETION_TOKENS",
+            conversation_id="metadata.session_id metadata.requester_metadata.session_id litellm.trace_id",
+            user_id="llm.user metadata.user_id metadata.user_api_key_end_user_id",
+            agent_name="metadata.agent_name",
         ),
         kind_of=_litellm_kind,
         refine=_refine,

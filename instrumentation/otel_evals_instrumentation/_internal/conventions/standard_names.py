@@ -67,10 +67,10 @@ def mcp() -> SpanConvention:
         scopes=("mcp-python-sdk", "fastmcp", "mcp.", "@modelcontextprotocol/"),
         markers=("mcp.method.name",),
         names=AttributeNames(
-            tool_name=("gen_ai.tool.name", "mcp.tool.name", "fastmcp.component.key"),
-            arguments=("gen_ai.tool.call.arguments", "mcp.request.argument", "mcp.request.params"),
-            result=("gen_ai.tool.call.result", "mcp.response.value", "mcp.tool.result"),
-            conversation_id=("gen_ai.conversation.id", "mcp.session.id"),
+            tool_name="gen_ai.tool.name mcp.tool.name fastmcp.component.key",
+            arguments="gen_ai.tool.call.arguments mcp.request.argument mcp.request.params",
+            result="gen_ai.tool.call.result mcp.response.value mcp.tool.result",
+            conversation_id="gen_ai.conversation.id mcp.session.id",
         ),
         kind_of=_mcp_kind,
     )

@@ -41,38 +41,55 @@ def vercel_ai() -> SpanConvention:
             *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
         ),
         names=AttributeNames(
-            input=("ai.prompt.messages", "ai.prompt", *_early("prompt.messages"), "ai.values", "ai.value"),
-            answer=(
-                *("ai.response.text", "ai.result.text", *_early("response.text")),
-                *("ai.response.object", "ai.result.object", *_early("response.object")),
-            ),
-            tool_name=("ai.toolCall.name",),
-            tool_id=("ai.toolCall.id",),
-            arguments=("ai.toolCall.args", "ai.toolCall.input"),
-            result=("ai.toolCall.result", "ai.toolCall.output"),
-            definitions=("ai.prompt.tools",),
-            provider=("gen_ai.system", "ai.model.provider", "aisdk.model.provider"),
-            request_model=("gen_ai.request.model", "ai.model.id", "aisdk.model.id"),
-            response_model=("gen_ai.response.model", "ai.response.model"),
-            response_id=("gen_ai.response.id", "ai.response.id"),
-            finish=("gen_ai.response.finish_reasons", "ai.response.finishReason", "ai.finishReason"),
-            input_tokens=(
-                *words("gen_ai.usage.input_tokens ai.usage.inputTokens ai.usage.promptTokens"),
-                *_early("usage.inputTokens"),
-            ),
-            output_tokens=(
-                *words("gen_ai.usage.output_tokens ai.usage.outputTokens ai.usage.completionTokens"),
-                *_early("usage.outputTokens"),
-            ),
-            cache_tokens=(
-                *words("cachedInputTokens inputTokenDetails.cacheReadTokens", "ai.usage."),
-                *_early("usage.cachedInputTokens"),
-                *_early("usage.inputTokenDetails.cacheReadTokens"),
-            ),
-            reasoning_tokens=("ai.usage.reasoningTokens", "ai.usage.outputTokenDetails.reasoningTokens"),
-            conversation_id=words("sessionId session.id threadId conversationId chatId", _METADATA),
-            user_id=words("userId user.id", _METADATA),
-            agent_name=("ai.telemetry.functionId", "resource.name"),
+            input="""
+                ai.prompt.messages ai.prompt stream.prompt.messages generateText.prompt.messages
+                streamText.prompt.messages streamObject.prompt.messages generateObject.prompt.messages
+                ai.values ai.value
+            """,
+            answer="""
+                ai.response.text ai.result.text stream.response.text generateText.response.text
+                streamText.response.text streamObject.response.text generateObject.response.text
+                ai.response.object ai.result.object stream.response.object generateText.response.object
+                streamText.response.object streamObject.response.object generateObject.response.object
+            """,
+            tool_name="ai.toolCall.name",
+            tool_id="ai.toolCall.id",
+            arguments="ai.toolCall.args ai.toolCall.input",
+            result="ai.toolCall.result ai.toolCall.output",
+            definitions="ai.prompt.tools",
+            provider="gen_ai.system ai.model.provider aisdk.model.provider",
+            request_model="gen_ai.request.model ai.model.id aisdk.model.id",
+            response_model="gen_ai.response.model ai.response.model",
+            response_id="gen_ai.response.id ai.response.id",
+            finish="gen_ai.response.finish_reasons ai.response.finishReason ai.finishReason",
+            input_tokens="""
+                gen_ai.usage.input_tokens ai.usage.inputTokens ai.usage.promptTokens
+                stream.usage.inputTokens generateText.usage.inputTokens streamText.usage.inputTokens
+                streamObject.usage.inputTokens generateObject.usage.inputTokens
+            """,
+            output_tokens="""
+                gen_ai.usage.output_tokens ai.usage.outputTokens ai.usage.completionTokens
+                stream.usage.outputTokens generateText.usage.outputTokens streamText.usage.outputTokens
+                streamObject.usage.outputTokens generateObject.usage.outputTokens
+            """,
+            cache_tokens="""
+                ai.usage.cachedInputTokens ai.usage.inputTokenDetails.cacheReadTokens
+                stream.usage.cachedInputTokens generateText.usage.cachedInputTokens
+                streamText.usage.cachedInputTokens streamObject.usage.cachedInputTokens
+                generateObject.usage.cachedInputTokens stream.usage.inputTokenDetails.cacheReadTokens
+                generateText.usage.inputTokenDetails.cacheReadTokens
+                streamText.usage.inputTokenDetails.cacheReadTokens
+                streamObject.usage.inputTokenDetails.cacheReadTokens
+                generateObject.usage.inputTokenDetails.cacheReadTokens
+            """,
+            reasoning_tokens="ai.usage.reasoningTokens ai.usage.outputTokenDetails.reasoningTokens",
+            conversation_id="""
+                ai.telemetry.metadata.sessionId ai.telemetry.metadata.session.id
+                ai.telemetry.metadata.threadId ai.telemetry.metadata.conversationId
+                ai.telemetry.metadata.chatId
+            """,
+            user_id="ai.telemetry.metadata.userId ai.telemetry.metadata.user.id",
+            agent_name="ai.telemetry.functionId resource.name",
         ),
         kind_of=_kind,
         refine=_refine,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from otel_evals.conventions import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
-    GEN_AI,
     AttributeNames,
     FieldsByAttribute,
 )
@@ -96,7 +95,6 @@ class SpanConvention:
     index: FieldsByAttribute = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", self.names + GEN_AI)
         object.__setattr__(self, "index", FieldsByAttribute(self.names))
 
     def read(self, span: SpanRecord) -> Operation | None:
@@ -138,7 +136,7 @@ class SpanConvention:
         keys = tuple(there)
         known = self.index.known.get(keys)
         found_at = self.index.find(keys) if known is None else known
-        return SpanReader(span, self.names, self.name, attributes, events, found_at)
+        return SpanReader(span, self.name, attributes, events, found_at)
 
 
 class _Content(Record, frozen=True):

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, SpanEvent, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.logs import content_lines
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
@@ -49,7 +48,6 @@ class SpanReader(msgspec.Struct, eq=False):
     """One span being read: its attributes by field, and the fields found so far."""
 
     span: SpanRecord
-    names: AttributeNames
     convention: str
     attributes: Mapping[str, Any]
     """The span's, and those of its events and logs with details."""

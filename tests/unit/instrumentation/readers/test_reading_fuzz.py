@@ -16,6 +16,7 @@ from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.conventions import load_conventions
 from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals_instrumentation._internal.readers.attribute_names import GEN_AI
 
 KNOWN_CONVENTIONS = load_conventions()
 SCOPES = [
@@ -39,7 +40,12 @@ INDEXED = [
     "gen_ai.prompt.",
 ]
 KEYS = sorted(
-    {k for d in KNOWN_CONVENTIONS for keys in vars(d.names).values() for k in keys}
+    {
+        k
+        for names in (GEN_AI, *(d.names for d in KNOWN_CONVENTIONS))
+        for keys in vars(names).values()
+        for k in keys.split()
+    }
     | {m for d in KNOWN_CONVENTIONS for m in d.markers}
 )
 KEYS += [
