@@ -34,7 +34,7 @@ def claude_code() -> SpanConvention:
     return SpanConvention(
         name="claude_code",
         content="`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
-        scopes=("com.anthropic.claude_code", "claude-code", "@latitude-data/", "latitude-telemetry"),
+        scopes=words("com.anthropic.claude_code claude-code @latitude-data/ latitude-telemetry"),
         markers=words(
             """user_prompt_length interaction.duration_ms llm_request.context response.model_output
             cache_creation_tokens"""

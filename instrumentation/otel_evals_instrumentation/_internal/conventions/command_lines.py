@@ -11,7 +11,7 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
 
@@ -25,8 +25,8 @@ def codex() -> SpanConvention:
     return SpanConvention(
         name="codex",
         content="`log_user_prompt = true` in the configuration's `[otel]`",
-        scopes=("codex_cli_rs", "codex_exec", "codex_core", "codex_otel"),
-        markers=(_TOKENS + "input_tokens", "codex.turn.reasoning_effort"),
+        scopes=words("codex_cli_rs codex_exec codex_core codex_otel"),
+        markers=words("codex.turn.token_usage.input_tokens codex.turn.reasoning_effort"),
         names=AttributeNames(
             request_model="model",
             input_tokens="codex.turn.token_usage.input_tokens",

@@ -24,7 +24,10 @@ def google_adk() -> SpanConvention:
         name="google_adk",
         content="`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`",
         scopes=("gcp.vertex.agent",),
-        markers=words("invocation_id event_id llm_request llm_response tool_call_args tool_response", _OWN),
+        markers=words(
+            """gcp.vertex.agent.invocation_id gcp.vertex.agent.event_id gcp.vertex.agent.llm_request
+            gcp.vertex.agent.llm_response gcp.vertex.agent.tool_call_args gcp.vertex.agent.tool_response"""
+        ),
         names=AttributeNames(
             input="gen_ai.input.messages gcp.vertex.agent.llm_request",
             output="gen_ai.output.messages gcp.vertex.agent.llm_response",

@@ -24,7 +24,10 @@ def spring_ai() -> SpanConvention:
             "`ChatModelPromptContentObservationHandler`, `ChatModelCompletionObservationHandler` and "
             "`ChatClientPromptContentObservationHandler`"
         ),
-        markers=(_OWN + "kind", *_OF_TOOLS, _CHAT + "conversation.id", "db.vector.query.content"),
+        markers=words(
+            """spring.ai.kind spring.ai.tool.definition.name spring.ai.tool.call.arguments
+            spring.ai.chat.client.conversation.id db.vector.query.content"""
+        ),
         names=AttributeNames(
             input="gen_ai.input.messages spring.ai.chat.client.user.text spring.ai.chat.client.user_text",
             system="spring.ai.chat.client.system.text spring.ai.chat.client.system_text",

@@ -24,7 +24,7 @@ def flue() -> SpanConvention:
         name="flue",
         content="`content: { enabled: true }` of the adapter",
         scopes=("@flue/",),
-        markers=words("turn.input tool.name task.id operation.kind workflow.name", "flue."),
+        markers=words("flue.turn.input flue.tool.name flue.task.id flue.operation.kind flue.workflow.name"),
         names=AttributeNames(
             input="flue.turn.input flue.task.prompt flue.workflow.payload",
             output="flue.turn.output flue.task.result flue.operation.result flue.workflow.result",

@@ -27,9 +27,9 @@ def langfuse() -> SpanConvention:
         content="on unless `capture_input` or `capture_output` is false",
         scopes=("langfuse-sdk", "langfuse"),
         order=PLATFORM,
-        markers=(
-            *words("type input output model.name", _OWN),
-            *words("input output", "langfuse.trace."),
+        markers=words(
+            """langfuse.observation.type langfuse.observation.input langfuse.observation.output
+            langfuse.observation.model.name langfuse.trace.input langfuse.trace.output"""
         ),
         names=AttributeNames(
             input="langfuse.observation.input langfuse.trace.input",

@@ -32,7 +32,7 @@ def langwatch() -> SpanConvention:
         content="on unless `capture_input` or `capture_output` is false",
         scopes=("langwatch",),
         order=PLATFORM,
-        markers=(_OWN + "span.type", _OWN + "input", _OWN + "output"),
+        markers=words("langwatch.span.type langwatch.input langwatch.output"),
         names=AttributeNames(
             conversation_id="""
                 langwatch.thread.id gen_ai.conversation.id langwatch.thread_id langwatch.langgraph.thread_id

@@ -43,7 +43,7 @@ def loongsuite() -> SpanConvention:
             "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`; Dify: always on"
         ),
         order=LIBRARY,
-        markers=(_KIND,),
+        markers=("gen_ai.span.kind",),
         names=AttributeNames(
             input="gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt input.value",
             output="gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion output.value",

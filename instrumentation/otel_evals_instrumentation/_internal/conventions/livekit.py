@@ -28,11 +28,13 @@ def livekit() -> SpanConvention:
         name="livekit",
         content="always on; marked as personal in `lk.pii.*`",
         scopes=("livekit-agents",),
-        markers=(
-            *words("speech_id generation_id function_tool.name function_tool.id agent_name", "lk."),
-            *words("agent_label job_id retry_count", "lk."),
-            *_both("chat_ctx room_name participant_identity user_input response.text"),
-            *_both("input_text user_transcript instructions function_tool.output"),
+        markers=words(
+            """lk.speech_id lk.generation_id lk.function_tool.name lk.function_tool.id lk.agent_name
+            lk.agent_label lk.job_id lk.retry_count lk.pii.chat_ctx lk.chat_ctx lk.pii.room_name
+            lk.room_name lk.pii.participant_identity lk.participant_identity lk.pii.user_input
+            lk.user_input lk.pii.response.text lk.response.text lk.pii.input_text lk.input_text
+            lk.pii.user_transcript lk.user_transcript lk.pii.instructions lk.instructions
+            lk.pii.function_tool.output lk.function_tool.output"""
         ),
         names=AttributeNames(
             input="""

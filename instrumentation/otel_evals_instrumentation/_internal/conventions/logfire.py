@@ -32,7 +32,7 @@ def logfire() -> SpanConvention:
     return SpanConvention(
         name="logfire",
         content="always on",
-        scopes=words("openai anthropic claude google", "logfire."),
+        scopes=words("logfire.openai logfire.anthropic logfire.claude logfire.google"),
         markers=("agent_trace_id",),
         names=AttributeNames(
             input="gen_ai.input.messages raw_input events input request_data",

@@ -8,7 +8,7 @@ from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Sp
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, words
 
 _INPUT, _OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
 
@@ -23,7 +23,7 @@ def mlflow() -> SpanConvention:
         content="always on",
         scopes=("mlflow",),
         order=PLATFORM,
-        markers=("mlflow.spanType", _INPUT, _OUTPUT),
+        markers=words("mlflow.spanType mlflow.spanInputs mlflow.spanOutputs"),
         names=AttributeNames(
             input="mlflow.spanInputs",
             output="mlflow.spanOutputs",

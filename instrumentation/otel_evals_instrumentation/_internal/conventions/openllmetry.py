@@ -45,8 +45,19 @@ def openllmetry() -> SpanConvention:
         name="openllmetry",
         content="on unless `TRACELOOP_TRACE_CONTENT=false`",
         order=LIBRARY,
-        scopes=("traceloop.", *("opentelemetry.instrumentation." + library for library in _LIBRARIES)),
-        markers=(*words("span.kind entity.name workflow.name", "traceloop."), "llm.request.type"),
+        scopes=words(
+            """traceloop. opentelemetry.instrumentation.openai.v opentelemetry.instrumentation.agno
+            opentelemetry.instrumentation.alephalpha opentelemetry.instrumentation.anthropic
+            opentelemetry.instrumentation.bedrock opentelemetry.instrumentation.cohere
+            opentelemetry.instrumentation.crewai opentelemetry.instrumentation.google_generativeai
+            opentelemetry.instrumentation.groq opentelemetry.instrumentation.haystack
+            opentelemetry.instrumentation.langchain opentelemetry.instrumentation.llamaindex
+            opentelemetry.instrumentation.mistralai opentelemetry.instrumentation.ollama
+            opentelemetry.instrumentation.replicate opentelemetry.instrumentation.sagemaker
+            opentelemetry.instrumentation.together opentelemetry.instrumentation.transformers
+            opentelemetry.instrumentation.watsonx opentelemetry.instrumentation.writer"""
+        ),
+        markers=words("traceloop.span.kind traceloop.entity.name traceloop.workflow.name llm.request.type"),
         names=AttributeNames(
             input="gen_ai.input.messages gen_ai.prompt.* traceloop.entity.input crewai.task.description",
             output="gen_ai.output.messages gen_ai.completion.* traceloop.entity.output",
@@ -248,7 +259,10 @@ def openllmetry_vector_stores() -> SpanConvention:
         name="openllmetry_vector_stores",
         content="on unless `TRACELOOP_TRACE_CONTENT=false`",
         scopes=words(
-            "chromadb pinecone qdrant milvus marqo weaviate lancedb", "opentelemetry.instrumentation."
+            """opentelemetry.instrumentation.chromadb opentelemetry.instrumentation.pinecone
+            opentelemetry.instrumentation.qdrant opentelemetry.instrumentation.milvus
+            opentelemetry.instrumentation.marqo opentelemetry.instrumentation.weaviate
+            opentelemetry.instrumentation.lancedb"""
         ),
         kind_of=_vector_stores_kind,
         refine=_vector_stores_refine,

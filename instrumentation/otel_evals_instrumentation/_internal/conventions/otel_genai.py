@@ -42,15 +42,16 @@ def otel_genai() -> SpanConvention:
             "semantic_kernel": ("`SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true`"),
             "strands": "always on",
         },
-        markers=(
-            *words("operation.name system provider.name request.model response.model", "gen_ai."),
-            *words("name call.id call.arguments call.result definitions", "gen_ai.tool."),
-            *words("agent.name input.messages output.messages system_instructions response.id", "gen_ai."),
-            *words("retrieval.documents retrieval.query.text", "gen_ai."),
-            *words("input_tokens output_tokens prompt_tokens completion_tokens", "gen_ai.usage."),
-            *words("prompt prompt.content prompt.0.role prompt.0.content", "gen_ai."),
-            *words("completion completion.content completion.0.role completion.0.content", "gen_ai."),
-            *("gen_ai.completion.0.tool_calls.0.name", "tool_args"),
+        markers=words(
+            """gen_ai.operation.name gen_ai.system gen_ai.provider.name gen_ai.request.model
+            gen_ai.response.model gen_ai.tool.name gen_ai.tool.call.id gen_ai.tool.call.arguments
+            gen_ai.tool.call.result gen_ai.tool.definitions gen_ai.agent.name gen_ai.input.messages
+            gen_ai.output.messages gen_ai.system_instructions gen_ai.response.id
+            gen_ai.retrieval.documents gen_ai.retrieval.query.text gen_ai.usage.input_tokens
+            gen_ai.usage.output_tokens gen_ai.usage.prompt_tokens gen_ai.usage.completion_tokens
+            gen_ai.prompt gen_ai.prompt.content gen_ai.prompt.0.role gen_ai.prompt.0.content
+            gen_ai.completion gen_ai.completion.content gen_ai.completion.0.role
+            gen_ai.completion.0.content gen_ai.completion.0.tool_calls.0.name tool_args"""
         ),
         refine_content=_refine,
     )

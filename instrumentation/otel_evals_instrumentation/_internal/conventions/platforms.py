@@ -27,7 +27,10 @@ def braintrust() -> SpanConvention:
         content="always on",
         scopes=("braintrust",),
         order=PLATFORM,
-        markers=(_OWN + "span_attributes", *_INPUT, *_OUTPUT),
+        markers=words(
+            """braintrust.span_attributes braintrust.input_json braintrust.input braintrust.output_json
+            braintrust.output"""
+        ),
         names=AttributeNames(
             input="braintrust.input_json braintrust.input",
             output="braintrust.output_json braintrust.output",
@@ -74,7 +77,7 @@ def laminar() -> SpanConvention:
         content="on unless `ignore_input` or `ignore_output` is set",
         scopes=("lmnr",),
         order=PLATFORM,
-        markers=("lmnr.span.type", "lmnr.span.input", "lmnr.span.output"),
+        markers=words("lmnr.span.type lmnr.span.input lmnr.span.output"),
         names=AttributeNames(
             input="gen_ai.input.messages gen_ai.prompt.* lmnr.span.input",
             output="gen_ai.output.messages gen_ai.completion.* lmnr.span.output",

@@ -30,7 +30,10 @@ def haystack() -> SpanConvention:
     return SpanConvention(
         name="haystack",
         content="`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
-        markers=words("component.name pipeline.input_data pipeline.metadata agent.max_steps tool.name", _OWN),
+        markers=words(
+            """haystack.component.name haystack.pipeline.input_data haystack.pipeline.metadata
+            haystack.agent.max_steps haystack.tool.name"""
+        ),
         names=AttributeNames(
             input="""
                 haystack.agent.input haystack.agent.step.llm.input haystack.component.input

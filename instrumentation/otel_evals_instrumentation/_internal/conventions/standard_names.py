@@ -64,7 +64,7 @@ def mcp() -> SpanConvention:
     return SpanConvention(
         name="mcp",
         content="none: this instrumentation records no content",
-        scopes=("mcp-python-sdk", "fastmcp", "mcp.", "@modelcontextprotocol/"),
+        scopes=words("mcp-python-sdk fastmcp mcp. @modelcontextprotocol/"),
         markers=("mcp.method.name",),
         names=AttributeNames(
             tool_name="gen_ai.tool.name mcp.tool.name fastmcp.component.key",
@@ -89,5 +89,5 @@ def koog() -> SpanConvention:
     return SpanConvention(
         name="koog",
         content="off; `setVerbose(true)` of the feature `OpenTelemetry`",
-        markers=("koog.event.id", "koog.node.id", "koog.strategy.name"),
+        markers=words("koog.event.id koog.node.id koog.strategy.name"),
     )
