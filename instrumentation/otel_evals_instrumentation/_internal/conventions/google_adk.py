@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from otel_evals.model import Message, OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention, kind_of
-from otel_evals_instrumentation._internal.readers.outcomes import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_result, unwrapped_value
+from otel_evals_instrumentation._internal.readers.tools import error_of_adk, waits_for_approval
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 

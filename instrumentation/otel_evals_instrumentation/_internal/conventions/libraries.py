@@ -14,10 +14,10 @@ from otel_evals_instrumentation._internal.readers.convention import (
     SpanConvention,
     SpanReader,
 )
-from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
+from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.tool_values import (
     arguments_of,
     result_of,

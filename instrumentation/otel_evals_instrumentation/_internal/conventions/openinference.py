@@ -15,11 +15,11 @@ from otel_evals_instrumentation._internal.readers.convention import (
     AttributeNames,
     SpanConvention,
 )
-from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named

@@ -11,6 +11,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
 

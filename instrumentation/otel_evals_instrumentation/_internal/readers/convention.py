@@ -19,12 +19,7 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
     FieldsByAttribute,
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
-from otel_evals_instrumentation._internal.readers.inputs_outputs import (
-    read_inputs_outputs,
-    take_answer,
-    unwrap_state,
-)
-from otel_evals_instrumentation._internal.readers.outcomes import availability_of, how_it_ended
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_inputs_outputs
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
     SpanReader,
@@ -32,7 +27,8 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
     read_events,
     without_json_quotes,
 )
-from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
+from otel_evals_instrumentation._internal.readers.system import availability_of, take_answer, unwrap_state
+from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import MERGED, OPERATIONS, kind_of, words

@@ -5,38 +5,33 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message
+from otel_evals.model import Availability, Message, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
 from otel_evals_instrumentation._internal.readers.logs import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.messages import read_messages, typed_messages
-from otel_evals_instrumentation._internal.readers.outcomes import (
-    has_content_in,
-    may_have_called,
-    note_side,
-    says_something,
-)
 from otel_evals_instrumentation._internal.readers.parts import (
-    read_parts,
     text_message,
     text_of,
 )
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
+from otel_evals_instrumentation._internal.readers.system import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     parse,
     parse_or_repair,
     without_cut_mark,
 )
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_LONGEST_CACHED = 50_000
-"""Do not cache longer definitions."""
+_STREAMING = words("gen_ai.is_streaming llm.is_streaming gen_ai.request.stream gen_ai.request.streaming")
+_STREAMED = re.compile(r'"stream": ?true\b')
+_FINISH = re.compile(r'finish_?reason\\*": ?\\*"\w|stop_?reason\\*": ?\\*"\w', re.IGNORECASE)
 _IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
 """End of JSON that was cut off in base64."""
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
@@ -61,13 +56,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     reader.fields["output_messages"] = outputs
     if "new_messages_from" in reader.found_at:
         reader.fields["new_messages_from"] = reader.number("new_messages_from")
-    for _, key in reader.found_at.get("definitions", ()):
-        value = reader.attributes[key]
-        cached = type(value) is str and len(value) <= _LONGEST_CACHED
-        definitions = _cached_definitions(value) if cached else _definitions(value)
-        if definitions is not None:
-            reader.fields["tool_definitions"] = definitions
-            break
+    read_definitions(reader)
 
 
 def _repeats_error(reader: SpanReader, text: str) -> bool:
@@ -86,39 +75,6 @@ def _ended_in_error(reader: SpanReader) -> bool:
         return False
     value = reader.attributes.get(reader.source_of("output") or "")
     return type(value) is str and _ERROR_ENDING.search(value, max(0, len(value) - 100)) is not None
-
-
-def take_answer(reader: SpanReader) -> None:
-    """Move the assistant's messages at the end of an agent's input to its output."""
-    given = reader.fields["input_messages"]
-    end = len(given)
-    while end and given[end - 1].role == "assistant":
-        end -= 1
-    if end < len(given) and not reader.fields["output_messages"]:
-        reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
-        reader.note("output", reader.source_of("input") or "events")
-
-
-def unwrap_state(reader: SpanReader) -> None:
-    """Replace a workflow's state in a user's message by the messages in it."""
-    messages = reader.fields["input_messages"]
-    if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
-        if any(value is text for value in reader.attributes.values()):
-            return  # an attribute without messages
-        state = parse(text)
-        if isinstance(state, dict):
-            reader.fields["input_messages"] = read_messages(state) or messages
-
-
-def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
-    definitions = parse(value)
-    if not isinstance(definitions, (list, tuple)):
-        return None
-    return tuple(d for d in map(parse, definitions) if isinstance(d, dict))
-
-
-_cached_definitions = lru_cache(maxsize=64)(_definitions)
-"""Cached, because an application's model calls repeat the same tools."""
 
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
@@ -150,23 +106,78 @@ def _first(
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
         messages, cut, is_text = _said(reader, value, side, role)
-        speaks = is_text or says_something(messages)
-        whole = not is_text and (speaks or has_content_in(messages))
+        has_content, speaks = (False, True) if is_text else _content_in(messages)
+        whole = has_content
         if not whole:  # a description of an agent has a role too, but is no message
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if whole or (messages and not best):
             is_indexed = key.endswith(".*")
-            if not whole and is_indexed and side == "output" and may_have_called(reader.attributes):
+            if not whole and is_indexed and side == "output" and _may_have_called(reader.attributes):
                 best = messages
                 continue
             cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
-            note_side(reader, side, key, speaks, cut)
+            _note(reader, side, key, speaks, cut)
             best = _cut_off(messages, value) if cut and not is_indexed else messages
             if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
                 best = (*messages, Message(role="unknown"))
             if whole:
                 return best, True
     return best, False
+
+
+def _note(reader: SpanReader, side: str, key: str, speaks: bool, cut: bool) -> None:
+    whole = Availability.PRESENT if speaks else Availability.EMPTY
+    cut = cut or (side == "output" and speaks and _was_left(reader.span, reader.attributes))
+    reader.noted[side] = key, Availability.TRUNCATED if cut else whole
+
+
+def _content_in(messages: Iterable[Message]) -> tuple[bool, bool]:
+    """Return if messages have content, and if any of it is more than thoughts and blanks."""
+    has_content = False
+    for message in messages:
+        for part in message.parts:
+            if _is_content(part):
+                if part.kind != "reasoning" and not (part.text and part.text.isspace()):
+                    return True, True
+                has_content = True
+    return has_content, False
+
+
+def _is_content(part: Part) -> bool:
+    if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
+        return True
+    media = part.media
+    return media is not None and bool(media.size or media.uri or media.file_id)
+
+
+def _was_left(span: SpanRecord, attributes: Mapping[str, Any]) -> bool:
+    """Return True for a streamed response without an end: its reader went away before the finish reason.
+
+    OpenInference says OK for streams that were read to the end.
+    """
+    streamed = False
+    for name in _STREAMING:
+        streamed = streamed or attributes.get(name) in (True, "true", "True")
+    given = attributes.get("llm.invocation_parameters")
+    if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
+        return False
+    if span.status == "OK" and "openinference.span.kind" in attributes:
+        return False
+    return not any(_says_the_end(name, value) for name, value in attributes.items())
+
+
+def _may_have_called(attributes: Mapping[str, Any]) -> bool:
+    """Return True if a response without content may be a call: it had tools, and has no finish reason."""
+    had_tools = any(name.startswith("llm.request.functions.") for name in attributes)
+    return had_tools and not any(_says_the_end(name, value) for name, value in attributes.items())
+
+
+def _says_the_end(name: str, value: Any) -> bool:
+    """Return True for an attribute with a finish reason, in its name or in its JSON."""
+    if name.endswith(("finish_reason", "finish_reasons", "finishReason", "stop_reason")):
+        value = parse(value)
+        return bool(value[0] if isinstance(value, (list, tuple)) and value else value)
+    return type(value) is str and value[:1] in ("{", "[") and _FINISH.search(value) is not None
 
 
 def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
@@ -264,31 +275,5 @@ def _answer(reader: SpanReader) -> tuple[Message, ...]:
 def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tuple[Message, ...]:
     if messages:
         key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
-        note_side(reader, side, key, says_something(messages), cut=False)
+        _note(reader, side, key, _content_in(messages)[1], cut=False)
     return tuple(messages)
-
-
-def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()) -> None:
-    """Read the system instructions from attributes of their own, or else from messages.
-
-    Some agents have them only in their output, with the whole conversation.
-    """
-    for _, key in reader.found_at.get("system", ()):
-        value = reader.attributes[key]
-        if is_masked(value):
-            continue
-        parsed = parse(value)
-        if isinstance(parsed, dict):
-            texts = [m.text for m in read_messages(parsed, "system")]
-        else:
-            texts = [part.text or "" for part in read_parts(parsed)]
-        if any(texts):
-            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
-            reader.note("system", key)
-            return
-    for side, messages in (("input", inputs), ("output", outputs)):
-        texts = [m.text for m in messages if m.role == "system"]
-        if any(texts):
-            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
-            reader.noted["system"] = reader.noted[side]
-            return

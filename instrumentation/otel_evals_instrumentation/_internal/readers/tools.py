@@ -1,16 +1,13 @@
-"""Tool spans: the call's name, id, arguments, result and status."""
+"""Tool spans: the call's name, id, arguments, result and status, and exceptions that are no errors."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.outcomes import (
-    how_it_ended,
-    tool_outcome,
-    waits_for_approval,
-)
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
@@ -22,6 +19,33 @@ _EVENTS = {"arguments": ("gen_ai.tool.message", "content"), "result": ("gen_ai.c
 _CALL = {"name", "arguments"}
 _UNWRAPPED = words("langfuse langwatch laminar mlflow braintrust genkit vercel_ai livekit voltagent")
 """Conventions that record results without an envelope."""
+
+_PAUSES = words(
+    """GraphInterrupt NodeInterrupt GraphBubbleUp
+    CallDeferred ApprovalRequired
+    ToolApprovalItem
+    NodeInterruptedError
+    InterruptException InterruptError
+    UserInputRequiredException
+    HumanInputNotProvidedError HumanInputTimeoutError
+    HumanFeedbackPending
+    ToolInterruptError ToolInterruptException
+    HITLBreakpointException BreakpointException
+    WaitingForEvent"""
+)
+"""Exceptions that pause a run: LangGraph, pydantic-ai, OpenAI Agents, ADK, Strands, Microsoft's agents, AG2,
+CrewAI, Genkit, Haystack, LlamaIndex; a line each."""
+_HANDOVERS = ("ParentCommand", "Command")
+"""LangGraph's exceptions that pass control to another node."""
+_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
+_WAITS_FOR_APPROVAL = re.compile(
+    r"This tool call requires confirmation, please approve|FunctionToolResult\(.*ToolApprovalItem\("
+)
+"""Results of calls that wait: ADK's, and the wrapper that OpenAI Agents recorded."""
+_FAILURES = frozenset(
+    words("error errored failure failed exception timeout denied rejected cancelled canceled")
+)
+_DEFERRALS = frozenset(words("pending deferred paused interrupted suspended waiting approval_required"))
 
 
 def read_tool(reader: SpanReader) -> None:
@@ -165,3 +189,47 @@ def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
     if data is not None:
         reader.note(noted_as, key)
     return data
+
+
+# --- how an operation ended, in the words of frameworks ---
+
+
+def how_it_ended(kind: str | None, message: str | None) -> str | None:
+    """Return `paused` or `handed_over` for an exception that is no error, by its type or the text of it."""
+    for text in (kind, message):
+        raised = _RAISED.match(text) if text else None
+        if raised is not None and raised[1] in _PAUSES:
+            return "paused"
+        if raised is not None and raised[1] in _HANDOVERS:
+            return "handed_over"
+    return None
+
+
+def tool_outcome(attributes: Mapping[str, Any]) -> str | None:
+    """Return `failed` or `paused` as a tool's span says in an attribute of its own; None if it does not."""
+    if "pydantic_ai.tool.deferral.name" in attributes:
+        return "paused"
+    said = attributes.get("gen_ai.tool.call.outcome", attributes.get("gen_ai.tool.status"))
+    word = said.lower().replace("-", "_") if isinstance(said, str) else ""
+    if word in _DEFERRALS:
+        return "paused"
+    return "failed" if word in _FAILURES or attributes.get("gen_ai.tool.success") is False else None
+
+
+def waits_for_approval(result: Any) -> bool:
+    """Return True for a result that a framework wrote because a person has to approve the call first."""
+    text = result.get("error") if isinstance(result, dict) else result
+    return isinstance(text, str) and _WAITS_FOR_APPROVAL.match(text) is not None
+
+
+def error_of_adk(response: Any) -> str | None:
+    """Return the error in a response that ADK writes for a failed tool."""
+    if not isinstance(response, dict):
+        return None
+    error = response.get("error")
+    if error:
+        return error if isinstance(error, str) else str(error)
+    if response.get("status") == "error":
+        known = (response.get(key) for key in ("error_message", "message", "report"))
+        return next((text for text in known if isinstance(text, str)), "error")
+    return None
