@@ -15,7 +15,13 @@ from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
-from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import (
+    first_present,
+    first_text,
+    is_masked,
+    parse,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 _KINDS = kinds(agent="interaction agent", inference="llm_request", tool="tool tool_execution tool.execution")
@@ -87,8 +93,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 def _without_labels(message: Message) -> Message:
-    if not any(part.text and part.text[0] == "[" for part in message.parts):
-        return message
     result = _RESULT.match(message.text)
     if result is not None:
         data = unmasked(message.text[result.end() :])
@@ -117,11 +121,13 @@ def _read_interaction(reader: SpanReader) -> None:
     outputs: list[Message] = []
     for name, event in _events(reader.span):
         attributes = event.attributes
-        if name == "user_prompt" and not reader.fields.get("input_messages"):
-            text = first_text(attributes, ("prompt",))
-            if text is not None:
-                reader.fields["input_messages"] = (text_message("user", text),)
-                reader.note("input", "user_prompt")
+        asked = first_text(attributes, ("prompt",)) if name == "user_prompt" else None
+        said = first_text(attributes, ("response",)) if name == "assistant_response" else None
+        if asked is not None and not reader.fields.get("input_messages"):
+            reader.set_messages("input", (text_message("user", asked),), name)
+        elif said is not None:
+            outputs.append(text_message("assistant", said))
+            reader.note("output", name)
         elif name == "tool_result" and attributes.get("tool_input") is not None:
             given = attributes["tool_input"]
             part = Part(
@@ -131,11 +137,6 @@ def _read_interaction(reader: SpanReader) -> None:
                 name=_tool_name(attributes),
             )
             outputs.append(Message(role="assistant", parts=(part,)))
-        elif name == "assistant_response":
-            text = first_text(attributes, ("response",))
-            if text is not None:
-                outputs.append(text_message("assistant", text))
-                reader.note("output", "assistant_response")
     if outputs:
         reader.fields["output_messages"] = tuple(outputs)
 
@@ -152,19 +153,14 @@ def _read_tool(reader: SpanReader) -> None:
     """Read the result from a span event, and remove the labels of result and arguments."""
     call: ToolCall = reader.fields["tool_call"]
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
-    attributes = reader.attributes
-    failed = attributes.get("success") in (False, "false") or attributes.get("tool.is_error") in (
-        True,
-        "true",
-    )
+    flags = (reader.attributes.get("success"), reader.attributes.get("tool.is_error"))
+    failed = flags[0] in (False, "false") or flags[1] in (True, "true")
     for name, event in _events(reader.span):
-        if name == "tool.output" and call.result is None:
-            keys = ("output", "content", "result", "diff")
-            output = next((event.attributes[k] for k in keys if event.attributes.get(k) is not None), None)
-            if output is not None and not is_masked(output):
-                value, said = result_of(_unlabelled(output))
-                call = replace(call, result=value, status="error" if said or failed else "ok")
-                reader.note("tool_results", "tool.output")
+        output = first_present(event.attributes, ("output", "content", "result", "diff"))
+        if name == "tool.output" and call.result is None and output is not None and not is_masked(output):
+            value, said = result_of(_unlabelled(output))
+            call = replace(call, result=value, status="error" if said or failed else "ok")
+            reader.note("tool_results", "tool.output")
     if failed:
         text = call.result if isinstance(call.result, str) else None
         known = call.error if call.error not in (None, "error", call.error_type) else text or call.error

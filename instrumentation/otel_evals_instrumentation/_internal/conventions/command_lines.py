@@ -10,6 +10,7 @@ from otel_evals.model import Availability, Message, OperationKind, Part, SpanEve
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
+from otel_evals_instrumentation._internal.readers.usage import first_count
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
@@ -69,18 +70,17 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         elif name == "codex.sse_event":
             _read_counts(reader, event)
     if asked and not reader.fields.get("input_messages"):
-        reader.fields["input_messages"] = tuple(asked)
-        reader.note("input", "codex.user_prompt")
+        reader.set_messages("input", tuple(asked), "codex.user_prompt")
     if said:
-        reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
-        reader.note("output", "codex.tool_result")
+        said += reader.fields.get("output_messages", ())
+        reader.set_messages("output", tuple(said), "codex.tool_result")
     return kind
 
 
 def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
     """Add the tokens of a response, unless the span has its own, and read the model."""
     given, said, cached, thought = (
-        _number(event.attributes.get(name + "_token_count"))
+        first_count(event.attributes, (name + "_token_count",)) or 0
         for name in ("input", "output", "cached", "reasoning")
     )
     if (given or said) and "input_tokens" not in reader.found_at:
@@ -90,11 +90,6 @@ def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
         reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
     reader.offer("request_model", event.attributes.get("model"))
     reader.offer("conversation_id", event.attributes.get("conversation.id"))
-
-
-def _number(value: Any) -> int:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _tool(event: SpanEvent) -> list[Message]:
@@ -126,13 +121,9 @@ def gemini_cli() -> SpanConvention:
             arguments="gen_ai.input.messages",
             result="gen_ai.output.messages",
         ),
-        kind_of=_gemini_cli_kind,
+        kind_of=lambda span: kind_named(span.attributes.get("gen_ai.operation.name", ""), _GEMINI_CLI_KINDS),
         refine=_gemini_cli_refine,
     )
-
-
-def _gemini_cli_kind(span: SpanRecord) -> OperationKind | None:
-    return kind_named(span.attributes.get("gen_ai.operation.name"), _GEMINI_CLI_KINDS) or OperationKind.OTHER
 
 
 def _gemini_cli_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import result_value
-from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
 _FLOW = "genkit:metadata:flow:"
@@ -48,14 +45,12 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields.pop("request_model", None)
     gave = reader.mapping("genkit:output")
     if kind is OperationKind.INFERENCE:
-        usage, reason = usage_in(gave.get("usage")), gave.get("finishReason")
-        if usage is not None:
-            reader.fields["usage"] = usage
+        reader.offer_usage(gave.get("usage"))
+        reason = gave.get("finishReason")
         if isinstance(reason, str) and reason:
             reader.fields["finish_reasons"] = (reason,)
-    call = reader.fields.get("tool_call")
-    if call is not None and reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
-        reader.fields["tool_call"] = replace(call, result=result_value(gave["output"]))
+    if kind is OperationKind.TOOL and reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
+        reader.change_call(result=result_value(gave["output"]))
     return kind
 
 

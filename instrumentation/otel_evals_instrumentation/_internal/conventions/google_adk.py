@@ -71,8 +71,6 @@ def _read_blobs(reader: SpanReader) -> None:
 
 
 def _unwrapped(message: Message) -> Message:
-    if not any(part.kind == "tool_result" for part in message.parts):
-        return message
     return replace(message, parts=tuple(map(_result, message.parts)))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from otel_evals.model import Availability, Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
@@ -50,7 +48,7 @@ def loongsuite() -> SpanConvention:
             documents="retrieval.documents retrieval.documents.* retrieval.document output.value",
             query="retrieval.query input.value",
         ),
-        kind_of=_loongsuite_kind,
+        kind_of=lambda span: kind_named(span.attributes.get(_KIND), _LOONGSUITE_KINDS),
         records_turns=True,
         refine=_loongsuite_refine,
     )
@@ -61,10 +59,6 @@ def _loongsuite_refine(reader: SpanReader, kind: OperationKind) -> OperationKind
     if kind is OperationKind.INFERENCE and "response_model" not in reader.fields:
         reader.offer("request_model", reader.mapping("gen_ai.request.parameters").get("model"))
     return kind
-
-
-def _loongsuite_kind(span: SpanRecord) -> OperationKind | None:
-    return kind_named(span.attributes.get(_KIND), _LOONGSUITE_KINDS)
 
 
 # --- Monocle: `span.type` and numbered entities; content and tokens are in three span events ---
@@ -91,14 +85,9 @@ def monocle() -> SpanConvention:
         order=LIBRARY,
         scopes=("monocle_apptrace",),
         markers=("monocle_apptrace.version",),
-        kind_of=_monocle_kind,
+        kind_of=lambda span: kind_named(span.attributes.get("span.type", ""), _MONOCLE_KINDS),
         refine=_monocle_refine,
     )
-
-
-def _monocle_kind(span: SpanRecord) -> OperationKind:
-    kind = span.attributes.get("span.type")
-    return _MONOCLE_KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
 
 
 def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
@@ -122,19 +111,18 @@ def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         read_system(reader, reader.fields["input_messages"])
         numbers = events.get(_NUMBERS, {})
         reader.offer_usage(numbers)
-        reason = _text(numbers.get("finish_reason"))
-        if reason is not None:
+        reason = numbers.get("finish_reason")
+        if isinstance(reason, str) and reason:
             reader.fields["finish_reasons"] = (reason,)
     return kind
 
 
 def _read_tool(reader: SpanReader, given: Any, said: Any) -> None:
     result, failed = result_of(said, wrapped=False)
-    call = reader.fields["tool_call"]
-    name = reader.fields["name"] = _text(reader.attributes.get("entity.1.name")) or call.name
+    reader.offer_name(reader.attributes.get("entity.1.name"))
     arguments = None if given is None else arguments_of(given)
-    status = call.status if said is None and not failed else "error" if failed else "ok"
-    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result, status=status)
+    status = None if said is None and not failed else "error" if failed else "ok"
+    reader.change_call(arguments=arguments, result=result, status=status)
 
 
 def _noted(reader: SpanReader, field: str, value: Any) -> Any:
@@ -146,16 +134,12 @@ def _noted(reader: SpanReader, field: str, value: Any) -> Any:
     return None if masked else value
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _entities(span: SpanRecord) -> Iterator[tuple[str, str]]:
     """Yield type and name of each entity."""
     for key, kind in span.attributes.items():
         if key.startswith("entity.") and key.endswith(".type") and isinstance(kind, str):
-            name = _text(span.attributes.get(key.removesuffix("type") + "name"))
-            if name is not None:
+            name = span.attributes.get(key.removesuffix("type") + "name")
+            if isinstance(name, str) and name:
                 yield kind, name
 
 

@@ -85,19 +85,13 @@ def _read_object(reader: SpanReader, kind: OperationKind) -> None:
     for _, key in reader.found_at.get("output", ()):
         gave = reader.mapping(key)
         if gave.get("text") == "" and isinstance(gave.get("object"), (dict, list)):
-            reader.fields["output_messages"] = (text_message("assistant", text_of(gave["object"])),)
-            reader.note("output", key)
+            reader.set_messages("output", (text_message("assistant", text_of(gave["object"])),), key)
             return
 
 
-def _is_request(given: object) -> bool:
-    """Return True if a step's input is its request. No span inside repeats it."""
-    return isinstance(given, str) and '"body"' in given[:20]
-
-
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """Return the kind; a step without a request only wraps its model call."""
+    """Return the kind; a step whose input is not its request only wraps its model call."""
     kind = span.attributes.get("mastra.span.type")
-    if kind == "model_step" and not _is_request(span.attributes.get("mastra.model_step.input", '{"body"')):
-        return OperationKind.OTHER
-    return kind_named(kind, _KINDS)
+    given = span.attributes.get("mastra.model_step.input", '"body"')
+    is_wrapper = kind == "model_step" and '"body"' not in str(given)[:20]
+    return OperationKind.OTHER if is_wrapper else kind_named(kind, _KINDS)

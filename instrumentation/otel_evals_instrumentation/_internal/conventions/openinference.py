@@ -21,7 +21,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
@@ -42,26 +42,21 @@ def openinference() -> SpanConvention:
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read everything that the table cannot express."""
-    if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
-        _read_history(reader)
-    source = reader.source_of("input")
+    scope, source = reader.span.scope_name, reader.source_of("input")
     if kind in (OperationKind.AGENT, OperationKind.WORKFLOW):
         _read_graph(reader, kind)
-        if reader.span.scope_name.endswith(".haystack"):
+        if scope.endswith(".haystack"):
             _read_sums(reader)
-        if not reader.fields["input_messages"] and "crew_tasks" in reader.attributes:
+        if not reader.fields["input_messages"]:
             _read_task(reader)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
         _read_event(reader)
-        if reader.span.scope_name.endswith("google_adk"):
+        if scope.endswith("google_adk"):
             reader.fields["tool_call"] = with_error_of_adk(reader.fields["tool_call"])
     if kind is OperationKind.INFERENCE:
-        _read_model(reader)
-        _read_function(reader)
+        _read_request(reader)
         _fill_calls(reader)
-        if "system_instructions" not in reader.fields:
-            _read_instructions(reader)
     elif source == "llm.input_messages.*" and reader.attributes.get("input.value") is not None:
         _read_plain_input(reader, source)
     if kind is not OperationKind.TOOL and not reader.attributes.keys().isdisjoint(_MEDIA):
@@ -75,8 +70,7 @@ def _read_plain_input(reader: SpanReader, source: str) -> None:
     text = reader.attributes["input.value"]
     is_plain = reader.attributes.get("input.mime_type") == "text/plain"
     if is_plain and type(text) is str and text and not is_masked(text):
-        reader.fields["input_messages"] = (text_message("user", text),)
-        reader.note("input", "input.value")
+        reader.set_messages("input", (text_message("user", text),), "input.value")
         return
     reader.fields["input_messages"] = ()
     # Noted for the indexed keys: `input.value` may be whole, and then its length is no length limit.
@@ -85,19 +79,18 @@ def _read_plain_input(reader: SpanReader, source: str) -> None:
 
 def _read_media(reader: SpanReader, side: str, role: str) -> None:
     """Read the images and files of a span, unless its messages have them."""
-    field, attributes = f"{side}_messages", reader.attributes
-    messages: list[Message] = [*reader.fields.get(field, ())]
+    messages: list[Message] = [*reader.fields.get(f"{side}_messages", ())]
     found: list[Part] = []
     for several, one in _FAMILIES:
         for number in count():
-            url = attributes.get(f"{side}.{several}.{number}.{one}.url")
+            url = reader.attributes.get(f"{side}.{several}.{number}.{one}.url")
             if url is None:
                 break
             found.append(read_media({"type": one, one: {"url": url}}))
     if not found or any(message.media for message in messages):
         return
     last = messages.pop() if messages and messages[-1].role == role else Message(role=role)
-    reader.fields[field] = (*messages, replace(last, parts=(*last.parts, *found)))
+    reader.fields[f"{side}_messages"] = (*messages, replace(last, parts=(*last.parts, *found)))
     if reader.source_of(side) is None:
         reader.note(side, f"{side}.images.*")
 
@@ -115,12 +108,11 @@ def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
 
 def _read_task(reader: SpanReader) -> None:
     """Read the only task of a CrewAI crew without inputs; models are given it inside of other text."""
-    tasks = parse(reader.attributes["crew_tasks"])
+    tasks = parse(reader.attributes.get("crew_tasks"))
     task = tasks[0] if isinstance(tasks, list) and len(tasks) == 1 else None
     text = task.get("description") if isinstance(task, dict) else None
     if isinstance(text, str) and text and not is_masked(text):
-        reader.fields["input_messages"] = (text_message("user", text),)
-        reader.note("input", "crew_tasks")
+        reader.set_messages("input", (text_message("user", text),), "crew_tasks")
 
 
 def _read_sums(reader: SpanReader) -> None:
@@ -132,14 +124,23 @@ def _read_sums(reader: SpanReader) -> None:
         reader.offer("response_model", model[1])
 
 
-def _read_model(reader: SpanReader) -> None:
-    """Read the model from the call's parameters, where failed calls have it."""
-    if "request_model" in reader.fields or "response_model" in reader.fields:
-        return
-    given = reader.mapping("llm.invocation_parameters")
-    reader.offer(
-        "request_model", next((given[k] for k in _MODEL_KEYS if isinstance(given.get(k), str)), None)
-    )
+def _read_request(reader: SpanReader) -> None:
+    """Read what is only in the whole request and response, or next to the messages of a model call."""
+    fields, said = reader.fields, reader.fields["output_messages"]
+    if reader.span.scope_name.endswith("google_genai"):  # calls that Gemini's SDK made by itself
+        history = reader.mapping("output.value").get("automatic_function_calling_history")
+        said = (*read_messages(history), *said)
+    asked = reader.mapping("llm.function_call")
+    if asked.get("name") and not any(_of_kind(said, "tool_call")):
+        said = (*said, Message(role="assistant", parts=(tool_call(asked),)))
+    fields["output_messages"] = said
+    if "request_model" not in fields and "response_model" not in fields:  # as in failed calls
+        given = reader.mapping("llm.invocation_parameters")
+        reader.offer("request_model", first_text(given, _MODEL_KEYS))
+    request = reader.attributes.get("input.value")
+    is_request = type(request) is str and request[:1] == "{" and any(key in request for key in _SYSTEM_KEYS)
+    if is_request and "system_instructions" not in fields:
+        read_system(reader, read_messages(request, "user")[:1])
 
 
 def _read_parameters(reader: SpanReader) -> None:
@@ -157,14 +158,6 @@ def _is_schema(given: object) -> bool:
     if not isinstance(given, dict):
         return not isinstance(given, list)
     return "properties" in given or any(isinstance(v, dict) and "type" in v for v in given.values())
-
-
-def _read_function(reader: SpanReader) -> None:
-    """Read the call of a completion, which may be next to its messages."""
-    asked = reader.mapping("llm.function_call")
-    said = reader.fields["output_messages"]
-    if asked.get("name") and not any(_of_kind(said, "tool_call")):
-        reader.fields["output_messages"] = (*said, Message(role="assistant", parts=(tool_call(asked),)))
 
 
 def _fill_calls(reader: SpanReader) -> None:
@@ -192,23 +185,8 @@ def _fill_calls(reader: SpanReader) -> None:
             reader.fields["output_messages"] = said
 
 
-def _read_instructions(reader: SpanReader) -> None:
-    """Read the system instructions next to the messages of the whole request."""
-    request = reader.attributes.get("input.value")
-    if type(request) is str and request[:1] == "{" and any(key in request for key in _SYSTEM_KEYS):
-        read_system(reader, read_messages(request, "user")[:1])
-
-
 def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
     return (part for message in messages for part in message.parts if part.kind == kind)
-
-
-def _read_history(reader: SpanReader) -> None:
-    """Read the calls that Gemini's SDK made by itself from the last response."""
-    history = reader.mapping("output.value").get("automatic_function_calling_history")
-    if history:
-        said = reader.fields.get("output_messages", ())
-        reader.fields["output_messages"] = (*read_messages(history), *said)
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

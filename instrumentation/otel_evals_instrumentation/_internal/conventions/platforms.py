@@ -128,9 +128,5 @@ def langsmith() -> SpanConvention:
             agent_name="langsmith.metadata.lc_agent_name",
             name="langsmith.trace.name",
         ),
-        kind_of=_langsmith_kind,
+        kind_of=lambda span: kind_named(span.attributes.get("langsmith.span.kind")),
     )
-
-
-def _langsmith_kind(span: SpanRecord) -> OperationKind | None:
-    return kind_named(span.attributes.get("langsmith.span.kind"))

@@ -11,7 +11,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 # --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
 
@@ -59,6 +59,8 @@ def _conversation(text: str) -> tuple[Message, ...]:
 
 # --- MCP clients and servers: both ends of a tool call, mostly without its content ---
 
+_METHODS = kinds(tool="tools/call")
+
 
 def mcp() -> SpanConvention:
     """Return the convention of MCP's SDK and of fastmcp."""
@@ -73,13 +75,8 @@ def mcp() -> SpanConvention:
             result="gen_ai.tool.call.result mcp.response.value mcp.tool.result",
             conversation_id="gen_ai.conversation.id mcp.session.id",
         ),
-        kind_of=_mcp_kind,
+        kind_of=lambda span: _METHODS.get(span.attributes.get("mcp.method.name"), OperationKind.OTHER),
     )
-
-
-def _mcp_kind(span: SpanRecord) -> OperationKind | None:
-    method = span.attributes.get("mcp.method.name")
-    return OperationKind.TOOL if method == "tools/call" else OperationKind.OTHER
 
 
 # --- Koog ---

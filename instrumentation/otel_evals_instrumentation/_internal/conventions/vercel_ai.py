@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
@@ -120,50 +123,46 @@ def _read_objects(reader: SpanReader) -> None:
     reader.offer("request_model", model.get("id"))
     said = response.get("text") or response.get("object")
     if said and not reader.fields.get("output_messages"):
-        reader.fields["output_messages"] = (text_message("assistant", text_of(said)),)
-        reader.note("output", "ai.response")
+        reader.set_messages("output", (text_message("assistant", text_of(said)),), "ai.response")
     reader.offer_usage(usage)
 
 
 def _read_provider(reader: SpanReader) -> None:
     """Read cached and reasoning tokens, which some versions have in the provider's metadata."""
     usage = reader.fields.get("usage")
-    if usage is None:
-        return
-    for metadata in reader.mapping("ai.response.providerMetadata").values():
+    for metadata in reader.mapping("ai.response.providerMetadata").values() if usage else ():
         counts = metadata.get("usage", metadata) if isinstance(metadata, dict) else None
         if isinstance(counts, dict):
-            cached = first_count(counts, _CACHED)
-            thought = first_count(counts, ("reasoningTokens",))
             usage = replace(
                 usage,
-                cache_read_tokens=usage.cache_read_tokens or cached or 0,
-                reasoning_tokens=usage.reasoning_tokens or thought or 0,
+                cache_read_tokens=usage.cache_read_tokens or first_count(counts, _CACHED) or 0,
+                reasoning_tokens=usage.reasoning_tokens or first_count(counts, ("reasoningTokens",)) or 0,
             )
-    reader.fields["usage"] = usage
+            reader.fields["usage"] = usage
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read objects, and the tool calls of a response, which have an attribute of their own."""
+    """Read objects, and the tool calls and files of a response, which have attributes of their own."""
     if not reader.attributes.keys().isdisjoint(_OBJECTS):
         _read_objects(reader)
     if kind is OperationKind.INFERENCE:
         _read_provider(reader)
-    key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
-    calls = parse(reader.attributes.get(key))
-    if kind in (OperationKind.INFERENCE, OperationKind.AGENT) and isinstance(calls, (list, tuple)):
-        parts = tuple(tool_call(call) for call in calls if isinstance(call, dict))
-        if parts:
-            text = reader.fields.get("output_messages") or ()
-            said = tuple(part for message in text for part in message.parts)
-            reader.fields["output_messages"] = (Message(role="assistant", parts=said + parts),)
-            reader.note("output", key)
-    files = parse(reader.attributes.get("ai.response.files"))
-    if isinstance(files, list) and files and kind in (OperationKind.INFERENCE, OperationKind.AGENT):
-        parts = tuple(read_media(file) for file in files if isinstance(file, dict))
-        reader.fields["output_messages"] = (
-            *(reader.fields.get("output_messages") or ()),
-            Message(role="assistant", parts=parts),
-        )
-        reader.note("output", "ai.response.files")
+    if kind in (OperationKind.INFERENCE, OperationKind.AGENT):
+        key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
+        said = reader.fields.get("output_messages") or ()
+        calls = _parts(reader, key, tool_call)
+        if calls:
+            texts = tuple(part for message in said for part in message.parts)
+            said = (Message(role="assistant", parts=texts + calls),)
+            reader.set_messages("output", said, key)
+        files = _parts(reader, "ai.response.files", read_media)
+        if files:
+            said = (*said, Message(role="assistant", parts=files))
+            reader.set_messages("output", said, "ai.response.files")
     return kind
+
+
+def _parts(reader: SpanReader, key: str, read: Callable[[dict[str, Any]], Part]) -> tuple[Part, ...]:
+    items = parse(reader.attributes.get(key))
+    listed = items if isinstance(items, (list, tuple)) else ()
+    return tuple(read(item) for item in listed if isinstance(item, dict))

@@ -117,6 +117,22 @@ class SpanReader(msgspec.Struct, eq=False):
                     self.offer(field, known)
             self.offer("agent_name", agent_around(metadata.get(CHECKPOINTS)))
 
+    def set_messages(self, side: str, messages: tuple[Message, ...], key: str) -> None:
+        """Set the messages of the input or the output, and record the attribute that they came from."""
+        self.fields[side + "_messages"] = messages
+        self.note(side, key)
+
+    def offer_name(self, name: Any) -> None:
+        """Name a tool and its call, if this is a non-empty text."""
+        if isinstance(name, str) and name:
+            self.fields["name"] = name
+            self.change_call(name=name)
+
+    def change_call(self, **changes: Any) -> None:
+        """Change the call of a tool's span; None is no change."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        self.fields["tool_call"] = replace(self.fields["tool_call"], **given)
+
     def rewrite_messages(self, rewrite: Callable[[Message], Message]) -> None:
         """Replace each input and output message."""
         for side in ("input_messages", "output_messages"):

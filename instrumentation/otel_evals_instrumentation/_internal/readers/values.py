@@ -202,6 +202,14 @@ def first_text(attributes: Mapping[str, Any], keys: Iterable[str]) -> str | None
     return None
 
 
+def first_present(item: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """Return the value of the first of these keys that has one; None if none has."""
+    for key in keys:
+        if item.get(key) is not None:
+            return item[key]
+    return None
+
+
 def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     """Return the list with indexed keys such as `prefix.0.role`, in order and without gaps."""
     tree: dict[str, Any] = {}
