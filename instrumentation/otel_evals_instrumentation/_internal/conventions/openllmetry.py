@@ -14,11 +14,11 @@ from otel_evals_instrumentation._internal.readers.convention import (
     SpanConvention,
     SpanReader,
 )
-from otel_evals_instrumentation._internal.readers.documents import documents_of, make_document, text_among
+from otel_evals_instrumentation._internal.readers.documents import documents_of, make_document
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, unwrapped_value
-from otel_evals_instrumentation._internal.readers.values import parse, unflatten, unmasked
+from otel_evals_instrumentation._internal.readers.values import first_text, parse, unflatten, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*` ---
@@ -289,5 +289,5 @@ def _vector_stores_refine(reader: SpanReader, kind: OperationKind) -> OperationK
 def _document(event: SpanEvent, span: SpanRecord) -> Document:
     attributes: dict[str, Any] = {key.rpartition(".")[2]: value for key, value in event.attributes.items()}
     metadata = parse(attributes.get("metadata", attributes.get("entity")))
-    text = text_among({"document": attributes.get("document")})
+    text = first_text(attributes, ("document",))
     return make_document(text, attributes.get("id"), attributes.get("score"), metadata, span.span_id)

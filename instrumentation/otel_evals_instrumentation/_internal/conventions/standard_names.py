@@ -11,7 +11,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
 
@@ -59,7 +59,8 @@ def _conversation(text: str) -> tuple[Message, ...]:
 
 # --- MCP clients and servers: both ends of a tool call, mostly without its content ---
 
-_METHODS = kinds(tool="tools/call")
+_KINDS = {True: OperationKind.TOOL, False: OperationKind.OTHER}
+"""By whether a message calls a tool."""
 
 
 def mcp() -> SpanConvention:
@@ -75,7 +76,7 @@ def mcp() -> SpanConvention:
             result="gen_ai.tool.call.result mcp.response.value mcp.tool.result",
             conversation_id="gen_ai.conversation.id mcp.session.id",
         ),
-        kind_of=lambda span: _METHODS.get(span.attributes.get("mcp.method.name"), OperationKind.OTHER),
+        kind_of=lambda span: _KINDS[span.attributes.get("mcp.method.name") == "tools/call"],
     )
 
 

@@ -129,7 +129,7 @@ def _read_objects(reader: SpanReader) -> None:
 
 def _read_provider(reader: SpanReader) -> None:
     """Read cached and reasoning tokens, which some versions have in the provider's metadata."""
-    usage = reader.fields.get("usage")
+    usage: Any = reader.fields.get("usage")
     for metadata in reader.mapping("ai.response.providerMetadata").values() if usage else ():
         counts = metadata.get("usage", metadata) if isinstance(metadata, dict) else None
         if isinstance(counts, dict):

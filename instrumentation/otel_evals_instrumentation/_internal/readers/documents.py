@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from otel_evals.model import Document
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_masked, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import (
+    MAX_DEPTH,
+    first_text,
+    is_masked,
+    parse,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _CONTAINERS = words(
@@ -18,12 +24,6 @@ _CONTAINERS = words(
 )
 """Keys of the list of documents in libraries' responses."""
 _TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")
-
-
-def text_among(metadata: Mapping[str, Any]) -> str | None:
-    """Return a document's text from its metadata, for vector stores that keep no texts."""
-    texts = (metadata.get(key) for key in _TEXTS)
-    return next((text for text in texts if isinstance(text, str) and text and not is_masked(text)), None)
 
 
 def read_retrieval(reader: SpanReader) -> None:
@@ -103,7 +103,7 @@ def make_document(
     metadata = metadata if isinstance(metadata, dict) else {}
     is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Document(
-        content=text_among(metadata) if content is None else content,
+        content=first_text(metadata, _TEXTS) if content is None else content,
         id=None if identity is None else str(identity),
         score=float(score) if is_number else None,
         metadata={k: v for k, v in metadata.items() if not is_masked(v)},

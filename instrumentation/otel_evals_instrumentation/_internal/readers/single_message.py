@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts, spread
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, tool_call
-from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import first_present, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _OTHER_ROLES = {
@@ -48,7 +48,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     """Read a message; one without a role gets the default."""
     kind = item.get("type")
     role = role_of(item.get("role"), LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
-    content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
+    content = first_present(item, _CONTENT)
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
     parts = spread(read_parts(content)) if isinstance(content, list | tuple) else read_parts(content)
@@ -103,11 +103,7 @@ def _is_same_call(one: Part, other: Part) -> bool:
 def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
     """Return the result in a tool's message, whose content is plain text or parts."""
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
-    is_list = (
-        bool(content)
-        and isinstance(content, (list, tuple))
-        and all(isinstance(item, str) for item in content)
-    )
+    is_list = isinstance(content, (list, tuple)) and all(isinstance(item, str) for item in content)
     data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) and not is_list else content
     data = unmasked(data) if isinstance(data, str) else data
     name = item.get("name")
@@ -122,19 +118,20 @@ def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[s
 
 def _tool_calls(item: dict[str, Any]) -> list[Part]:
     """Return the calls next to the content, as in OpenAI's chat and in Gemini's old form."""
-    calls = parse(item.get("tool_calls") or item.get("toolCalls") or ())
-    given: Iterable[Any] = map(parse, calls) if isinstance(calls, (list, tuple)) else ()
-    found = [tool_call(call) for call in given if isinstance(call, dict)]
-    if not found:
-        kwargs = item.get("additional_kwargs")
-        source = kwargs if isinstance(kwargs, dict) and ("content" in item or "blocks" in item) else {}
-        nested = source.get("tool_calls")
-        given = nested if isinstance(nested, (list, tuple)) else ()
-        found = [tool_call(call) for call in given if isinstance(call, dict)]
-        single = item.get("function_call")
-        if not found and isinstance(single, dict) and single.get("name"):
-            found = [tool_call(single)]
-        named = item.get("function_call_name")
-        if not found and isinstance(named, str) and named:  # OpenInference's only call
-            found = [tool_call({"name": named, "arguments": item.get("function_call_arguments_json")})]
+    found = _listed(parse(item.get("tool_calls") or item.get("toolCalls")))
+    if found:
+        return found
+    kwargs = item.get("additional_kwargs")
+    if isinstance(kwargs, dict) and ("content" in item or "blocks" in item):
+        found = _listed(kwargs.get("tool_calls"))
+    single, named = item.get("function_call"), item.get("function_call_name")
+    if not found and isinstance(single, dict) and single.get("name"):
+        found = [tool_call(single)]
+    if not found and isinstance(named, str) and named:  # OpenInference's only call
+        found = [tool_call({"name": named, "arguments": item.get("function_call_arguments_json")})]
     return found
+
+
+def _listed(calls: Any) -> list[Part]:
+    items = map(parse, calls) if isinstance(calls, (list, tuple)) else ()
+    return [tool_call(call) for call in items if isinstance(call, dict)]

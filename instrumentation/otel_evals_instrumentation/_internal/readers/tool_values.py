@@ -11,12 +11,21 @@ from msgspec.structs import replace
 from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_result_str
-from otel_evals_instrumentation._internal.readers.values import is_masked, literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import (
+    first_present,
+    first_text,
+    literal,
+    parse,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # --- Tool calls and results as parts of messages, in any provider's form ---
 
 
+_ARGUMENTS = words("arguments args input parameters tool_kwargs tool_arguments")
+_VALUES = words("response result output content server_tool_call_response error")
+_NAMES = words("name toolName tool_name function_name tool_function")
 _IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref tool_id")
 
 
@@ -27,11 +36,9 @@ def tool_call(item: dict[str, Any]) -> Part:
         item = inner
     function = item.get("function")
     source = {**item, **function} if isinstance(function, dict) else item
-    arguments = None
-    for key in ("arguments", "args", "input", "parameters", "tool_kwargs", "tool_arguments"):
-        if source.get(key) is not None:
-            arguments = source[key] if source[key] != "" else None
-            break
+    arguments = first_present(source, _ARGUMENTS)
+    if arguments == "":
+        arguments = None
     if isinstance(arguments, str):
         arguments = unmasked(arguments)
         parsed = parse(arguments)
@@ -42,20 +49,17 @@ def tool_call(item: dict[str, Any]) -> Part:
     return Part(
         kind="tool_call",
         data=arguments,
-        tool_call_id=_string(source, _IDS),
-        name=_string(source, ("name", "toolName", "tool_name", "function_name", "tool_function")),
+        tool_call_id=first_text(source, _IDS),
+        name=first_text(source, _NAMES),
     )
 
 
 def tool_result(item: dict[str, Any]) -> Part:
     """Read a tool's result: its value, the call's id, and whether the tool failed."""
-    value: Any = None
     origin = item.get("origin")
     item = {**origin, **item} if isinstance(origin, dict) else item
-    for key in ("response", "result", "output", "content", "server_tool_call_response", "error"):
-        if item.get(key) is not None:
-            value = unmasked(item[key]) if isinstance(item[key], str) else item[key]
-            break
+    value = first_present(item, _VALUES)
+    value = unmasked(value) if isinstance(value, str) else value
     failed = any(item.get(key) is True for key in ("is_error", "isError", "error"))
     failed = failed or item.get("status") == "error" or item.get("type") == "tool-error"
     if isinstance(value, dict) and str(value.get("type", "")).startswith("error-"):
@@ -63,8 +67,8 @@ def tool_result(item: dict[str, Any]) -> Part:
     return Part(
         kind="tool_result",
         data=result_value(value),
-        tool_call_id=_string(item, _IDS),
-        name=_string(item, ("name", "toolName", "tool_name")),
+        tool_call_id=first_text(item, _IDS),
+        name=first_text(item, _NAMES[:3]),
         failed=failed,
     )
 
@@ -172,14 +176,6 @@ _LISTS: tuple[_Wrapper, ...] = (
 )
 
 
-def _string(item: dict[str, Any], keys: Iterable[str]) -> str | None:
-    for key in keys:
-        value = item.get(key)
-        if isinstance(value, str) and value and not is_masked(value):
-            return value
-    return None
-
-
 # --- Arguments and results of tool calls, without the envelopes of instrumentations ---
 
 
@@ -254,7 +250,7 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
         return result_value(parsed["content"]), parsed.get("status") == "error"
     if wrapped and "response" in keys and keys <= _GEMINI:
         return unwrapped_value(result_value(parsed["response"])), False
-    return result_value(parsed), says_failed(parsed)
+    return result_value(parsed), _says_failed(parsed)
 
 
 def _is_outcome(succeeded: Any, message: Any) -> bool:
@@ -263,10 +259,8 @@ def _is_outcome(succeeded: Any, message: Any) -> bool:
     return isinstance(succeeded, bool) and is_message
 
 
-def says_failed(result: Any) -> bool:
+def _says_failed(result: dict[str, Any]) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
-    if not isinstance(result, dict):
-        return False
     if result.get("isError") is True or result.get("is_error") is True:
         return True
     return result.get("status") == "error" and is_bedrock(result)
