@@ -10,9 +10,8 @@ from otel_evals.model import Availability, Message, OperationKind, Part, SpanEve
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
-from otel_evals_instrumentation._internal.readers.usage import first_count
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import first_count, kind_named, kinds, words
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
 

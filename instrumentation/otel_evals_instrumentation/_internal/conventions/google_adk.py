@@ -10,8 +10,7 @@ from otel_evals_instrumentation._internal.readers.convention import SpanConventi
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation._internal.readers.tools import error_of_adk, waits_for_approval
-from otel_evals_instrumentation._internal.readers.usage import usage_in
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
 
 _OWN = "gcp.vertex.agent."
 _OF_TOOLS = frozenset(words("tool_call_args tool_response", _OWN))

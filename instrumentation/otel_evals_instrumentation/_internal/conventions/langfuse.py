@@ -13,9 +13,13 @@ from otel_evals_instrumentation._internal.readers.convention import (
     kind_of,
 )
 from otel_evals_instrumentation._internal.readers.span_reader import CHECKPOINTS, agent_around
-from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, words
+from otel_evals_instrumentation._internal.readers.vocabulary import (
+    kind_named,
+    kind_of_function,
+    usage_in,
+    words,
+)
 
 _OWN = "langfuse.observation."
 

@@ -7,16 +7,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.content import documents_of, read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
     AttributeNames,
     SpanConvention,
     SpanReader,
 )
-from otel_evals_instrumentation._internal.readers.documents import documents_of
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
-from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds, words
 

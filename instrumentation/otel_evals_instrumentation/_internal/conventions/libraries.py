@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from otel_evals.model import Availability, Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.content import read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
@@ -15,7 +16,6 @@ from otel_evals_instrumentation._internal.readers.convention import (
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
-from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.tool_values import (
     arguments_of,
     result_of,

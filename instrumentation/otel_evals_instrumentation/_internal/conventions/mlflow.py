@@ -6,9 +6,13 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import PLATFORM, SpanConvention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
-from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, words
+from otel_evals_instrumentation._internal.readers.vocabulary import (
+    kind_named,
+    kind_of_function,
+    usage_in,
+    words,
+)
 
 _INPUT, _OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
 

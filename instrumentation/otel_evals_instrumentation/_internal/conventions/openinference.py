@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.conventions.google_adk import with_error_of_adk
+from otel_evals_instrumentation._internal.readers.content import read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
@@ -19,7 +20,6 @@ from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.system import read_system
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named

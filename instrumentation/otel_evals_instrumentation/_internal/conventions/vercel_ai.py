@@ -12,9 +12,8 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.usage import first_count
 from otel_evals_instrumentation._internal.readers.values import parse, unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import first_count, words
 
 _METADATA = "ai.telemetry.metadata."
 

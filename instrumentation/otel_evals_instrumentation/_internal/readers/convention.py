@@ -18,7 +18,12 @@ from otel_evals_instrumentation._internal.readers.attribute_names import (
     AttributeNames,
     FieldsByAttribute,
 )
-from otel_evals_instrumentation._internal.readers.documents import read_retrieval
+from otel_evals_instrumentation._internal.readers.content import (
+    availability_of,
+    read_retrieval,
+    take_answer,
+    unwrap_state,
+)
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_inputs_outputs
 from otel_evals_instrumentation._internal.readers.span_reader import (
     SPECIAL,
@@ -27,11 +32,15 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
     read_events,
     without_json_quotes,
 )
-from otel_evals_instrumentation._internal.readers.system import availability_of, take_answer, unwrap_state
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
-from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import MERGED, OPERATIONS, kind_of, words
+from otel_evals_instrumentation._internal.readers.vocabulary import (
+    MERGED,
+    OPERATIONS,
+    kind_of,
+    make_usage,
+    words,
+)
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "SpanConvention", "SpanReader", "kind_of"]
 

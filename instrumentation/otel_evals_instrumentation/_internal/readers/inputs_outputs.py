@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part, SpanRecord
+from otel_evals_instrumentation._internal.readers.content import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
 from otel_evals_instrumentation._internal.readers.logs import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.media import without_bytes
@@ -20,7 +21,6 @@ from otel_evals_instrumentation._internal.readers.parts import (
 )
 from otel_evals_instrumentation._internal.readers.single_message import ROLES
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
-from otel_evals_instrumentation._internal.readers.system import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     parse,

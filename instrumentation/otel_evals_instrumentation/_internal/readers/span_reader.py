@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.logs import content_lines
-from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
 
 _DETAILS = frozenset(
     ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
