@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
@@ -137,21 +136,15 @@ class Inline:
     ) -> ExportAnswer:
         """Wait for the scores, and forward the request once."""
         assert self._held_spans is not None
-        all_released = asyncio.Event()
-        released: dict[Place, Mapping[str, Any]] = {}
-
-        def release(place: Place, attributes: Mapping[str, Any]) -> None:
-            released[place] = attributes
-            if len(released) == len(places):
-                all_released.set()
-
-        size = len(request.plain) // len(places)
+        loop, size = asyncio.get_running_loop(), len(request.plain) // len(places)
         keys = {p: (int(item.span.trace_id, 16), int(item.span.span_id, 16)) for p, item in places.items()}
-        for place, key in keys.items():
-            self._held_spans.hold(key, size, partial(release, place))
+        waiting: dict[Place, asyncio.Future[Mapping[str, Any]]] = {p: loop.create_future() for p in places}
+        for place, future in waiting.items():
+            self._held_spans.hold(keys[place], size, future.set_result)
         await self._tap.judge("traces", selection)
         request.forget_message()
-        await all_released.wait()
+        await asyncio.wait(waiting.values())
+        released = {place: future.result() for place, future in waiting.items()}
         scored = {place: attributes for place, attributes in released.items() if attributes}
         if scored:
             parts = parts_of(request.plain, scored.keys())

@@ -6,7 +6,6 @@ import io
 import itertools
 import threading
 import time
-from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -237,12 +236,6 @@ async def test_a_flush_cuts_long_back_offs_short() -> None:
     assert len(destination.sizes) == 8
 
 
-async def test_back_off_doubles_within_its_bound_and_is_drawn_evenly() -> None:
-    retry = Retry(first=0.5, longest=3.0)
-    assert [retry.wait(attempt, 1.0) for attempt in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
-    assert retry.wait(3, 0.25) == 0.5
-
-
 async def test_a_full_queue_loses_no_run_that_is_kept_and_put_again() -> None:
     gate = anyio.Event()
     ends: list[Ended] = []
@@ -333,23 +326,6 @@ async def test_shutdown_delivers_what_it_can_and_later_runs_are_counted() -> Non
     assert fan_out.stats()["one"] == DestinationStats(
         exported=1, dropped=1, losses={"shutdown": 1}, lost_evaluations={"shutdown": 5}
     )
-
-
-async def test_a_fan_out_that_never_ran_delivers_at_shutdown() -> None:
-    destination = Scripted("one")
-    fan_out = FanOut([destination])
-    fan_out.put(scored_run())
-    assert fan_out.stats()["one"].pending == 1
-    assert await fan_out.shutdown(1.0)
-    assert fan_out.stats()["one"] == DestinationStats(exported=1)
-
-
-async def test_shutdown_without_any_time_still_releases_the_destinations() -> None:
-    destination = Scripted("one", forever)
-    async with running(FanOut([destination]), deadline=0.0) as fan_out:
-        fan_out.put(scored_run())
-    assert destination.shutdowns == 1
-    assert held(fan_out.stats()["one"]) == fan_out.stats()["one"].dropped == 1
 
 
 async def test_what_is_in_hand_is_counted_when_the_task_is_cancelled() -> None:
@@ -449,32 +425,6 @@ def test_every_run_is_in_exactly_one_place_at_every_moment(
 async def test_bounds_must_be_positive(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigError, match=f"^{problem}"):
         make()
-
-
-@pytest.mark.parametrize(
-    "raised", [SystemExit, KeyboardInterrupt, CancelledError, GeneratorExit, BaseException]
-)
-async def test_what_ends_a_program_is_one_more_failure_of_a_destination(raised: type[BaseException]) -> None:
-    """Raised by one, in an export or as it is shut down, it costs neither the others nor the application."""
-
-    class Hostile(InMemoryDestination):
-        name = "hostile"
-
-        async def export(self, batch: Sequence[ScoredRun]) -> None:
-            raise raised
-
-        async def shutdown(self) -> None:
-            raise raised
-
-    good = InMemoryDestination()
-    fan_out = FanOut([Hostile(), good], retry=QUICK)
-    async with anyio.create_task_group() as group:
-        group.start_soon(fan_out.run)
-        fan_out.put(scored_run())
-        await fan_out.force_flush(20.0)
-        await fan_out.shutdown(5.0)
-    assert len(good.runs) == 1
-    assert fan_out.stats()["hostile"].losses == {raised.__name__: 1}
 
 
 def waiting(seconds: Any) -> DestinationError:

@@ -75,7 +75,9 @@ class KafkaSource:
         )
         self.reports = Reports(topics.conversations, self._progress, self._producing)
         self._commit_at = self._look_at = self._stepped_at = 0.0
-        self._problems: dict[str, str] = {"brokers": "the brokers were not reached yet"}
+        self._unreached: str | None = "the brokers were not reached yet"
+        self._problems: dict[str, str] = {}
+        """Of topics by name, and of all messages as `topics`."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
         self._dead = self._repeated = 0
@@ -115,7 +117,7 @@ class KafkaSource:
     @property
     def problem(self) -> str | None:
         """Why messages cannot be read or scored; None if they can."""
-        return next(iter(list(self._problems.values())), None)
+        return self._unreached or next(iter(list(self._problems.values())), None)
 
     def stats(self) -> dict[str, Any]:
         """Return counts of partitions and messages."""
@@ -158,7 +160,7 @@ class KafkaSource:
         self._handle_reports()
         self._producing.send()
         if time.monotonic() >= self._look_at:
-            self._look()
+            self._unreached = self._partitions.look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
         self._clock.publish(self._scoring.engine.intake.put)
         if time.monotonic() >= self._commit_at:
@@ -259,13 +261,6 @@ class KafkaSource:
     def _commit(self) -> None:
         self._handle_reports()
         self._partitions.commit()
-
-    def _look(self) -> None:
-        problem = self._partitions.look()
-        if problem is None:
-            self._problems.pop("brokers", None)
-        else:
-            self._problems["brokers"] = problem
 
     def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
         places = list(map(key_of, partitions))
