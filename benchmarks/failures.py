@@ -4,8 +4,8 @@
 
 FOLDER holds checkouts of microsoft/AgentRx and ag2ai/Agents_Failure_Attribution (Who&When), each under its
 own name. With `--model`, the scorers `failure_step` and, for runs with tool calls, `trajectory_judge` fill
-the last columns. `--option` sets options of the judge (`api_base=URL`, `explore=20000`); by default, it
-explores runs that do not fit into a prompt. A signal is right if the first step it points at is the marked
+the last columns. `--option` sets options of the judge (`api_base=URL`, `explore={above: 20000}`); by default,
+it explores runs that do not fit into a prompt. A signal is right if the first step it points at is the marked
 one; a run that a judge does not score counts as wrong.
 """
 
@@ -313,7 +313,7 @@ def main() -> None:
         given = dict(option.split("=", 1) for option in options.option)
         judge = {
             "model": options.model,
-            "explore": MOST_CHARS,
+            "explore": {"above": MOST_CHARS},
             **{k: yaml.safe_load(v) for k, v in given.items()},
         }
         anyio.run(judge_all, cases, judge, options.at_once)

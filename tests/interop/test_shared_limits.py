@@ -1,9 +1,8 @@
-"""Budgets, rates and caches that processes share through a real Redis, and one that goes away."""
+"""Budgets that processes share through a real Redis, and one that goes away."""
 
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing.context import SpawnContext
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from otel_evals._internal.judges.judge import Call
 from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
-from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
+from otel_evals.judges import Budget
 from otel_evals.model import Usage
 from tests.support.redis_server import RunningRedis, find_redis
 from tests.support.waits import SECONDS, eventually
@@ -58,21 +57,6 @@ def _spend(url: str, ready: Any, ends: Any) -> None:
     ends.put(calls)
 
 
-def _call(url: str, ready: Any, ends: Any) -> None:
-    limits = JudgeLimits(requests="10/s", store=url)
-    began: list[float] = []
-
-    async def main() -> None:
-        with anyio.move_on_after(4):
-            while True:
-                async with limits.around(CALL):
-                    began.append(time.monotonic())
-
-    ready.wait(60)
-    anyio.run(main)
-    ends.put(began)
-
-
 def in_processes(count: int, work: Callable[..., None], url: str) -> list[Any]:
     """What each of some processes that begin together has to tell."""
     ready, ends = SPAWN.Barrier(count), SPAWN.Queue()
@@ -93,24 +77,6 @@ def test_processes_spend_one_budget_to_its_end_and_no_further(server: RunningRed
     assert tokens == 25 * sum(calls)
     assert usd == pytest.approx(0.002 * sum(calls))
     assert 5_000 - 4 * 12 * 40 <= tokens <= 5_000
-
-
-def test_a_rate_holds_over_processes(server: RunningRedis) -> None:
-    times = sorted(moment for began in in_processes(2, _call, server.url) for moment in began)
-    for i, moment in enumerate(times):
-        assert sum(1 for later in times[i:] if later < moment + 0.9) <= 10
-    assert len(times) >= 20, "both together get most of it"
-
-
-def test_an_answer_is_paid_for_once(server: RunningRedis) -> None:
-    async def main() -> None:
-        judge = ScriptedJudge({"generate_reason": "so"})
-        question = JudgeRequest(instructions="Explain.", prompt="Why?", step="generate_reason")
-        first, second = (CachedJudge(judge, store=server.url) for _ in range(2))
-        assert [(await c.ask(question)).value for c in (first, second)] == ["so", "so"]
-        assert len(judge.requests) == 1
-
-    anyio.run(main)
 
 
 def test_a_budget_is_refused_while_its_server_is_away_and_goes_on_after(server: RunningRedis) -> None:

@@ -191,7 +191,7 @@ class OddJudge(Odd):
     """A judge with every optional property, which explores before it answers."""
 
     model = "odd/judge"
-    takes = ()
+    images = False
     max_prompt_chars = 40_000
     on_cut = "score"
     explore = Exploration(above=0, calls=2)
@@ -244,7 +244,7 @@ PLACES = (
     "OddDestination picks",
     *(
         f"OddJudge.{name}"
-        for name in ("model", "ask", "takes", "redact", "explore", "on_cut", "max_prompt_chars")
+        for name in ("model", "ask", "images", "redact", "explore", "on_cut", "max_prompt_chars")
     ),
     *(f"OddJudge {what}" for what in ("prepared", "redacted", "value", "awaited")),
     *(f"{step} called" for step in STEPS),

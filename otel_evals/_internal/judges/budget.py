@@ -51,7 +51,6 @@ class Budget:
         per: each `scorer` or each `model` has this budget for itself, or `all` share it.
         store: path of a SQLite file that shares the budget among the processes of one machine, or address
             `redis://HOST:PORT/NUMBER` of a server that shares it among machines; in memory by default.
-        unknown_price: under a budget in dollars, refuse a model without a known price, or count it as free.
         name: distinguishes budgets in one store.
         now: seconds since the epoch.
 
@@ -67,7 +66,6 @@ class Budget:
         tokens: int | None = None,
         per: Literal["all", "scorer", "model"] = "all",
         store: str | Path | None = None,
-        unknown_price: Literal["refuse", "allow"] = "refuse",
         name: str = "budget",
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -78,7 +76,6 @@ class Budget:
         if per not in ("all", "scorer", "model"):
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
-        self._refuses_unknown = unknown_price == "refuse"
         counters: list[_Counters] = [redis_server(str(store))] if is_address(store, "budget.store") else []
         counters.append(FileCounters(MEMORY if store is None or counters else store))
         most = {"usd": math.inf if usd is None else round(usd * _NANO), "tokens": tokens or math.inf}
@@ -143,7 +140,7 @@ class Budget:
 
     def _most(self, call: Call) -> tuple[float, int]:
         """Return the maximum dollars and tokens of a call."""
-        if self._usd is not None and call.max_cost is None and self._refuses_unknown:
+        if self._usd is not None and call.max_cost is None:
             raise JudgeError(
                 f"{call.model}: its price is unknown, so a budget in dollars cannot be kept; fix: set the "
                 "judge's input_price and output_price (dollars per million tokens), or use a budget in tokens"

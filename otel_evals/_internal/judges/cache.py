@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -15,7 +15,6 @@ from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.model import Usage
 from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.plain import read_json
-from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
@@ -25,6 +24,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_cache (key TEXT PRIMARY KEY, model TEXT, value TEXT, used INTEGER);
 CREATE INDEX IF NOT EXISTS judge_cache_used ON judge_cache (used);
 """
+_NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
+_FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"
 
 
 class CachedJudge:
@@ -37,10 +38,8 @@ class CachedJudge:
 
     Args:
         judge: answers new questions.
-        store: path of a SQLite file to share answers across processes and restarts, or address
-            `redis://HOST:PORT/NUMBER` of a server to share them across machines; in memory by default.
-        max_entries: maximum number of answers in a file or in memory; the least recently used go first. A
-            server keeps answers for 30 days.
+        store: path of a SQLite file to share answers across processes and restarts; in memory by default.
+        max_entries: maximum number of answers; the least recently used go first.
 
     Raises:
         ConfigError: `max_entries` is not positive.
@@ -51,11 +50,8 @@ class CachedJudge:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
         self._judge = judge
-        self._answers: _FileAnswers | _SharedAnswers
-        if is_address(store, "cache.store"):
-            self._answers = _SharedAnswers(redis_server(str(store)))
-        else:
-            self._answers = _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
+        self._max_entries = max_entries
+        self._file = SQLiteFile(MEMORY if store is None else store, _SCHEMA, wait=1.0)
         self._warned = False
         self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
         self.redact = getattr(judge, "redact", None)
@@ -73,10 +69,9 @@ class CachedJudge:
         return self._judge.model
 
     @property
-    def takes(self) -> Collection[str]:
-        """The kinds of media that the judge is shown."""
-        kinds: Collection[str] = getattr(self._judge, "takes", ())
-        return kinds
+    def images(self) -> bool:
+        """True if the judge is shown images."""
+        return bool(getattr(self._judge, "images", False))
 
     @property
     def identity(self) -> str:
@@ -92,10 +87,11 @@ class CachedJudge:
         """
         key = question_key(self.identity, request)
         asking = of_this_loop(self._asking, dict)
-        while (pending := asking.get(key)) is not None:
+        while key in asking:
+            pending = asking[key]
             await pending.done.wait()
             if pending.reply is not None:
-                return _free(pending.reply)
+                return replace(pending.reply, usage=Usage(), cost=0.0, attempts=0)
         asking[key] = pending = _Pending()
         try:
             pending.reply = await in_thread(self._remembered, key, request)
@@ -109,16 +105,26 @@ class CachedJudge:
 
     def _remembered(self, key: str, request: JudgeRequest) -> JudgeReply | None:
         try:
-            found = self._answers.get(key)
+            with self._file.transaction() as db:
+                row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
+                if row is None:
+                    return None
+                db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
+            model, text = row
+            value = read_json(text) if request.schema is None else request.schema.model_validate_json(text)
         except (StoreError, ValueError, TypeError) as error:
             self._warn(error)
             return None
-        return None if found is None else _reply(found, request)
+        return JudgeReply(value=value, model=model, cost=0.0, attempts=0)
 
     def _remember(self, key: str, reply: JudgeReply) -> None:
         try:
             value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
-            self._answers.put(key, reply.model, value)
+            with self._file.transaction() as db:
+                row = (key, reply.model, value)
+                db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
+                (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
+                db.execute(_FORGET, (max(0, count - self._max_entries),))
         except (StoreError, ValueError, TypeError, AttributeError) as error:
             self._warn(error)
 
@@ -142,62 +148,3 @@ def question_key(identity: str, request: JudgeRequest) -> str:
     if request.mark:
         text = text.replace(request.mark, "")
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _free(reply: JudgeReply) -> JudgeReply:
-    return JudgeReply(value=reply.value, model=reply.model, usage=Usage(), cost=0.0, attempts=0)
-
-
-def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
-    """Return a remembered answer, None if it does not fit the question."""
-    model, text = found
-    try:
-        value = read_json(text) if request.schema is None else request.schema.model_validate_json(text)
-    except ValueError:
-        return None
-    return _free(JudgeReply(value=value, model=model))
-
-
-class _FileAnswers:
-    def __init__(self, path: str, max_entries: int) -> None:
-        self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
-        self._max_entries = max_entries
-
-    def get(self, key: str) -> tuple[str, str] | None:
-        with self._file.transaction() as db:
-            row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
-            if row is not None:
-                db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
-        return None if row is None else (str(row[0]), str(row[1]))
-
-    def put(self, key: str, model: str, text: str) -> None:
-        with self._file.transaction() as db:
-            row = (key, model, text)
-            db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
-            (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
-            db.execute(_FORGET, (max(0, count - self._max_entries),))
-
-
-_NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
-_FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"
-
-
-class _SharedAnswers:
-    def __init__(self, server: RedisServer) -> None:
-        self._server = server
-
-    def get(self, key: str) -> tuple[str, str] | None:
-        found = self._server.text(f"answer:{key}")
-        if found is None:
-            return None
-        answer = read_json(found[:_MAX_CHARS])
-        if not isinstance(answer, list) or [type(part) for part in answer] != [str, str]:
-            raise ValueError("the server's entry is not an answer")
-        return answer[0], answer[1]
-
-    def put(self, key: str, model: str, text: str) -> None:
-        self._server.keep_text(f"answer:{key}", json.dumps([model, text]), _KEPT_SECONDS)
-
-
-_KEPT_SECONDS = 30 * 86_400.0
-_MAX_CHARS = 2_000_000

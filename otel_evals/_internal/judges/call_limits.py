@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,16 +20,18 @@ from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.model import Usage
-from otel_evals._internal.util.calls import in_thread, of_this_loop
+from otel_evals._internal.util.calls import of_this_loop
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
-from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
+from otel_evals.errors import ConfigError, JudgeUnavailableError
 
 _LONGEST_WAIT = 5.0
 """Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
 _POLL = 0.05
-_UNITS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour")}
-_SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+}
 _RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
@@ -107,49 +109,8 @@ class RateWindow:
         return taken
 
 
-class _SharedWindow:
-    """A window of requests or tokens that processes share; without effect while the server is away."""
-
-    def __init__(self, server: RedisServer, name: str, limit: int, length: float) -> None:
-        self._server, self._name, self._limit, self._length = server, name, limit, length
-
-    def take_request(self) -> float:
-        """Take a place, or return the seconds to wait."""
-        with suppress(StoreError):
-            return self._server.admit(self._name, self._limit, self._length)
-        return 0.0
-
-    def take_tokens(self, now: float, amount: int) -> float:
-        """Take tokens, or return the seconds to wait: the last window counts by what is left of it."""
-        number, share = divmod(now / self._length, 1)
-        with suppress(StoreError):
-            before = self._server.value(f"{self._name}:{number - 1:.0f}") * (1 - share)
-            if before + self._server.add(self._key(now), amount, 2 * self._length) <= self._limit:
-                return 0.0
-            self.add_tokens(now, -amount)
-            return self._length * (1 - share)
-        return 0.0
-
-    def add_tokens(self, now: float, amount: int) -> None:
-        """Correct the tokens taken at a time."""
-        with suppress(StoreError):
-            self._server.add(self._key(now), amount, 2 * self._length)
-
-    def _key(self, now: float) -> str:
-        return f"{self._name}:{now // self._length:.0f}"
-
-
-@dataclass
-class _Reservation:
-    """What a call has taken: in this process by window, and of the shared tokens at a time."""
-
-    taken: dict[str, Taken]
-    shared_at: float
-    used: int | None = None
-
-
 class JudgeLimits:
-    """Call limits of a provider. Share one object among the judges that use the provider.
+    """Call limits of a provider in this process. Share one object among the judges that use the provider.
 
     Args:
         concurrency: concurrent calls.
@@ -159,13 +120,10 @@ class JudgeLimits:
         failures: unavailable answers in a row that open the breaker.
         cooldown: seconds for which an open breaker fails every call; then one call tries again.
         longest_pause: maximum seconds of a pause by the provider's `Retry-After`.
-        store: address `redis://HOST:PORT/NUMBER` of a server that applies `requests` and `tokens` to all
-            processes that name it; by default they apply to one process, and also while the server is away.
-        name: of the provider, if several have limits in one store.
         clock: seconds, monotonic.
 
     Raises:
-        ConfigError: an option is out of range, or the store's address is invalid.
+        ConfigError: an option is out of range.
     """
 
     def __init__(
@@ -177,23 +135,19 @@ class JudgeLimits:
         failures: int = 5,
         cooldown: float = 30.0,
         longest_pause: float = 300.0,
-        store: str | None = None,
-        name: str = "judge",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if concurrency < 1 or failures < 1 or not cooldown > 0 or not longest_pause > 0:
             wanted = "concurrency and failures must be at least 1, cooldown and longest_pause positive"
             raise ConfigError("limits", wanted)
         self._concurrency = concurrency
-        asked = {"requests": requests, "tokens": tokens}
-        rates = {what: parse_rate(rate, f"limits.{what}") for what, rate in asked.items() if rate}
-        self._windows = {what: RateWindow(*rate) for what, rate in rates.items()}
-        self._shared = _shared(store, name, rates)
+        self._requests = _window(requests, "limits.requests")
+        self._tokens = _window(tokens, "limits.tokens")
         self._breaker = CircuitBreaker(failures, cooldown)
         self._longest_pause = longest_pause
         self._paused_until = 0.0
         self._clock = clock
-        self.lock = threading.Lock()
+        self.renew()
         renew_after_fork(self)
         self._queues: RunVar[_LoopQueue] = RunVar("otel_evals._internal.judges.call_limits")
 
@@ -218,66 +172,55 @@ class JudgeLimits:
         """
         with self.lock:
             self._refuse_if_stopped()
-        async with self._queue().slots:
-            reservation = await self._reserve(call)
+        queue = of_this_loop(self._queues, lambda: _LoopQueue(self._concurrency))
+        async with queue.slots:
+            async with queue.line:
+                taken = await self._take_turn(call)
             try:
-                yield lambda usage, cost: self._settle(reservation, usage)
+                yield lambda usage, cost: self._correct(taken, usage)
             except JudgeUnavailableError as error:
                 self._failed(error)
                 raise
-            finally:
-                await self._correct(reservation)
             with self.lock:
                 self._breaker.call_succeeded()
 
-    def _queue(self) -> _LoopQueue:
-        return of_this_loop(self._queues, lambda: _LoopQueue(self._concurrency))
+    async def _take_turn(self, call: Call) -> Taken | None:
+        """Wait until every window has a place and take it; return the tokens taken."""
+        tokens = call.max_input_tokens // 3 + (call.max_output_tokens or 500)
+        while True:
+            with self.lock:
+                self._refuse_if_stopped()
+                now = self._clock()
+                waits = [self._paused_until - now]
+                if self._requests is not None:
+                    waits.append(self._requests.wait(now, 1))
+                if self._tokens is not None:
+                    waits.append(self._tokens.wait(now, tokens))
+                if max(waits) <= 0.0:
+                    return self._start(now, tokens)
+            await anyio.sleep(min(max(waits), _POLL))
 
-    async def _reserve(self, call: Call) -> _Reservation:
-        """Wait until every window has a place, first come first served; take it as the call starts."""
-        wanted = {"requests": 1, "tokens": call.max_input_tokens // 3 + (call.max_output_tokens or 500)}
-        async with self._queue().line:
-            while True:
-                with self.lock:
-                    self._refuse_if_stopped()
-                    now = self._clock()
-                    waits = [window.wait(now, wanted[name]) for name, window in self._windows.items()]
-                    wait = max([self._paused_until - now, *waits])
-                at = time.time()
-                if wait <= 0.0 and self._shared:
-                    wait = await in_thread(self._take_shared, at, wanted)
-                if wait <= 0.0:
-                    with self.lock:
-                        now = self._clock()
-                        self._breaker.call_started(now)
-                        windows = self._windows.items()
-                        return _Reservation({name: w.take(now, wanted[name]) for name, w in windows}, at)
-                await anyio.sleep(min(wait, _POLL))
-
-    def _take_shared(self, at: float, wanted: dict[str, int]) -> float:
-        """Take places in the shared windows, or return the seconds to wait for all."""
-        tokens, requests = self._shared.get("tokens"), self._shared.get("requests")
-        amount = min(wanted["tokens"], self._windows["tokens"].limit) if tokens else 0
-        wait = tokens.take_tokens(at, amount) if tokens else 0.0
-        if wait <= 0.0 and requests is not None:
-            wait = requests.take_request()
-            if wait > 0.0 and tokens is not None:
-                tokens.add_tokens(at, -amount)
-        return wait
+    def _start(self, now: float, tokens: int) -> Taken | None:
+        self._breaker.call_started(now)
+        if self._requests is not None:
+            self._requests.take(now, 1)
+        return None if self._tokens is None else self._tokens.take(now, tokens)
 
     def _refuse_if_stopped(self) -> None:
         now = self._clock()
-        if (wait := self._breaker.wait(now)) > 0:
-            problem = f"the judge was unavailable {self._breaker.failures} times in a row"
-        elif (wait := self._paused_until - now) > _LONGEST_WAIT:
-            problem = "the judge's provider asked for a pause"
-        else:
+        wait, pause = self._breaker.wait(now), self._paused_until - now
+        problem = f"the judge was unavailable {self._breaker.failures} times in a row"
+        if wait <= 0.0 and pause > _LONGEST_WAIT:
+            wait, problem = pause, "the judge's provider asked for a pause"
+        if wait <= 0.0:
             return
         raise JudgeUnavailableError(f"{problem}: not asked again for {wait:.0f} s", retry_after=wait)
 
-    def _settle(self, reservation: _Reservation, usage: Usage | None) -> None:
-        if usage is not None:
-            reservation.used = max(usage.total_tokens, 0)
+    def _correct(self, taken: Taken | None, usage: Usage | None) -> None:
+        """Replace the estimated tokens by the used ones; an unknown use stays as estimated."""
+        if taken is not None and usage is not None:
+            with self.lock:
+                taken.amount = max(usage.total_tokens, 0)
 
     def _failed(self, error: JudgeUnavailableError) -> None:
         with self.lock:
@@ -286,27 +229,9 @@ class JudgeLimits:
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)
 
-    async def _correct(self, reservation: _Reservation) -> None:
-        """Replace the estimated tokens by the used ones; an unknown use stays as estimated."""
-        taken, used = reservation.taken.get("tokens"), reservation.used
-        if taken is None or used is None:
-            return
-        with self.lock:
-            difference, taken.amount = used - taken.amount, used
-        if shared := self._shared.get("tokens"):
-            with anyio.CancelScope(shield=True):
-                await in_thread(shared.add_tokens, reservation.shared_at, difference)
 
-
-def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> dict[str, _SharedWindow]:
-    if store is None:
-        return {}
-    if not is_address(store, "limits.store"):
-        raise ConfigError("limits.store", f"must be redis://HOST:PORT/NUMBER, not {store!r}")
-    if not rates:
-        raise ConfigError("limits.store", "needs `requests`, `tokens` or both: nothing else is shared")
-    server = redis_server(store)
-    return {what: _SharedWindow(server, f"limits:{name}:{what}", *rate) for what, rate in rates.items()}
+def _window(rate: str | None, field: str) -> RateWindow | None:
+    return RateWindow(*parse_rate(rate, field)) if rate else None
 
 
 class _LoopQueue:

@@ -33,7 +33,7 @@ class JudgeRequest:
     sample: int = 0
     """Number of the vote; a cache keeps an answer for each."""
     media: tuple[Media, ...] = ()
-    """Images and sounds to show after the prompt, which lists them."""
+    """Images to show after the prompt, which lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class Judge(Protocol):
     """Answers questions about a run.
 
     A judge may also have `redact`, a function applied to judged text before it appears in a prompt (by
-    default common forms of secrets are removed), `takes`, the kinds of media it is shown (by default none),
-    and `max_prompt_chars`, `on_cut` and `explore` as a LiteLLMJudge has.
+    default common forms of secrets are removed), `images`, true if it is shown images, and
+    `max_prompt_chars`, `on_cut` and `explore` as a LiteLLMJudge has.
     """
 
     @property
@@ -142,13 +142,11 @@ class Exploration:
     """Maximum calls of the judge per question, without the one that answers it."""
     tokens: int | None = 200_000
     """Maximum tokens of these calls."""
-    usd: float | None = None
-    """Maximum cost of these calls; a call of unknown price reaches it."""
     seconds: float = 60.0
     """No look begins later; the rule's `timeout` still applies."""
 
     def __post_init__(self) -> None:
-        for name in ("calls", "tokens", "usd", "seconds"):
+        for name in ("calls", "tokens", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"judge.explore.{name}", f"must be positive, not {value!r}")
@@ -156,8 +154,8 @@ class Exploration:
             raise ConfigError("judge.explore.above", f"must be at least 0, not {self.above!r}")
 
 
-Explore = bool | int | Exploration | Mapping[str, Any]
-"""False, True, the characters above which a judge explores, or an Exploration or its options."""
+Explore = bool | Exploration | Mapping[str, Any]
+"""Whether a judge explores, or an Exploration or its options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,10 +191,8 @@ def window_of(judge: Any) -> Window:
 def _exploration(given: Any) -> Exploration | None:
     if isinstance(given, bool | None):
         return Exploration() if given else None
-    if isinstance(given, int):
-        return Exploration(above=given)
     if isinstance(given, Mapping):
         given = call_with(Exploration, given, "judge.explore")
     if not isinstance(given, Exploration):
-        raise ConfigError("judge.explore", f"must be true, a number or options, not {given!r:.60}")
+        raise ConfigError("judge.explore", f"must be true or options, not {given!r:.60}")
     return given

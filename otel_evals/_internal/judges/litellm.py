@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -84,11 +84,6 @@ class LiteLLMJudge(ModelJudge):
         """Import LiteLLM before the first run."""
         load()
 
-    @property
-    def takes(self) -> Collection[str]:
-        """The kinds of media that the model is shown, without those that LiteLLM knows it does not take."""
-        return [kind for kind in self.media if _takes(model_info(self.model), kind)] if self.media else ()
-
     async def _prices(self) -> Prices:
         await in_thread(load)
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
@@ -114,35 +109,20 @@ class LiteLLMJudge(ModelJudge):
         variables = (f"{provider}_API_BASE", f"{provider}_BASE_URL")
         return self.api_base is not None or any(map(os.environ.get, variables))
 
-    def _key_of(self, model: str) -> str:
-        try:
-            names = load().validate_environment(model)["missing_keys"]
-        except Exception:  # whatever it raises for a model it does not know
-            names = ()
-        return " or ".join(names) or "its environment variable"
+    def _key_names(self) -> tuple[str, ...]:
+        return _KEYS.get(self.model.partition("/")[0], ())
 
-    def missing_key(self) -> str | None:
-        names = _KEYS.get(self.model.partition("/")[0], ())
-        given = self.api_key or self.api_base or getattr(sys.modules.get("litellm"), "api_key", None)
-        return names[0] if names and not given and not any(map(os.environ.get, names)) else None
-
-
-def model_info(model: str) -> Mapping[str, Any]:
-    """Return LiteLLM's entry of a model; empty for a model it does not know."""
-    try:
-        info: Mapping[str, Any] = load().get_model_info(model)
-    except Exception:  # whatever it raises for a model it does not know
-        return {}
-    return info
+    def _has_key(self) -> bool:
+        loaded = getattr(sys.modules.get("litellm"), "api_key", None)
+        return bool(self.api_key or self.api_base or loaded or any(map(os.environ.get, self._key_names())))
 
 
 def price_of(model: str) -> Prices:
     """Return US dollars per million input and output tokens by LiteLLM's price list."""
-    info = model_info(model)
+    try:
+        info = load().get_model_info(model)
+    except Exception:  # whatever it raises for a model it does not know
+        return None, None
     prices = [info.get("input_cost_per_token"), info.get("output_cost_per_token")]
     inward, outward = (None if price is None else price * 1e6 for price in prices)
     return inward, outward
-
-
-def _takes(info: Mapping[str, Any], kind: str) -> bool:
-    return not info or bool(info.get("supports_audio_input" if kind == "audio" else "supports_vision"))

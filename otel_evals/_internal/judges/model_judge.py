@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from otel_evals._internal.judges.budget import Budget
-from otel_evals._internal.judges.fence import Shown, check_shown, most_tokens, user_content
+from otel_evals._internal.judges.fence import IMAGE_TOKENS, user_content
 from otel_evals._internal.judges.judge import (
     MAX_PROMPT_CHARS,
     Call,
@@ -34,12 +35,10 @@ from otel_evals._internal.judges.refusals import (
 from otel_evals._internal.judges.replies import Completion, no_answer, without_thoughts
 from otel_evals._internal.judges.structured import (
     LADDER,
-    Ask,
     Ladder,
     StructuredOutput,
     TypedQuestion,
     ladder_of,
-    request_fields,
 )
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redaction.redactor import redact
@@ -83,10 +82,9 @@ class ModelJudge(ABC):
     on_cut: OnCut = "not_scored"
     """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
     explore: Explore = False
-    """Let the judge look around in the run before it answers: True, characters above which, or options."""
-    media: tuple[Shown, ...] = ()
-    """Kinds of media in questions and answers that the model is shown: `image`, `audio`, and `link` for
-    images of which only an https address was recorded, which the provider opens."""
+    """Let the judge look around in the run before it answers: True, or options of an Exploration."""
+    images: bool = False
+    """Show the model the recorded images of questions, answers and tool results."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the call, such as `reasoning_effort`."""
     structured_output: StructuredOutput | None = None
@@ -96,7 +94,6 @@ class ModelJudge(ABC):
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         window_of(self)
-        check_shown(self.media)
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
         if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
@@ -124,11 +121,6 @@ class ModelJudge(ABC):
         asked = f"{self.temperature} {self.max_tokens} {options} {self.structured_output}"
         return f"{self._kind()} {self.model} {self.api_base} {asked}"
 
-    @property
-    def takes(self) -> Collection[str]:
-        """The kinds of media that the model is shown."""
-        return self.media
-
     @abstractmethod
     def _kind(self) -> str:
         """Name the way of asking, with its server."""
@@ -142,12 +134,17 @@ class ModelJudge(ABC):
         """Make one call with further fields."""
 
     @abstractmethod
-    def _key_of(self, model: str) -> str:
-        """Name the environment variable of the model's key."""
+    def _key_names(self) -> tuple[str, ...]:
+        """Name the environment variables of the key, as far as they are known."""
 
     @abstractmethod
+    def _has_key(self) -> bool:
+        """Return True if there is a key or none is needed; quick."""
+
     def missing_key(self) -> str | None:
-        """Return the environment variable of the key if it is needed and not set; quick."""
+        """Return the environment variable of the key if it is needed and not set."""
+        names = self._key_names()
+        return names[0] if names and not self._has_key() else None
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Ask, for a typed answer down the ladder and with one repair.
@@ -167,11 +164,11 @@ class ModelJudge(ABC):
 
     async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
         if request.schema is None:
-            answer = await self._complete(request, spent, {})
+            answer = await self._complete(spent, request, {})
             if (withheld := no_answer(answer, self.model, typed=False)) is not None:
                 raise withheld
             return spent.reply(without_thoughts(answer.text), answer.model)
-        question = TypedQuestion(request, request.schema, self._asker(spent), self.model)
+        question = TypedQuestion(request, request.schema, partial(self._complete, spent), self.model)
         if self.structured_output is not None:
             value, answer = await question.at(self.structured_output)
         else:
@@ -181,19 +178,10 @@ class ModelJudge(ABC):
     def _memory(self) -> Ladder:
         return ladder_of(f"{self._kind()} {self.api_base}", self.model)
 
-    def _asker(self, spent: CallTotals) -> Ask:
-        async def ask(
-            request: JudgeRequest, rung: StructuredOutput, refused: Callable[[JudgeError], bool]
-        ) -> Completion:
-            assert request.schema is not None
-            return await self._complete(request, spent, request_fields(rung, request.schema), refused)
-
-        return ask
-
     async def _complete(
         self,
-        request: JudgeRequest,
         spent: CallTotals,
+        request: JudgeRequest,
         form: Mapping[str, Any],
         refused: Callable[[JudgeError], bool] = never,
     ) -> Completion:
@@ -231,7 +219,7 @@ class ModelJudge(ABC):
                 with anyio.fail_after(self.timeout):  # clients' timeouts are for one read, not for the answer
                     answer = await self._answer(messages, {**sent, **form})
             except Exception as error:  # not kept as the cause: its text may contain the judge's key
-                failed = judge_error(error, self.model, self._credentials(), self._key_of)
+                failed = judge_error(error, self.model, self._credentials(), self._key_names())
                 said = plain_text(error, 4_000)
             else:
                 if trial:
@@ -256,7 +244,7 @@ class ModelJudge(ABC):
     def _call(self, request: JudgeRequest, prices: Prices) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
         tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
-        tokens += most_tokens(request.media)
+        tokens += IMAGE_TOKENS * len(request.media)
         return Call(
             model=self.model,
             scorer_id=request.scorer_id,

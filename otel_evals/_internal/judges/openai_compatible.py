@@ -63,11 +63,11 @@ class OpenAICompatibleJudge(ModelJudge):
     def _credentials(self) -> frozenset[str]:
         return credentials(self._key, self.api_base, self.options)
 
-    def _key_of(self, model: str) -> str:
-        return "OPENAI_API_KEY"
+    def _key_names(self) -> tuple[str, ...]:
+        return ("OPENAI_API_KEY",)
 
-    def missing_key(self) -> str | None:
-        return None if self._key or self._base != _OPENAI else "OPENAI_API_KEY"
+    def _has_key(self) -> bool:
+        return bool(self._key) or self._base != _OPENAI
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
         status, headers, body = await self._post({"model": self.model, "messages": messages, **fields})

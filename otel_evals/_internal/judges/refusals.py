@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
@@ -64,11 +64,11 @@ def status_inside(error: Any) -> int:
 
 
 def judge_error(
-    error: Exception, model: str, secrets: Collection[str] = (), key_of: Callable[[str], str] | None = None
+    error: Exception, model: str, secrets: Collection[str] = (), key_names: Collection[str] = ()
 ) -> JudgeError:
     """Translate an exception of a call: JudgeUnavailableError if a retry may help.
 
-    `secrets` are removed from the message; `key_of` names the variable of a model's key.
+    `secrets` are removed from the message; `key_names` are the variables of the key.
     """
     import httpx
 
@@ -85,7 +85,7 @@ def judge_error(
     connection = isinstance(error, ConnectionError | TimeoutError) or lost is not None
     connection = connection or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
-    key = f"{key_of(model) if key_of else 'its environment variable'}, or `api_key`"
+    key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"
     if (too_long := _cause(error, AnswerTooLongError)) is not None:
         translated = JudgeError(f"{model}: {too_long}")
     elif _NO_KEY.search(said):  # some report it as a server error

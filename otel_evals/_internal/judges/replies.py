@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError, JSONDecoder
 from math import inf
@@ -131,7 +131,7 @@ def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
     if not text.strip():
         return None, "the answer is empty"
     complaint = ""
-    for value in reversed(_Answer(text).objects()[-_MAX_OBJECTS:]):
+    for value in reversed(_objects(text)[-_MAX_OBJECTS:]):
         found, problem = _fit(_unwrapped(value, schema), schema)
         if found is not None:
             return found, ""
@@ -140,7 +140,18 @@ def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
 
 
 def without_thoughts(text: str) -> str:
-    return _Answer(text[:_MAX_CHARS]).said().strip()
+    """Cut off thoughts. Without its first tag, a thought begins with the text; or it never ends."""
+    text = text[:_MAX_CHARS]
+    parts, begin, thinks = list[str](), 0, False
+    for tag in _TAG.finditer(text):
+        if tag["end"]:
+            if not thinks:
+                parts.clear()
+            begin, thinks = tag.end(), False
+        elif not thinks:
+            parts.append(text[begin : tag.start()])
+            thinks = True
+    return "".join(parts if thinks else [*parts, text[begin:]]).strip()
 
 
 def no_answer(completion: Completion, model: str, *, typed: bool = True) -> JudgeReplyError | None:
@@ -163,69 +174,26 @@ def no_answer(completion: Completion, model: str, *, typed: bool = True) -> Judg
     return None
 
 
-@dataclass
-class _Object:
-    start: int
-    end: int
-    value: dict[str, Any]
-    strict: bool
-
-
-class _Answer:
-    """The objects of an answer, and its parts that are no thoughts."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tags = list(_TAG.finditer(text))
-        self._found = list(self._scanned())
-        self._parts = self._outside_thoughts()
-
-    def objects(self) -> list[dict[str, Any]]:
-        return [o.value for o in self._found if any(a <= o.start and o.end <= b for a, b in self._parts)]
-
-    def said(self) -> str:
-        return "".join(self._text[begin:end] for begin, end in self._parts)
-
-    def _outside_thoughts(self) -> list[tuple[int, int]]:
-        """Return begins and ends. Without its first tag, a thought begins with the text; or it never ends."""
-        parts, begin, thinks = list[tuple[int, int]](), 0, False
-        quoting = iter([o for o in self._found if o.strict])
-        quoted = next(quoting, None)
-        for tag in self._tags:
-            while quoted is not None and quoted.end <= tag.start():
-                quoted = next(quoting, None)
-            if quoted is not None and quoted.start < tag.start():
-                continue  # in a string of an object
-            if not tag["end"]:
-                if not thinks:
-                    parts.append((begin, tag.start()))
-                thinks = True
-            else:
-                if not thinks:
-                    parts.clear()
-                begin, thinks = tag.end(), False
-        return parts if thinks else [*parts, (begin, len(self._text))]
-
-    def _scanned(self) -> Iterator[_Object]:
-        """Yield the outermost objects, in order."""
-        text, tags = self._text, iter(self._tags)
-        position = work = lenient_work = 0
-        stop = next((tag.start() for tag in tags), len(text))
-        while (maybe := _MAYBE_OBJECT.search(text, position)) is not None and work < _MAX_WORK:
-            start = maybe.start()
-            value, end = _decoded(text, start)
-            work += max(end - start, _ATTEMPT)
-            strict = isinstance(value, dict)
-            if not strict and lenient_work < _MAX_LENIENT:
-                while stop < start:  # almost-JSON does not reach over the end of thoughts
-                    stop = next((tag.start() for tag in tags if tag.start() >= start), len(text))
-                value, end = _decoded_leniently(text, start, min(stop, start + _MAX_LENIENT))
-                lenient_work += end - start
-            if isinstance(value, dict):
-                yield _Object(start, end, value, strict)
-                position = end
-            else:
-                position = start + 1
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Return the outermost objects outside of thoughts, in order."""
+    whole, end = _decoded(text, len(text) - len(text.lstrip()))
+    if isinstance(whole, dict) and not text[end:].strip():  # its texts may quote the tags of thoughts
+        return [whole]
+    text = without_thoughts(text)
+    found = list[dict[str, Any]]()
+    work = lenient_work = 0
+    maybe = _MAYBE_OBJECT.search(text)
+    while maybe is not None and work < _MAX_WORK:
+        start = maybe.start()
+        value, end = _decoded(text, start)
+        work += max(end - start, _ATTEMPT)
+        if value is None and lenient_work < _MAX_LENIENT:
+            value, end = _decoded_leniently(text, start, start + _MAX_LENIENT)
+            lenient_work += end - start
+        if isinstance(value, dict):
+            found.append(value)
+        maybe = _MAYBE_OBJECT.search(text, start + 1 if value is None else end)
+    return found
 
 
 def _decoded(text: str, start: int) -> tuple[Any, int]:
@@ -287,12 +255,10 @@ def _fit(value: dict[str, Any], schema: type[_Model]) -> tuple[_Model | None, st
     return None, complaint
 
 
-def _mend(value: Any, path: tuple[int | str, ...]) -> None:
+def _mend(value: Any, path: tuple[Any, ...]) -> None:
     """Make the reason at a path a text."""
     for key in path[:-1]:
-        inside = isinstance(value, dict) and key in value
-        inside = inside or (isinstance(value, list) and isinstance(key, int) and key < len(value))
-        if inside:  # other parts of the path name a member of a union
+        if isinstance(value, list) or key in value:  # other parts of the path name a member of a union
             value = value[key]
     if isinstance(value, dict):
         given = value.get(str(path[-1]))

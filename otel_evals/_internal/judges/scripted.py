@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,7 +24,7 @@ class ScriptedJudge:
         model: the model it claims to be.
         usage: tokens each call claims to use.
         cost: US dollars each call claims to cost; None for an unknown price.
-        takes: kinds of media it is shown.
+        images: whether it is shown images.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ScriptedJudge:
         model: str = "scripted",
         usage: Usage = Usage(input_tokens=100, output_tokens=20),  # noqa: B008  # frozen
         cost: float | None = None,
-        takes: Collection[str] = (),
+        images: bool = False,
     ) -> None:
         self.model = model
         self.requests: list[JudgeRequest] = []
@@ -42,7 +42,7 @@ class ScriptedJudge:
         self._answers = {step: a if isinstance(a, list) else [a] for step, a in answers.items()}
         self._usage = usage
         self._cost = cost
-        self.takes = takes
+        self.images = images
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Answer from the script.

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -29,12 +29,11 @@ LADDER: tuple[StructuredOutput, ...] = get_args(StructuredOutput)
 _WITH_SCHEMA = ("json_object_schema", "json_object", "prompt")
 """Rungs that show the schema in the prompt, since the server may enforce less, or only JSON."""
 _PAUSE = 60.0
-_ENOUGH = 2
 _REFUSALS = 3
 
 TypedAnswer = tuple[BaseModel, Completion]
-Ask = Callable[[JudgeRequest, StructuredOutput, Callable[[JudgeError], bool]], Awaitable[Completion]]
-"""Makes one call. Raises FormRefusedError for errors of which the given function returns True."""
+Ask = Callable[[JudgeRequest, Mapping[str, Any], Callable[[JudgeError], bool]], Awaitable[Completion]]
+"""Makes one call with further fields. Raises FormRefusedError for errors for which the function is true."""
 
 
 def request_fields(rung: StructuredOutput, schema: type[BaseModel]) -> dict[str, Any]:
@@ -72,17 +71,14 @@ def _strict(schema: Any) -> Any:
 class Ladder:
     """Remembers, for a server and model, the rung that works for each form of answer, and refused fields.
 
-    A rung that failed for two forms while a lower one worked, and never worked itself, is skipped for other
-    forms. A search without success is not repeated for a minute: a server that is down gets one call for
-    each question.
+    Other forms begin at the uppermost rung that has worked. A search without success is not repeated for a
+    minute: a server that is down gets one call for each question.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.left_out: frozenset[str] = frozenset()
         """Fields of requests that the server refuses."""
-        self._clock = clock
-        self._known: dict[str, StructuredOutput] = {}
-        self._failed: defaultdict[StructuredOutput, set[str]] = defaultdict(set)
+        self.known: dict[str, StructuredOutput] = {}
         self._refusals: defaultdict[str, int] = defaultdict(int)
         self._paused_until = float("-inf")
 
@@ -91,42 +87,35 @@ class Ladder:
             self.left_out |= new
             _log.info("%s does not take %s: left out from now on", model, ", ".join(sorted(new)))
 
-    def known(self, form: str) -> StructuredOutput | None:
-        return self._known.get(form)
-
     def searches(self, form: str) -> bool:
         """Return True if the next question of this form has to find its rung."""
-        return form not in self._known and self._clock() >= self._paused_until
+        return form not in self.known and time.monotonic() >= self._paused_until
 
     def rungs(self, form: str) -> Sequence[StructuredOutput]:
         """Return the rungs to try, from the top; a known one first, with lower ones in case it is refused."""
-        known = self._known.get(form)
-        if known is not None:
-            return LADDER[LADDER.index(known) :]
+        if form in self.known:
+            return LADDER[LADDER.index(self.known[form]) :]
         if not self.searches(form):
-            return ("prompt",)
-        worked = set(self._known.values())
-        return [r for r in LADDER if r == "prompt" or r in worked or len(self._failed[r]) < _ENOUGH]
+            return LADDER[-1:]
+        return LADDER[min(map(LADDER.index, self.known.values()), default=0) :]
 
-    def worked(self, form: str, rung: StructuredOutput, failed: Sequence[StructuredOutput]) -> None:
+    def worked(self, form: str, rung: StructuredOutput) -> None:
         """Remember a success, unless a known rung only failed for once."""
-        if self._known.get(form) == rung:
+        if self.known.get(form) == rung:
             self._refusals.pop(form, None)
         elif self.searches(form):
-            self._known[form] = rung
-            for each in failed:
-                self._failed[each].add(form)
+            self.known[form] = rung
 
     def refused(self, form: str) -> None:
         """Forget a known rung after several refusals in a row: the server has changed."""
         self._refusals[form] += 1
         if self._refusals[form] >= _REFUSALS:
             self._refusals.pop(form)
-            self._known.pop(form, None)
+            self.known.pop(form, None)
 
     def gave_up(self) -> None:
         """Search no more for a while."""
-        self._paused_until = self._clock() + _PAUSE
+        self._paused_until = time.monotonic() + _PAUSE
 
 
 @lru_cache(maxsize=256)
@@ -144,45 +133,41 @@ class TypedQuestion:
 
     async def at(self, rung: StructuredOutput) -> TypedAnswer:
         """Ask in one form, with one repair."""
-        return await self._repaired(rung, await self.ask(self._shown(rung), rung, never))
+        return await self._repaired(rung, await self._ask(rung, never))
 
     async def by(self, ladder: Ladder) -> TypedAnswer:
-        """Ask in the form that worked before, or find it from the top of the ladder."""
-        form = self.schema.__qualname__
-        searching, failed = ladder.searches(form), list[StructuredOutput]()
-        try:
-            return await self._climb_down(ladder, form, failed)
-        except JudgeError:
-            if searching and failed:
-                ladder.gave_up()
-            raise
-
-    async def _climb_down(self, ladder: Ladder, form: str, failed: list[StructuredOutput]) -> TypedAnswer:
-        """Try rung after rung.
+        """Ask in the form that worked before, or find it from the top of the ladder.
 
         A rung fails if the server refuses it, or ignores it and answers in another form. The last rung, and
         one that worked before, are repaired instead.
         """
-        known, rungs = ladder.known(form), ladder.rungs(form)
+        form = self.schema.__qualname__
+        known, searching, rungs = ladder.known.get(form), ladder.searches(form), ladder.rungs(form)
         for rung in rungs[:-1]:
             try:
-                refused = refuses_request if rung == known else may_refuse_form
-                answer = await self.ask(self._shown(rung), rung, refused)
+                answer = await self._ask(rung, refuses_request if rung == known else may_refuse_form)
             except FormRefusedError:
                 if rung == known:
                     ladder.refused(form)
-                failed.append(rung)
                 continue
             value, _ = self._read(answer)
             if value is None and rung == known:
                 value, answer = await self._repaired(rung, answer)
             if value is not None:
-                ladder.worked(form, rung, failed)
+                ladder.worked(form, rung)
                 return value, answer
-            failed.append(rung)
-        found = await self.at(rungs[-1])
-        ladder.worked(form, rungs[-1], failed)
+        try:
+            found = await self.at(rungs[-1])
+        except JudgeError:
+            if searching:
+                ladder.gave_up()
+            raise
+        ladder.worked(form, rungs[-1])
         return found
+
+    async def _ask(self, rung: StructuredOutput, refused: Callable[[JudgeError], bool]) -> Completion:
+        request = self._with_schema() if rung in _WITH_SCHEMA else self.request
+        return await self.ask(request, request_fields(rung, self.schema), refused)
 
     def _read(self, answer: Completion) -> tuple[BaseModel | None, str]:
         """Parse an answer; a refusal or a cut one raises, since asking again would bring the same."""
@@ -197,16 +182,13 @@ class TypedQuestion:
         value, complaint = self._read(answer)
         if value is None:
             again = retry_request(self._with_schema(), answer.text, complaint)
-            answer = await self.ask(again, rung, never)
+            answer = await self.ask(again, request_fields(rung, self.schema), never)
             value, complaint = self._read(answer)
         if value is None:
             said = redact_secrets(answer.text)[:300]
             problem = f"{complaint} ({self.model}, {answer.finish_reason})"
             raise no_answer(answer, self.model) or JudgeReplyError(f"{problem}; it answered: {said!r}")
         return value, answer
-
-    def _shown(self, rung: StructuredOutput) -> JudgeRequest:
-        return self._with_schema() if rung in _WITH_SCHEMA else self.request
 
     def _with_schema(self) -> JudgeRequest:
         return replace(self.request, prompt=f"{self.request.prompt}\n\n{describe_schema(self.schema)}")

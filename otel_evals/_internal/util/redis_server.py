@@ -1,8 +1,7 @@
-"""A Redis or Valkey server that processes share: counters, rates and texts, with bounded calls.
+"""A Redis or Valkey server that processes share: counters, with bounded calls.
 
 A call waits at most `CALL_SECONDS` for each part of an answer. After a failure, or an answer of another form,
 further calls fail at once for `PAUSE_SECONDS`, which keeps threads and queues free while a server is away.
-Budgets, limits, caches and samplers decide how to continue then.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from otel_evals._internal.util.credentials import without_credentials
 from otel_evals._internal.util.fork import renew_after_fork
@@ -27,7 +26,6 @@ PAUSE_SECONDS = 1.0
 PREFIX = "otel-evals"
 
 _servers: dict[str, RedisServer] = {}
-_T = TypeVar("_T")
 _SCHEMES = ("redis", "rediss")
 
 
@@ -58,7 +56,7 @@ class RedisServer:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client, self._storage, self._rates = _clients(url)
+        self._storage = _storage(url)
         self.name = without_credentials(url)
         """The address without user, password and options."""
         self.failures = 0
@@ -77,34 +75,13 @@ class RedisServer:
 
     def add(self, key: str, amount: int, seconds: float) -> int:
         """Add to a counter, which lasts for some seconds after its first use; return its value."""
-        return self.call(lambda _: int(self._storage.incr(key, round(seconds), amount=amount)))
+        return self._call(lambda: int(self._storage.incr(key, round(seconds), amount=amount)))
 
     def value(self, key: str) -> int:
-        return self.call(lambda _: int(self._storage.get(key)))
+        return self._call(lambda: int(self._storage.get(key)))
 
-    def admit(self, key: str, limit: int, seconds: float) -> float:
-        """Take one of `limit` places in any window of some seconds; return 0, or the seconds to wait."""
-        from limits import RateLimitItemPerSecond
-
-        rate = RateLimitItemPerSecond(limit, round(seconds))
-
-        def take(_: Any) -> float:
-            if self._rates.hit(rate, key):
-                return 0.0
-            reset = float(self._rates.get_window_stats(rate, key).reset_time)
-            return min(max(reset - time.time(), 0.05), seconds)
-
-        return self.call(take)
-
-    def text(self, key: str) -> str | None:
-        found = self.call(lambda client: client.get(f"{PREFIX}:{key}"))
-        return found if isinstance(found, str) else None
-
-    def keep_text(self, key: str, text: str, seconds: float) -> None:
-        self.call(lambda client: client.set(f"{PREFIX}:{key}", text, ex=round(seconds)))
-
-    def call(self, work: Callable[[Any], _T]) -> _T:
-        """Return the result of `work` with the library's client.
+    def _call(self, work: Callable[[], int]) -> int:
+        """Return the result of `work`.
 
         Raises:
             StoreError: the server is away, or refuses; the work may have been done nevertheless.
@@ -117,9 +94,9 @@ class RedisServer:
                 raise StoreError(f"{self.name} failed a moment ago")
         try:
             try:
-                found = work(self._client)
+                found = work()
             except redis.ConnectionError:  # the server had closed an idle connection
-                found = work(self._client)
+                found = work()
         except Exception as error:  # also an answer of another type than the call's
             self._failed(error)
             raise StoreError(f"{self.name}: {type(error).__name__}") from error
@@ -142,12 +119,11 @@ class RedisServer:
                 _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
 
 
-def _clients(url: str) -> tuple[Any, Any, Any]:
-    """Return the client, and the counters and rates of `limits` on its connections."""
+def _storage(url: str) -> Any:
+    """Return counters of `limits` on connections with timeouts."""
     with extra("redis", "store"):
         import redis
         from limits.storage import RedisStorage
-        from limits.strategies import MovingWindowRateLimiter
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     try:
@@ -158,7 +134,6 @@ def _clients(url: str) -> tuple[Any, Any, Any]:
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )
-        storage = RedisStorage("redis://", connection_pool=client.connection_pool, key_prefix=PREFIX)
+        return RedisStorage("redis://", connection_pool=client.connection_pool, key_prefix=PREFIX)
     except (ValueError, TypeError) as error:
         raise ConfigError("store", f"{without_credentials(url)} is not a Redis address: {error}") from None
-    return client, storage, MovingWindowRateLimiter(storage)

@@ -116,7 +116,7 @@ limits: {max_age: 2h}
         ({"static": "a"}, context.static("a")),
         ("static('a', 'b')", context.static("a", "b")),
         ({"attribute": "app.policy"}, context.attribute("app.policy")),
-        ("attribute('app.policy', max_chars=10)", context.attribute("app.policy", max_chars=10)),
+        ("conversation(last=3)", context.conversation(last=3)),
         (["tool_results", {"static": "a"}], context.combine(context.tool_results(), context.static("a"))),
         ({"combine": ["tool_results"]}, context.combine(context.tool_results())),
         (f"python:{__name__}:nothing", None),

@@ -78,11 +78,9 @@ def picture_of(text: str) -> Media:
 
 
 def captioned(role: str, text: str) -> Message:
-    """A message with a text, a picture named after it and a sound that has it as transcript."""
-    picture = picture_of(text)
-    sound = Media(kind="audio", mime_type="audio/wav", name=text, base64=PICTURE)
-    spoken = (Part(kind="media", media=picture), Part(kind="media", text=text, media=sound))
-    return Message(role=role, parts=(Part(kind="text", text=text), *spoken))
+    """A message with a text and a picture that has it as name and caption."""
+    picture = Part(kind="media", text=text, media=picture_of(text))
+    return Message(role=role, parts=(Part(kind="text", text=text), picture))
 
 
 def poisoned(text: str) -> Run:
@@ -106,7 +104,7 @@ def poisoned(text: str) -> Run:
 
 def requests(name: str, text: str) -> list[JudgeRequest]:
     make, replies = SCORERS[name]
-    judge = ScriptedJudge(replies(text), takes=("image", "audio"))
+    judge = ScriptedJudge(replies(text), images=True)
     anyio.run(make(judge).score, poisoned(text))
     return judge.requests
 
@@ -149,7 +147,7 @@ def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
 def test_a_repair_keeps_the_attack_fenced_too() -> None:
     for attack in ATTACKS:
         replies = {"analyze": {"calls": [], "missing": [attack.text]}}
-        judge = ScriptedJudge(replies, takes=("image", "audio"))
+        judge = ScriptedJudge(replies, images=True)
         with pytest.raises(Exception, match="verdicts for"):
             anyio.run(built_in.tool_call_judge(judge).score, poisoned(attack.text))
         around = skeleton(judge.requests[-1])[1]

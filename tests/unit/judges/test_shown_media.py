@@ -1,4 +1,4 @@
-"""Judges see the images and sounds of a run, in fences, or the run is not scored."""
+"""Judges see the images of a run, in fences, or the run is not scored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from otel_evals.context import static
-from otel_evals.errors import ConfigError
 from otel_evals.judges import CachedJudge, LiteLLMJudge, OpenAICompatibleJudge, ScriptedJudge
 from otel_evals.model import Media, Message, NotScored, Part, Run, Score
 from otel_evals.scorers import (
@@ -32,7 +31,6 @@ PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 WEBP = b64encode(b"RIFF\x00\x00\x00\x00WEBPVP8 ").decode()
 PAGE = b64encode(b"<script>alert(1)</script>").decode()
 IMAGE = Media(kind="image", mime_type="image/png", size=48, digest="sha256:abc", base64=PNG)
-SOUND = Media(kind="audio", mime_type="audio/mpeg", base64=PAGE)
 LINK = Media(kind="image", uri="https://cdn.example/lift.png")
 SUPPORTED = {"analyze": reply_of("hallucination")}
 ANSWERS = {"analyze": {"label": "right", "reason": "r"}}
@@ -60,10 +58,10 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return partial(OpenAICompatibleJudge, "stub")
 
 
-def test_images_and_sounds_follow_the_prompt_in_fences(make: Callable[..., Any]) -> None:
+def test_images_follow_the_prompt_in_fences(make: Callable[..., Any]) -> None:
     with StubOpenAI({"label": "right", "reason": "r"}) as stub:
-        judge = make(api_base=stub.url, media=("image", "audio", "link"))
-        assert isinstance(outcome(judge, asking(IMAGE, SOUND, LINK)), Score)
+        judge = make(api_base=stub.url, images=True)
+        assert isinstance(outcome(judge, asking(IMAGE, replace(IMAGE, base64=WEBP))), Score)
     (sent,) = stub.requests
     prompt, *rest = sent["messages"][-1]["content"]
     parts = [part if part["type"] != "text" else part["text"] for part in rest]
@@ -74,44 +72,40 @@ def test_images_and_sounds_follow_the_prompt_in_fences(make: Callable[..., Any])
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
         f"</data-{mark}>",
         f'<data-{mark} name="media 2">',
-        {"type": "input_audio", "input_audio": {"data": PAGE, "format": "mp3"}},
-        f"</data-{mark}>",
-        f'<data-{mark} name="media 3">',
-        {"type": "image_url", "image_url": {"url": LINK.uri}},
+        {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{WEBP}"}},
         f"</data-{mark}>",
     ]
     assert '1. "image, image/png, 48 bytes, sha256:abc"' in prompt["text"]
 
 
 @pytest.mark.parametrize(
-    ("media", "takes"),
+    ("media", "images"),
     [
-        (IMAGE, ()),
-        (IMAGE, ("audio",)),
-        (LINK, ("image",)),
-        (replace(LINK, uri="http://10.0.0.1/a.png"), ("link",)),
-        (replace(IMAGE, base64=None), ("image", "link")),
-        (replace(IMAGE, base64=PAGE), ("image",)),
-        (replace(IMAGE, base64=PNG + "A" * 12_000_000), ("image",)),
-        (Media(kind="video", mime_type="video/mp4", base64=PNG), ("image", "audio")),
-        (Media(kind="file", mime_type="application/pdf", base64=PNG), ("image", "audio")),
+        (IMAGE, False),
+        (LINK, True),
+        (replace(IMAGE, base64=None), True),
+        (replace(IMAGE, base64=PAGE), True),
+        (replace(IMAGE, base64=PNG + "A" * 12_000_000), True),
+        (Media(kind="audio", mime_type="audio/mpeg", base64=PAGE), True),
+        (Media(kind="video", mime_type="video/mp4", base64=PNG), True),
+        (Media(kind="file", mime_type="application/pdf", base64=PNG), True),
     ],
 )
-def test_a_run_whose_media_a_judge_is_not_shown_is_not_scored(media: Media, takes: tuple[str, ...]) -> None:
-    judge = ScriptedJudge(ANSWERS, takes=takes)
+def test_a_run_whose_media_a_judge_is_not_shown_is_not_scored(media: Media, images: bool) -> None:
+    judge = ScriptedJudge(ANSWERS, images=images)
     found = outcome(judge, asking(media))
     assert isinstance(found, NotScored)
     assert (found.reason, judge.requests) == ("media_not_shown", [])
 
 
 def test_the_bytes_say_what_an_image_is() -> None:
-    judge = ScriptedJudge(ANSWERS, takes=("image",))
+    judge = ScriptedJudge(ANSWERS, images=True)
     assert isinstance(outcome(judge, asking(replace(IMAGE, base64=WEBP, mime_type="text/html"))), Score)
     assert judge.requests[0].media[0].raster_type == "image/webp"
 
 
 def test_an_image_alone_is_a_question() -> None:
-    assert isinstance(outcome(ScriptedJudge(ANSWERS, takes=("image",)), asking(IMAGE, text=None)), Score)
+    assert isinstance(outcome(ScriptedJudge(ANSWERS, images=True), asking(IMAGE, text=None)), Score)
 
 
 def test_a_question_about_the_answer_alone_needs_no_image_of_the_question() -> None:
@@ -132,13 +126,8 @@ def test_a_judge_is_asked_nothing_if_a_later_step_would_lack_the_image() -> None
     assert (found.reason, judge.requests) == ("media_not_shown", [])
 
 
-def test_a_model_that_litellm_knows_to_read_texts_only_is_not_shown_an_image() -> None:
-    assert list(LiteLLMJudge("gpt-3.5-turbo", media=("image",)).takes) == []
-    assert list(LiteLLMJudge("openai/my-own", media=("image",)).takes) == ["image"]
-
-
 def test_equal_words_about_another_image_are_another_question() -> None:
-    judge = ScriptedJudge(ANSWERS, takes=("image",))
+    judge = ScriptedJudge(ANSWERS, images=True)
     cached = CachedJudge(judge)
     for digest in ("sha256:abc", "sha256:def", "sha256:abc"):
         outcome(cached, asking(replace(IMAGE, digest=digest)))
@@ -152,7 +141,7 @@ def looking(*media: Media) -> Run:
 
 
 def test_images_in_tool_results_are_shown_with_the_results() -> None:
-    judge = ScriptedJudge(SUPPORTED, takes=("image",))
+    judge = ScriptedJudge(SUPPORTED, images=True)
     assert isinstance(anyio.run(hallucination(judge).score, looking(IMAGE)), Score)
     (asked,) = judge.requests
     assert asked.media == (IMAGE,)
@@ -162,17 +151,11 @@ def test_images_in_tool_results_are_shown_with_the_results() -> None:
 
 @pytest.mark.parametrize("image", [IMAGE, replace(IMAGE, base64=None)])
 def test_tool_results_with_images_that_a_judge_is_not_shown_are_not_judged(image: Media) -> None:
-    takes = () if image is IMAGE else ("image",)
-    judge = ScriptedJudge(SUPPORTED, takes=takes)
+    judge = ScriptedJudge(SUPPORTED, images=image is not IMAGE)
     found: Any = anyio.run(hallucination(judge).score, looking(image))
     assert (found.reason, len(judge.requests)) == ("media_not_shown", 0)
     own = ScriptedJudge(SUPPORTED)
     assert isinstance(anyio.run(hallucination(own, get_context=static("c")).score, looking(image)), Score)
-
-
-def test_an_unknown_kind_is_a_wrong_configuration() -> None:
-    with pytest.raises(ConfigError, match="media"):
-        OpenAICompatibleJudge("stub", media=("images",))  # type: ignore[arg-type]
 
 
 def test_a_fact_that_may_be_in_an_image_is_not_called_invented() -> None:
@@ -182,9 +165,6 @@ def test_a_fact_that_may_be_in_an_image_is_not_called_invented() -> None:
         assert found.reason == "media_not_shown"
 
 
-def test_another_kind_of_media_is_another_version(make: Callable[..., Any]) -> None:
-    kinds: list[tuple[str, ...]] = [(), ("image",), ("image", "audio")]
-    versions = [rightness(make(media=shown)).version for shown in kinds]
-    assert len({*versions}) == 3
-    assert rightness(make(media=("audio", "image"))).version == versions[2]
-    assert rightness(CachedJudge(make(media=("image",)))).version == versions[1]
+def test_a_judge_that_sees_images_is_another_version(make: Callable[..., Any]) -> None:
+    blind, seeing = (rightness(make(images=images)).version for images in (False, True))
+    assert blind != seeing == rightness(CachedJudge(make(images=True))).version

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from otel_evals._internal.scorers.kit.context import seen
+from otel_evals._internal.util.plain import MAX_JSON
 from otel_evals.context import (
     Context,
     Params,
@@ -21,7 +22,6 @@ from otel_evals.context import (
     static,
     tool_results,
 )
-from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, Run, SpanRecord
 from tests.support.runs import a_run, tool
 
@@ -49,21 +49,17 @@ def test_tool_results_are_one_piece_per_call() -> None:
     )
 
 
-def test_tool_results_by_name_without_errors_newest_first() -> None:
+def test_tool_results_by_name() -> None:
     run = a_run(tools=CALLS)
     assert len(find(tool_results("orders"), run).pieces) == 2
-    assert len(find(tool_results(["stock"], include_errors=False), run).pieces) == 0
-    assert find(tool_results({"orders"}, order="newest"), run).pieces[0] == "orders() returned:\nnone left"
+    assert len(find(tool_results(["stock"]), run).pieces) == 1
 
 
-def test_what_does_not_fit_is_marked_as_left_out() -> None:
-    run = a_run(tools=[tool("a", "x" * 100), tool("b", "y" * 100), tool("c", "z")])
-    found = find(tool_results(max_chars=150), run)
+def test_what_is_too_long_to_record_is_marked_as_left_out() -> None:
+    found = seen(Context(("x" * MAX_JSON, "y" * 100, "z"), truncated=True))
     assert found.truncated
-    assert seen(found).truncated
-    assert len(found.pieces) == 2
-    assert found.pieces[1].endswith("characters left out, and 1 more pieces]")
-    assert sum(piece.count("x") + piece.count("y") for piece in found.pieces) < 150
+    assert (found.pieces, len(found.text)) == (3, 2)
+    assert found.text[1] == "[100 characters left out, and 1 more pieces]"
 
 
 def test_an_empty_context_says_why() -> None:
@@ -109,8 +105,6 @@ def test_resolvers_combine_sync_and_async_ones() -> None:
 
     found = find(combine(static("first"), later, lambda params: "last"), a_run())
     assert found.pieces == ("first", "later", "last")
-    assert getattr(combine(static("a"), tool_results()), "pure", False)
-    assert not getattr(combine(static("a"), later), "pure", True)
 
 
 def test_the_digest_tells_contexts_apart() -> None:
@@ -120,14 +114,3 @@ def test_the_digest_tells_contexts_apart() -> None:
 
 def test_resolvers_compare_by_value() -> None:
     assert tool_results(["a"]) == tool_results({"a"}) != tool_results(["b"])
-
-
-@pytest.mark.parametrize("make", [lambda: tool_results(max_chars=0), lambda: documents(max_chars=-1)])
-def test_limits_must_be_positive(make: Any) -> None:
-    with pytest.raises(ConfigError, match="max_chars"):
-        make()
-
-
-def test_the_order_is_one_of_two() -> None:
-    with pytest.raises(ConfigError, match="order"):
-        tool_results(order="random")  # type: ignore[arg-type]  # what a user may do

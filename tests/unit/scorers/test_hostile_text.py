@@ -143,7 +143,7 @@ WITH_CONTEXT = ("hallucination", "context_recall", "context_precision", "context
 def judge_scorer(name: str, text: str) -> Scorer:
     options = JUDGE_OPTIONS.get(name, {})
     if name in WITH_CONTEXT:
-        options = {**options, "get_context": tool_results(max_chars=2_000_000)}
+        options = {**options, "get_context": tool_results()}
     return getattr(built_in, name)(Echo(text), **options)  # type: ignore[no-any-return]  # by name
 
 

@@ -1,7 +1,7 @@
 """Resolvers: the evidence a judge is shown in addition to a run's input and output.
 
-A resolver is any callable, sync or async, that takes Params and returns texts. It is called before
-`analyze` and again before `generate_reason`; one marked `pure` is called once and its context serves both.
+A resolver is any callable, sync or async, that takes Params and returns texts. It is called once, before
+`analyze`; its context serves all later steps.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from msgspec.structs import replace
-
 from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
 from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.model.runs import attributes_of
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.plain import MAX_JSON, as_text, read_json
-from otel_evals.errors import ConfigError
 
 StepName = Literal["preprocess", "analyze", "generate_score", "generate_reason"]
 
@@ -64,7 +61,7 @@ def seen(context: Context) -> ContextSeen:
         digest=digest.hexdigest(),
         pieces=len(context.pieces),
         truncated=context.truncated,
-        text=limit(context.pieces, MAX_JSON).pieces,
+        text=_shortened(context.pieces, MAX_JSON),
     )
 
 
@@ -87,87 +84,43 @@ async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
     return Context(pieces)
 
 
-def is_pure(resolver: Resolver) -> bool:
-    return bool(getattr(resolver, "pure", False))
-
-
 # --- ready-made resolvers: values, which compare and count in a scorer's version ---
 
 
 @dataclass(frozen=True)
-class _Pure:
+class _Resolver:
     function: Callable[..., Any]
     options: tuple[Any, ...] = ()
-    pure = True
 
     def __call__(self, params: Params[Any, Any]) -> Found | Awaitable[Found]:
         found: Found | Awaitable[Found] = self.function(params, *self.options)
         return found
 
 
-def pure(resolver: Resolver) -> Resolver:
-    """Declare that a resolver depends on the run alone: it is called once for both steps."""
-    return _Pure(resolver)
-
-
-def tool_results(
-    tools: Iterable[str] | None = None,
-    *,
-    include_errors: bool = True,
-    order: Literal["oldest", "newest"] = "oldest",
-    max_chars: int | None = None,
-) -> Resolver:
-    """Resolve to the run's tool calls, one piece per call: name, arguments and result.
+def tool_results(tools: Iterable[str] | None = None) -> Resolver:
+    """Resolve to the run's tool calls with a result or an error, one piece per call, oldest first.
 
     Args:
         tools: names of the tools to show; all by default.
-        include_errors: show failed calls, with their error.
-        order: the results that come first, and are kept if there are too many.
-        max_chars: limit over all pieces; by default only the judge's limit applies.
     """
-    if order not in ("oldest", "newest"):
-        raise ConfigError("tool_results.order", f"must be 'oldest' or 'newest', not {order!r}")
     names = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
-    return _Pure(_tool_results, (names, include_errors, order, _checked("tool_results", max_chars)))
+    return _Resolver(_tool_results, (names,))
 
 
-def _tool_results(
-    params: Params[Any, Any],
-    tools: frozenset[str] | None,
-    include_errors: bool,
-    order: str,
-    max_chars: int | None,
-) -> Context:
+def _tool_results(params: Params[Any, Any], tools: frozenset[str] | None) -> Context:
     calls = [c for c in params.run.tool_calls if tools is None or c.name in tools]
-    pieces = [text for c in calls if (text := _outcome(c, include_errors)) is not None]
-    context = limit(pieces if order == "oldest" else pieces[::-1], max_chars)
-    return context if pieces else replace(context, note=_why_no_results(params.run, len(calls)))
+    pieces = tuple(filter(None, map(_outcome, calls)))
+    return Context(pieces, note=None if pieces else _why_no_results(params.run, len(calls)))
 
 
-def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
+def _outcome(tool_call: ToolCall) -> str | None:
     arguments = "" if tool_call.arguments is None else as_text(tool_call.arguments)
     if tool_call.error is not None or tool_call.status == "error":
         error = tool_call.error or tool_call.error_type or as_text(tool_call.result or "no reason recorded")
-        return f"{tool_call.name}({arguments}) failed: {error}" if include_errors else None
+        return f"{tool_call.name}({arguments}) failed: {error}"
     if tool_call.result is None:
         return None
     return f"{tool_call.name}({arguments}) returned:\n{as_text(tool_call.result)}"
-
-
-def evidence() -> Resolver:
-    """Resolve to everything that tools and retrievers brought: all tool calls, then the documents.
-
-    A call whose result was not recorded is one of the pieces too.
-    """
-    return _Pure(_evidence)
-
-
-def _evidence(params: Params[Any, Any]) -> Context:
-    calls = [
-        _outcome(c, True) or f"{c.name}({as_text(c.arguments or '')}): its result was not recorded"
-        for c in params.run.tool_calls
-    ]
-    return Context((*calls, *(d.content for d in params.run.documents if d.content)))
 
 
 def _why_no_results(run: Run, calls: int) -> str:
@@ -177,38 +130,57 @@ def _why_no_results(run: Run, calls: int) -> str:
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 
-def documents(*, top: int | None = None, max_chars: int | None = None) -> Resolver:
+def evidence() -> Resolver:
+    """Resolve to everything that tools and retrievers brought: all tool calls, then the documents.
+
+    A call whose result was not recorded is one of the pieces too.
+    """
+    return _Resolver(_evidence)
+
+
+def _evidence(params: Params[Any, Any]) -> Context:
+    calls = [
+        _outcome(c) or f"{c.name}({as_text(c.arguments or '')}): its result was not recorded"
+        for c in params.run.tool_calls
+    ]
+    return Context((*calls, *_contents(params.run)))
+
+
+def documents(*, top: int | None = None) -> Resolver:
     """Resolve to the run's retrieved documents, one piece per document, at most `top` of them."""
-    return _Pure(_documents, (top, _checked("documents", max_chars)))
+    return _Resolver(_documents, (top,))
 
 
-def _documents(params: Params[Any, Any], top: int | None, max_chars: int | None) -> Context:
-    contents = [d.content for d in params.run.documents if d.content][:top]
-    found = limit(contents, max_chars)
-    return found if contents else replace(found, note="no retrieved document with its content recorded")
+def _documents(params: Params[Any, Any], top: int | None) -> Context:
+    contents = tuple(_contents(params.run)[:top])
+    return Context(contents, note=None if contents else "no retrieved document with its content recorded")
+
+
+def _contents(run: Run) -> list[str]:
+    return [document.content for document in run.documents if document.content]
 
 
 def static(*pieces: str) -> Resolver:
     """Resolve to the same texts for every run."""
-    return _Pure(_static, pieces)
+    return _Resolver(_static, pieces)
 
 
 def _static(params: Params[Any, Any], *pieces: str) -> Context:
     return Context(pieces)
 
 
-def attribute(key: str, *, max_chars: int | None = None) -> Resolver:
+def attribute(key: str) -> Resolver:
     """Resolve to a span attribute, of the root or else of the first span that has it.
 
     A list gives one piece per item; so does a text that is a JSON list.
     """
-    return _Pure(_attribute, (key, _checked("attribute", max_chars)))
+    return _Resolver(_attribute, (key,))
 
 
-def _attribute(params: Params[Any, Any], key: str, max_chars: int | None) -> Context:
-    values = [place[key] for place in attributes_of(params.run)[:-1] if key in place][:1]
-    found = limit([text for value in values for text in _texts(value)], max_chars)
-    return found if found.pieces else replace(found, note=f"no span of the run has {key}")
+def _attribute(params: Params[Any, Any], key: str) -> Context:
+    places = [place for place in attributes_of(params.run)[:-1] if key in place]
+    pieces = tuple(_texts(places[0][key])) if places else ()
+    return Context(pieces, note=None if pieces else f"no span of the run has {key}")
 
 
 def _texts(value: Any) -> list[str]:
@@ -219,56 +191,43 @@ def _texts(value: Any) -> list[str]:
     return [as_text(item) for item in items if item not in (None, "")]
 
 
-def conversation(*, last: int = 10, max_chars: int | None = None) -> Resolver:
+def conversation(*, last: int = 10) -> Resolver:
     """Resolve to the last messages before this turn, one piece each, oldest first."""
-    return _Pure(_conversation, (last, _checked("conversation", max_chars)))
+    return _Resolver(_conversation, (last,))
 
 
-def _conversation(params: Params[Any, Any], last: int, max_chars: int | None) -> Context:
-    said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
-    found = limit(said[-last:], max_chars)
-    return found if said else replace(found, note="nothing was said before this turn")
+def _conversation(params: Params[Any, Any], last: int) -> Context:
+    said = said_before(params.run)
+    return Context(tuple(said[-last:]), note=None if said else "nothing was said before this turn")
 
 
-@dataclass(frozen=True)
-class _Combined:
-    resolvers: tuple[Resolver, ...]
-
-    @property
-    def pure(self) -> bool:
-        return all(is_pure(resolver) for resolver in self.resolvers)
-
-    async def __call__(self, params: Params[Any, Any]) -> Context:
-        found = [await resolve(resolver, params) for resolver in self.resolvers]
-        return Context(
-            tuple(piece for context in found for piece in context.pieces),
-            truncated=any(context.truncated for context in found),
-            note="; ".join(context.note for context in found if context.note) or None,
-        )
+def said_before(run: Run) -> list[str]:
+    """Return the messages before a run, with their roles."""
+    return [f"{m.role}: {m.text}" for m in run.history if m.role != "system" and m.text]
 
 
 def combine(*resolvers: Resolver) -> Resolver:
     """Resolve to the pieces of several resolvers, in this order."""
-    return _Combined(resolvers)
+    return _Resolver(_combined, resolvers)
 
 
-def limit(pieces: Sequence[str], max_chars: int | None) -> Context:
-    """Keep the pieces that fit into `max_chars` (None: all), in order, and note a cut in the text."""
-    if max_chars is None:
-        return Context(tuple(pieces))
+async def _combined(params: Params[Any, Any], *resolvers: Resolver) -> Context:
+    found = [await resolve(resolver, params) for resolver in resolvers]
+    return Context(
+        tuple(piece for context in found for piece in context.pieces),
+        truncated=any(context.truncated for context in found),
+        note="; ".join(context.note for context in found if context.note) or None,
+    )
+
+
+def _shortened(pieces: Sequence[str], max_chars: int) -> tuple[str, ...]:
+    """Keep the pieces that fit into `max_chars`, in order, and note a cut in the text."""
     kept: list[str] = []
     capacity = max_chars
-    for index, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces, 1):
         if len(piece) > capacity:
-            more = f", and {rest} more pieces" if (rest := len(pieces) - index - 1) else ""
-            cut = f"{piece[:capacity]}[{len(piece) - capacity} characters left out{more}]"
-            return Context((*kept, cut), truncated=True)
+            more = f", and {len(pieces) - index} more pieces" if index < len(pieces) else ""
+            return (*kept, f"{piece[:capacity]}[{len(piece) - capacity} characters left out{more}]")
         kept.append(piece)
         capacity -= len(piece)
-    return Context(tuple(kept))
-
-
-def _checked(name: str, max_chars: int | None) -> int | None:
-    if max_chars is not None and max_chars < 1:
-        raise ConfigError(f"{name}.max_chars", f"must be at least 1, not {max_chars}")
-    return max_chars
+    return tuple(kept)

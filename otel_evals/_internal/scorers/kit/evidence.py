@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from otel_evals._internal.judges.fence import Fence, Slot, items_of, length
-from otel_evals._internal.judges.judge import Exploration, Judge, JudgeRequest, window_of
+from otel_evals._internal.judges.judge import Judge, JudgeRequest, Window, window_of
 from otel_evals._internal.model import NotScored, StepRecord
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scorers.kit.context import Params
@@ -21,64 +21,50 @@ class Record(Protocol):
     looks: list[StepRecord]
 
 
-class Evidence:
-    def __init__(self, slots: Mapping[str, Slot], params: Params[Any, Any], judge: Judge) -> None:
-        self._slots = slots
-        self._params = params
-        self._judge = judge
-        self._window = window_of(judge)
-        self._chars = sum(map(length, slots.values()))
-        limit = self._window.max_prompt_chars
-        self.fence = Fence(max_chars=limit, redact=getattr(judge, "redact", redact))
-        self._fenced, whole = self.fence.wrap_all(slots, limit)
-        resolver_cut = params.context is not None and params.context.truncated
-        self._why_cut = (
-            f"the evidence has {self._chars} characters, and the judge's max_prompt_chars is {limit}"
-            if not whole
-            else "the resolver of the context left out a part of it; raise its max_chars"
-            if resolver_cut
-            else None
-        )
+async def with_evidence(
+    of: Callable[[Fence, Mapping[str, str]], JudgeRequest],
+    slots: Mapping[str, Slot],
+    params: Params[Any, Any],
+    judge: Judge,
+    record: Record,
+) -> tuple[JudgeRequest, Fence] | NotScored:
+    """Return the question with its evidence and its fence, after exploration if the judge explores.
 
-    async def question(
-        self, of: Callable[[Mapping[str, str]], JudgeRequest], record: Record
-    ) -> JudgeRequest | NotScored:
-        """Return the question with its evidence, after exploration if the judge explores.
-
-        Args:
-            of: returns the question with these fenced slots.
-            record: notes the looks, and whether the evidence is cut.
-        """
-        if self._params.step == "generate_reason":  # the score is known, a reason may rest on less
-            return of(self._fenced)
-        if (exploration := self._exploration()) is not None:
-            return await self._explored(of, exploration, record)
-        return self._cut(self._why_cut, of(self._fenced), record)
-
-    def _exploration(self) -> Exploration | None:
-        limits = self._window.explore
-        if limits is None or (self._why_cut is None and self._chars <= limits.above):
-            return None
-        return limits
-
-    async def _explored(
-        self, of: Callable[[Mapping[str, str]], JudgeRequest], limits: Exploration, record: Record
-    ) -> JudgeRequest | NotScored:
-        capacity = self._window.max_prompt_chars // 2
-        fenced, _ = self.fence.wrap_all(self._slots, capacity)
-        texts = {name: items_of(slot) for name, slot in self._slots.items()}
-        steps = [*run_steps(self._params.run), *question_steps(texts)]
-        explorer = Explorer(steps, limits, capacity)
+    Args:
+        of: returns the question with these fenced slots.
+        slots: the evidence.
+        params: of the step that asks.
+        judge: will answer.
+        record: notes the looks, and whether the evidence is cut.
+    """
+    window = window_of(judge)
+    limit, chars = window.max_prompt_chars, sum(map(length, slots.values()))
+    fence = Fence(max_chars=limit, redact=getattr(judge, "redact", redact))
+    fenced, whole = fence.wrap_all(slots, limit)
+    cut = None
+    if not whole:
+        cut = f"the evidence has {chars} characters, and the judge's max_prompt_chars is {limit}"
+    elif params.context is not None and params.context.truncated:
+        cut = "the resolver of the context left out a part of it"
+    request = of(fence, fenced)
+    if params.step == "generate_reason":  # the score is known, a reason may rest on less
+        return request, fence
+    if window.explore is not None and (cut is not None or chars > window.explore.above):
+        explorer = _explorer(slots, params, window)
+        smaller, _ = fence.wrap_all(slots, explorer.max_chars)
         try:
-            request = await explorer.explore(of(fenced), self._judge, self.fence)
+            request = await explorer.explore(of(fence, smaller), judge, fence)
         finally:
             record.looks += explorer.records
-        reached = explorer.reached and f"the judge had not seen enough at the limit {explorer.reached}"
-        return self._cut(reached, request, record)
+        cut = explorer.reached and f"the judge had not seen enough at the limit {explorer.reached}"
+    if cut is not None and window.on_cut == "not_scored":
+        return NotScored(reason="evidence_too_long", explanation=cut)
+    record.evidence_cut = record.evidence_cut or cut is not None
+    return request, fence
 
-    def _cut(self, why: str | None, request: JudgeRequest, record: Record) -> JudgeRequest | NotScored:
-        """Return the question, unless some evidence is missing and it must not be asked."""
-        if why is not None and self._window.on_cut == "not_scored":
-            return NotScored(reason="evidence_too_long", explanation=why)
-        record.evidence_cut = record.evidence_cut or why is not None
-        return request
+
+def _explorer(slots: Mapping[str, Slot], params: Params[Any, Any], window: Window) -> Explorer:
+    assert window.explore is not None
+    texts = {name: items_of(slot) for name, slot in slots.items()}
+    steps = [*run_steps(params.run), *question_steps(texts)]
+    return Explorer(steps, window.explore, window.max_prompt_chars // 2)

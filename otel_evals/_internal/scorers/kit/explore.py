@@ -196,7 +196,7 @@ class Explorer:
     def __init__(self, steps: Sequence[RunStep], limits: Exploration, max_chars: int) -> None:
         self._steps = steps
         self._limits = limits
-        self._room = max_chars
+        self.max_chars = self._room = max_chars
         self._part = max(_LEAST_SHOWN, min(MOST_SHOWN, max_chars // 10))
         self._spent = CallTotals()
         self._looks = 0
@@ -229,8 +229,6 @@ class Explorer:
             return f"calls={limits.calls}"
         if limits.tokens is not None and spent.usage.total_tokens >= limits.tokens:
             return f"tokens={limits.tokens}"
-        if limits.usd is not None and self.records and (spent.cost is None or spent.cost >= limits.usd):
-            return f"usd={limits.usd:g}"
         if seconds >= limits.seconds:
             return f"seconds={limits.seconds:g}"
         return "max_prompt_chars" if self._room < self._part + 2 * _LONGEST_LINE else None

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from string import Template
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel
 
 from otel_evals._internal.judges.fence import (
+    Fence,
     Slot,
     items_of,
     media_needed,
@@ -24,9 +25,9 @@ from otel_evals._internal.judges.fence import (
 )
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.model import ContextSeen, Media, NotScored, Run, Score, StepRecord, Usage
-from otel_evals._internal.scorers.kit.context import Params
-from otel_evals._internal.scorers.kit.evidence import Evidence
+from otel_evals._internal.model import ContextSeen, NotScored, Run, Score, StepRecord, Usage
+from otel_evals._internal.scorers.kit.context import Params, said_before
+from otel_evals._internal.scorers.kit.evidence import with_evidence
 from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.shared_answers import asked_once, question_of
 from otel_evals._internal.trust.marks import need_span
@@ -136,6 +137,19 @@ def _plain(value: Any) -> Any:
     return plain_value(value)
 
 
+class Asking(Protocol):
+    """The scorer of a step."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def judge(self) -> Judge | None: ...
+
+    @property
+    def instructions(self) -> str: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class PromptStep(Generic[_R]):
     """A question to a judge.
@@ -168,13 +182,7 @@ class PromptStep(Generic[_R]):
             object.__setattr__(self, "judge", resolve_judge(self.judge))
 
     async def ask(
-        self,
-        params: Params[Any, Any],
-        record: StepRecordBuilder,
-        *,
-        scorer_id: str,
-        judge: Judge | None,
-        instructions: str,
+        self, params: Params[Any, Any], record: StepRecordBuilder, scorer: Asking
     ) -> _R | NotScored:
         """Fill the slots and ask; ask again if the answer does not pass `check`.
 
@@ -184,52 +192,49 @@ class PromptStep(Generic[_R]):
         slots = self._slots(params)
         if isinstance(slots, NotScored):
             return slots
-        judge = cast("Judge", self.judge or judge)
-        instructions = self.instructions if self.instructions is not None else instructions
+        judge = cast("Judge", self.judge or scorer.judge)
+        instructions = self.instructions if self.instructions is not None else scorer.instructions
         parts = (self.prompt, instructions, id(self.schema), id(judge), _VOTE.get())
 
-        async def ask() -> _R | NotScored:
-            return await self._ask(params, record, slots, scorer_id, judge, instructions)
-
-        def fits(answer: _R | NotScored) -> bool:
-            return isinstance(answer, NotScored) or not (self.check and self.check(params, answer))
-
-        question = question_of(slots, *parts)
-        return cast("_R | NotScored", await asked_once(params.run, question, scorer_id, record, ask, fits))
-
-    async def _ask(
-        self,
-        params: Params[Any, Any],
-        record: StepRecordBuilder,
-        slots: Mapping[str, Slot],
-        scorer_id: str,
-        judge: Judge,
-        instructions: str,
-    ) -> _R | NotScored:
-        media = self._media(params.run, slots)
-        if (hidden := not_shown(media, judge)) is not None:
-            if params.step != "generate_reason":  # the score is known, a reason may rest on less
-                return hidden
-            media = ()
-        evidence = Evidence(slots, params, judge)
-        fence = evidence.fence
-
-        def question(fenced: Mapping[str, str]) -> JudgeRequest:
+        def form(fence: Fence, fenced: Mapping[str, str]) -> JudgeRequest:
             return JudgeRequest(
                 instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
                 prompt=Template(self.prompt).substitute(fenced),
                 schema=self.schema if issubclass(self.schema, BaseModel) else None,
-                scorer_id=scorer_id,
+                scorer_id=scorer.id,
                 step=params.step,
                 mark=fence.mark,
                 sample=_VOTE.get(),
             )
 
+        async def ask() -> _R | NotScored:
+            return await self._ask(form, slots, params, judge, record)
+
+        def fits(answer: _R | NotScored) -> bool:
+            return isinstance(answer, NotScored) or not (self.check and self.check(params, answer))
+
+        question = question_of(slots, *parts)
+        return cast("_R | NotScored", await asked_once(params.run, question, scorer.id, record, ask, fits))
+
+    async def _ask(
+        self,
+        form: Callable[[Fence, Mapping[str, str]], JudgeRequest],
+        slots: Mapping[str, Slot],
+        params: Params[Any, Any],
+        judge: Judge,
+        record: StepRecordBuilder,
+    ) -> _R | NotScored:
+        shown = [text for slot in slots.values() for text in items_of(slot)]
+        media = (*media_needed(params.run, slots), *media_of_tools(params.run, shown))
+        hidden = not_shown(media, judge)
+        if hidden is not None and params.step != "generate_reason":
+            return hidden
         need_span()
-        request = await evidence.question(question, record)
-        if isinstance(request, NotScored):
-            return request
-        if media:
+        asked = await with_evidence(form, slots, params, judge, record)
+        if isinstance(asked, NotScored):
+            return asked
+        request, fence = asked
+        if media and hidden is None:  # a reason may rest on less
             listed = fence.wrap("media", [each.describe() for each in media])
             note = "The material has images or sounds, which follow in this order:"
             request = replace(request, prompt=f"{request.prompt}\n\n{note}\n{listed}", media=media)
@@ -248,11 +253,6 @@ class PromptStep(Generic[_R]):
         """Return NotScored if the judge is not shown the media that the question is about."""
         needed = media_needed(run, Template(self.prompt).get_identifiers())
         return not_shown(needed, cast("Judge", self.judge or judge))
-
-    def _media(self, run: Run, slots: Mapping[str, Slot]) -> tuple[Media, ...]:
-        """Return the media that the question is about."""
-        shown = [text for slot in slots.values() for text in items_of(slot)]
-        return (*media_needed(run, slots), *media_of_tools(run, shown))
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()
@@ -282,8 +282,9 @@ def _field(name: str) -> Callable[[Params[Any, Any]], Slot | NotScored]:
 
 
 def _history(params: Params[Any, Any]) -> Slot | NotScored:
-    said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
-    return said or NotScored(reason="no_history", explanation="nothing was said before this turn")
+    return said_before(params.run) or NotScored(
+        reason="no_history", explanation="nothing was said before this turn"
+    )
 
 
 def _tool_calls(params: Params[Any, Any]) -> Slot | NotScored:

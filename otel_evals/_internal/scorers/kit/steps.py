@@ -7,7 +7,7 @@ whatever order they were chained. The outcome keeps each step's result, prompt a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast, get_args, overload
 
@@ -21,7 +21,6 @@ from otel_evals._internal.scorers.kit.context import (
     Resolver,
     Results,
     StepName,
-    is_pure,
     resolve,
     seen,
 )
@@ -138,10 +137,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
 
     def _fingerprint(self) -> str:
         steps = [self.steps.get(name) for name in _ORDER]
-        judges = [
-            None if judge is None else (judge.model, window_of(judge), *_media_of(judge))
-            for judge in (getattr(owner, "judge", None) for owner in (self, *steps))
-        ]
+        judges = [_described(getattr(owner, "judge", None)) for owner in (self, *steps)]
         steps = [replace(step, judge=None) if isinstance(step, PromptStep) else step for step in steps]
         context = (self.get_context, self.without_context)
         return fingerprint(
@@ -175,7 +171,7 @@ def step_scorer(
         id: the scorer's name, unique among the rules.
         judge: answers the prompts: a judge, or a model's name for LiteLLM; a step may name another.
         instructions: system message of the prompts; a step may have its own.
-        get_context: resolver called before `analyze` and before `generate_reason`.
+        get_context: resolver called before `analyze`.
         without_context: judge even if the resolver finds nothing; by default the run is not scored.
         scale: scores are within 0..scale; None accepts every finite number.
         direction: HIGHER if a higher score is better.
@@ -201,12 +197,11 @@ def step_scorer(
     )
 
 
-def _media_of(judge: Judge) -> Iterator[list[str]]:
-    """Return the kinds of media that a judge is configured to be shown, if there are any."""
-    inner: Any = getattr(judge, "judge", judge)  # of a CachedJudge
-    kinds = getattr(inner, "media", None) or getattr(inner, "takes", ())
-    if kinds:
-        yield sorted(kinds)
+def _described(judge: Judge | None) -> tuple[Any, ...] | None:
+    """Return what a version depends on of a judge."""
+    if judge is None:
+        return None
+    return (judge.model, window_of(judge), *(["images"] if getattr(judge, "images", False) else []))
 
 
 class _StepNotScored(Exception):  # noqa: N818  # the way out of the middle of a pipeline, not an error
@@ -276,13 +271,7 @@ class _StepExecution:
         if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
         if isinstance(step, PromptStep):
-            value = await step.ask(
-                params,
-                record,
-                scorer_id=self.scorer.id,
-                judge=self.scorer.judge,
-                instructions=self.scorer.instructions,
-            )
+            value = await step.ask(params, record, self.scorer)
         else:
             value = await call(step, params, inline=self.scorer.inline)
         match params.step:
@@ -303,8 +292,7 @@ class _StepExecution:
         resolver = self.scorer.get_context
         if resolver is None or name == "preprocess":
             return params
-        # `generate_score` counts verdicts, which refer to the context of `analyze`
-        if self.context is None or (name == "generate_reason" and not is_pure(resolver)):
+        if self.context is None:  # verdicts and reasons refer to the context of `analyze`
             self.context = await resolve(resolver, params)
         if name != "generate_score":
             record.context = seen(self.context)

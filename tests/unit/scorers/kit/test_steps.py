@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.scorers.kit.prompt import PromptStep
 from otel_evals._internal.scorers.kit.scorer import StepFailure
-from otel_evals.context import Context, Params, pure, static, tool_results
+from otel_evals.context import Context, Params, static, tool_results
 from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals.model import NotScored, Score, Usage
@@ -235,32 +235,20 @@ def with_context(resolver: Any, **options: Any) -> StepScorer[None, Any]:
     )
 
 
-def test_the_hook_is_called_for_analyze_and_for_the_reason() -> None:
-    seen: list[tuple[str, Any, Any]] = []
+def test_the_hook_is_called_once_and_serves_the_reason_too() -> None:
+    seen: list[tuple[str, Any]] = []
 
     async def hook(params: AnyParams) -> list[str]:
-        seen.append((params.step, params.results.analyze, params.score))
+        seen.append((params.step, params.results.analyze))
         return ["material"]
 
     result = score(with_context(hook))
-    assert [(step, score) for step, _, score in seen] == [("analyze", None), ("generate_reason", 1.0)]
-    assert seen[1][1] == Context(("material",))
+    assert seen == [("analyze", None)]
     contexts = {s.name: s.context for s in result.steps}
     assert contexts["generate_score"] is None
     assert contexts["analyze"] == contexts["generate_reason"]
     assert contexts["analyze"] is not None
     assert (contexts["analyze"].pieces, contexts["analyze"].text) == (1, ("material",))
-
-
-def test_a_pure_hook_is_called_once() -> None:
-    seen: list[str] = []
-
-    def hook(params: AnyParams) -> list[str]:
-        seen.append(params.step)
-        return ["material"]
-
-    score(with_context(pure(hook)))
-    assert seen == ["analyze"]
 
 
 @pytest.mark.parametrize("found", [None, [], "", Context(note="switched off")])
