@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tracemalloc
 from collections import Counter
 from itertools import islice
@@ -88,20 +87,6 @@ def test_a_trace_reads_like_an_answer() -> None:
     ]
 
 
-def test_memory_is_bounded_by_bytes_too() -> None:
-    """Traces with many decisions push out more of the others; the estimate is no less than the truth."""
-    tracemalloc.start()
-    for _ in range(2):  # the first one fills what Python keeps to use again
-        before = tracemalloc.get_traced_memory()[0]
-        log = TraceLog(limit=10_000, max_bytes=100_000)
-        for number in range(1, 60):
-            tell(log, number, rules=20)
-        taken = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert len(log) < 25
-    assert taken < 150_000
-
-
 @given(
     st.sampled_from([2_000, 8_000]),
     st.lists(st.tuples(st.sampled_from([0, 100, 400]), st.integers(0, 3)), min_size=1, max_size=60),
@@ -183,17 +168,6 @@ class Losing:
             if losses_per_second:
                 self.totals["runs (queue_full)"] += losses_per_second // 10
             self.log.poll(self.totals)
-
-
-def test_an_overload_of_twenty_seconds_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """One when losses begin, one with the totals when they have ended."""
-    losing = Losing()
-    losing.go(5)
-    losing.go(20, losses_per_second=100)
-    losing.go(60)
-    began, ended = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    assert began.startswith("scoring is losing data: ")
-    assert ended == "scoring no longer loses data; in total: 2000 runs (queue_full)"
 
 
 def test_losses_that_come_and_go_are_told_at_most_twice_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -98,14 +98,6 @@ class Outlets:
         return dict(self.scores.take((int(TRACE, 16), int(span_id, 16)), 1, anyway=True) or {})
 
 
-def test_a_score_leaves_by_every_way() -> None:
-    outlets = Outlets()
-    outlets.score()
-    assert outlets.span_names == ["preprocess", "analyze", "evaluate hallucination"]
-    assert outlets.events == 1
-    assert outlets.attributes["otel_evals.score.hallucination"] == 0.25
-
-
 def an_operation(span_id: str) -> Operation:
     span = SpanRecord(trace_id=TRACE, span_id=span_id)
     return Operation(span=span, kind=OperationKind.TOOL, convention="test")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
-from otel_evals import sampling
 from otel_evals._internal.attach.metrics import BoundedNames, Estimates, MetricDimension
 from otel_evals.model import Dropped, NotScored, Outcome, Run, Sampled, Score, ScorerFailure
 from otel_evals.statistics import Sums, estimate, total
@@ -158,24 +156,6 @@ def test_a_scorer_without_a_scale_has_runs_and_no_sums_of_scores() -> None:
     meters.record(Score(value=-3.0), 0.5)
     assert meters.value("runs", otel_evals__outcome="scored") == 2
     assert not any(meters.points(name) for name in SERIES)
-
-
-def test_the_mean_of_traffic_under_the_rule_of_the_front_page_is_in_the_interval_of_the_metrics() -> None:
-    """A tenth fails and passes 20%, the rest 97.8%: the plain mean is far off, the weighted one is not."""
-    meters, rng, sampler = Meters(), random.Random(2), sampling.ratio(0.05) | sampling.errors()
-    plain = []
-    for number in range(10_000):
-        failed, trace_id = number % 10 == 0, rng.getrandbits(128)
-        run = replace(RUN, trace_id=f"{trace_id:032x}", error="x" if failed else None)
-        probability = sampler.chance(run).probability
-        if sampling.is_sampled(probability, trace_id):
-            plain.append(float(rng.random() < (0.2 if failed else 0.97778)))
-            meters.record(Score(value=plain[-1]), probability, run)
-    interval = estimate(meters.sums()).interval
-    assert sum(plain) / len(plain) < 0.5
-    assert interval
-    assert interval.low < 0.9 < interval.high
-    assert interval.width < 0.08
 
 
 def test_each_series_is_collected_at_zero_before_its_first_weight() -> None:

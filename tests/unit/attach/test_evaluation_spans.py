@@ -69,27 +69,6 @@ def ids(span: Any) -> tuple[int, int]:
 # --- in a trace of its own ---
 
 
-def test_it_is_a_root_linked_to_the_judged_span_with_its_steps_below() -> None:
-    service = Service()
-    announced = service.evaluate().get_span_context()
-    *steps, span = service.exported
-    assert (span.name, span.parent, span.start_time, span.end_time) == (
-        "evaluate hallucination",
-        None,
-        5,
-        BY_JUDGE.time,
-    )
-    assert ids(span) == (announced.trace_id, announced.span_id)
-    assert announced.trace_id != int(TRACE, 16)
-    (link,) = span.links
-    assert (link.context.trace_id, link.context.span_id) == (int(TRACE, 16), int(SPAN, 16))
-    assert (span.attributes or {})["otel_evals.evaluation.id"] == BY_JUDGE.evaluation_id
-    assert len(steps) == 2
-    for step in steps:
-        assert step.parent is not None
-        assert (step.parent.trace_id, step.parent.span_id) == ids(span)
-
-
 def test_its_resource_says_that_it_is_not_the_application_s() -> None:
     service = Service()
     service.evaluate()

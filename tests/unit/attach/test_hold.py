@@ -113,20 +113,6 @@ def test_spans_that_nobody_judges_pass_at_once() -> None:
         assert (backend.names, exporter.held) == (["1", "2"], 0)
 
 
-def test_a_judged_span_waits_for_its_scores_and_leaves_with_them() -> None:
-    with holding() as (backend, scores, exporter):
-        scores.expect(1, 1)
-        exporter.export([a_span(1), a_span(2)])
-        assert (backend.names, exporter.held) == (["2"], 1)
-        scores.add(1, 1, "quick", 1, {"score": 0.25})
-        scores.add(1, 1, "other", 1, {"label": "low"})
-        assert exporter.held == 1, "more may come"
-        scores.finish(1, 1)
-        judged = backend.wait_for(2)[1]
-        assert dict(judged.attributes or {}) == {"kept": 1, "score": 0.25, "label": "low"}
-        assert exporter.held == 0
-
-
 def test_nothing_but_the_attributes_of_a_span_changes() -> None:
     with holding() as (backend, scores, exporter):
         scores.expect(1, 1)
@@ -144,16 +130,6 @@ def test_nothing_but_the_attributes_of_a_span_changes() -> None:
         assert dict(before.attributes or {}) == {"kept": 1}, "others may export the span as it was"
 
 
-def test_a_span_leaves_when_its_time_is_over_with_what_there_is() -> None:
-    with holding(hold=0.05) as (backend, scores, exporter):
-        scores.expect(1, 1)
-        scores.add(1, 1, "quick", 1, {"score": 0.5})
-        exporter.export([a_span(1)])
-        assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
-        scores.add(1, 1, "quick", 1, {"late": 1})
-        scores.finish(1, 1)
-
-
 def test_the_time_counts_from_the_spans_end() -> None:
     """A batch processor may have had it for a while."""
     with holding() as (backend, scores, exporter):
@@ -162,45 +138,7 @@ def test_the_time_counts_from_the_spans_end() -> None:
         backend.wait_for(1)
 
 
-def test_more_than_the_limit_pass_on_without_waiting() -> None:
-    with holding(limit=3) as (backend, scores, exporter):
-        for number in range(1, 6):
-            scores.expect(1, number)
-        exporter.export([a_span(number) for number in range(1, 6)])
-        assert (backend.names, exporter.held, exporter.passed_unheld) == (["4", "5"], 3, 2)
-
-
-def test_every_exporter_gets_the_scores() -> None:
-    scores, backends = PendingScores(), [Backend(), Backend()]
-    exporters = [ScoringSpanExporter(each, scores, hold=SECONDS * 2) for each in backends]
-    scores.expect(1, 1)
-    for exporter in exporters:
-        exporter.export([a_span(1)])
-    scores.add(1, 1, "quick", 1, {"score": 0.5})
-    scores.finish(1, 1)
-    for backend in backends:
-        assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
-    for exporter in exporters:
-        exporter.shutdown()
-    assert scores.take((1, 1), 1) == {}, "forgotten once both have it"
-
-
 # --- letting go ---
-
-
-def test_a_flush_and_a_shutdown_let_everything_go() -> None:
-    with holding() as (backend, scores, exporter):
-        scores.expect(1, 1)
-        exporter.export([a_span(1)])
-        assert exporter.force_flush(1_000)
-        assert (backend.names, backend.flushed) == (["1"], True)
-        scores.expect(1, 2)
-        exporter.export([a_span(2)])
-        exporter.shutdown()
-        assert (backend.names, backend.shut, exporter.held) == (["1", "2"], True, 0)
-        scores.expect(1, 3)
-        exporter.export([a_span(3)])
-        assert backend.names == ["1", "2", "3"], "nothing is held from then on"
 
 
 def test_spans_of_before_may_pass_while_later_ones_wait() -> None:

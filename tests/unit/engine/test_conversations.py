@@ -15,10 +15,8 @@ from otel_evals import Config, Limits, Rule, Run, load_config, sampling
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
-from otel_evals._internal.offline.tally import tally
 from otel_evals._internal.read.conversation import as_conversation, evaluation_id
 from otel_evals._internal.sampling.algebra import inclusion_probability
-from otel_evals._internal.sampling.consistent import conversation_number, randomness_source
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
 from otel_evals.sampling import Chance
@@ -132,19 +130,6 @@ def test_the_order_in_which_runs_come_changes_nothing(order: list[int]) -> None:
 # --- whether it is picked, and what its evaluations are called ---
 
 
-def test_a_conversation_is_picked_by_its_id_alone() -> None:
-    """The same for any of its traces; lower rates within higher ones; the share is the rate."""
-    one, two = as_conversation([turn(0)]), as_conversation([turn(5), turn(6)])
-    assert randomness_source(one) == randomness_source(two) == (conversation_number("c"), "")
-    assert randomness_source(turn(0)) == (1, "")
-    numbers = [conversation_number(f"conversation-{n}") for n in range(20_000)]
-    low, high = ({n for n in numbers if sampling.is_sampled(p, n)} for p in (0.1, 0.3))
-    assert low < high
-    assert len(low) / len(numbers) == pytest.approx(0.1, abs=0.01)
-    assert len(high) / len(numbers) == pytest.approx(0.3, abs=0.015)
-    assert conversation_number("lone \ud800 surrogate") != conversation_number("lone  surrogate")
-
-
 def test_a_head_samplers_share_in_a_conversation_is_unknown() -> None:
     half = turn(1, trace_state="ot=th:8")
     assert inclusion_probability(Chance(0.5), half) == pytest.approx(0.25)
@@ -228,21 +213,6 @@ def test_a_run_waits_until_all_rules_were_asked_about_it() -> None:
     assert [gathered.waiting[turn(n).trace_id] for n in (0, 1)] == [0, 0]
 
 
-def test_a_conversation_is_due_when_idle_and_again_when_it_went_on() -> None:
-    gathered = Gathered()
-    assert gathered.all.next_due(0.0) == inf
-    gathered.add(turn(0), 0.0)
-    gathered.add(turn(1), 8.0)
-    assert (gathered.all.next_due(0.0), gathered.all.waiting) == (18.0, 1)
-    assert gathered.due(17.9) == []
-    assert gathered.due(18.0) == [("c", 2, "a", 1)]
-    assert gathered.due(99.0) == []
-    assert (gathered.all.next_due(0.0), gathered.all.waiting) == (inf, 0)
-    gathered.add(turn(2), 99.0)
-    gathered.add(turn(2), 99.5)  # the same run, told once more
-    assert gathered.due(200.0) == [("c", 3, "a", 2)]
-
-
 def test_each_unit_of_rules_has_its_own_patience() -> None:
     gathered = Gathered(short=1.0, long=5.0)
     gathered.add(turn(0), 0.0)
@@ -266,15 +236,6 @@ def test_services_do_not_share_a_conversation() -> None:
     gathered.add(turn(0, service="shop"), 0.0)
     gathered.add(turn(1, service="bank"), 0.0)
     assert gathered.due(10.0) == [("c", 1, "a", 1), ("c", 1, "a", 1)]
-
-
-@pytest.mark.parametrize("name", ["1", "default", "thread-1"])
-def test_users_do_not_share_a_conversation(name: str) -> None:
-    """Ids that are unique for each user only; runs that tell no user are no other user's either."""
-    gathered = Gathered()
-    for number, user in enumerate(["ann", "bob", None, "ann"]):
-        gathered.add(turn(number, name, user_id=user), 0.0)
-    assert sorted(gathered.due(10.0)) == [(name, 1, "a", 1), (name, 1, "a", 1), (name, 2, "a", 1)]
 
 
 def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
@@ -385,21 +346,6 @@ def test_cascades_need_the_same_idle() -> None:
 def test_a_data_set_has_no_conversations() -> None:
     with pytest.raises(ConfigError, match=r"scorers\[0\].scope: items are single runs"):
         run_evals([{"input": "x"}], lambda _: "y", [Rule(polite, scope="conversation")])
-
-
-def test_a_bench_tells_the_newest_of_each_conversation() -> None:
-    """As `otel-evals score` and the pytest fixture use it."""
-    with BatchScorer(Config(rules=(Rule(polite, scope="conversation", idle=15), Rule(brief)))) as bench:
-        runs = [turn(0), turn(1), turn(2, "d"), turn(5), turn(6, "")]
-        found = [bench.score(run).result() for run in runs]
-        ended = bench.end_conversations()
-        assert bench.stats().check() == []
-    assert [[e.scorer_id for e in each] for each in found] == [["brief"]] * 5
-    assert [(e.conversation_id, e.revision) for e in ended] == [("c", 2), ("d", 1)]
-    assert [(t.scorer_id, t.scored) for t in tally(bench.config.rules, ended)] == [
-        ("polite@conversation", 2),
-        ("brief", 0),
-    ]
 
 
 def test_what_cannot_be_taken_in_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

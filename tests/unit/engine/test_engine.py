@@ -71,36 +71,6 @@ def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
         assert a.engine.queue_size == 0
 
 
-def test_nothing_runs_before_there_is_something_to_score() -> None:
-    threads = threading.active_count()
-    with app(Rule(one)) as a:
-        assert threading.active_count() <= threads, "one of an earlier test may have ended"
-        assert a.engine.health(60.0, closed=False).status == "idle"
-        assert a.engine.stats().seen == 0
-
-
-def test_what_cannot_be_scored_in_time_is_told_and_dropped_at_the_end() -> None:
-    release = threading.Event()
-
-    @scorer(id="waits", version="1")
-    def waits(run: Run) -> float:
-        release.wait(10)
-        return 1.0
-
-    try:
-        with app(Rule(waits)) as a:
-            agent_run(a.tracer)
-            assert not a.engine.flush(0.1)
-            assert a.engine.queue_size == 1
-            a.engine.shutdown(time.monotonic() + 0.3)
-            assert a.engine.stats().rules["waits"].dropped == {"shutdown": 1}
-            (scored,) = a.scored.runs
-            assert [e.status for e in scored.evaluations] == ["dropped"]
-            agent_run(a.tracer)
-    finally:
-        release.set()
-
-
 def test_after_its_end_what_comes_is_counted_as_lost() -> None:
     with app(Rule(one)) as a:
         agent_run(a.tracer)
@@ -115,26 +85,6 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
 
 
 # --- rules do not take each other's capacity ---
-
-
-def test_a_slow_rule_with_a_full_queue_costs_an_instant_rule_nothing() -> None:
-    @scorer(id="slow", version="1")
-    async def slow(run: Run) -> float:
-        await asyncio.sleep(1.0)
-        return 0.5
-
-    @scorer(id="instant", version="1", inline=True)
-    def instant(run: Run) -> float:
-        return 1.0
-
-    with app(Rule(slow, concurrency=1), Rule(instant), limits={"queue_size": 20}) as a:
-        for _ in range(100):
-            agent_run(a.tracer)
-        eventually(lambda: a.engine.stats().rules["instant"].scored == 100)
-        a.engine.shutdown(time.monotonic() + 0.2)
-        rules = a.engine.stats().rules
-        assert rules["instant"].scored == 100
-        assert rules["slow"].dropped["queue_full"] == 79
 
 
 def test_capacity_is_that_of_the_fullest_rule() -> None:

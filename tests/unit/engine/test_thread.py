@@ -250,25 +250,6 @@ def test_what_belongs_together_is_put_as_a_whole() -> None:
         assert thread.level.capacity == 3
 
 
-def test_many_threads_at_once_lose_nothing() -> None:
-    with engine() as (thread, work):
-        together = threading.Barrier(8)
-
-        def put(number: int) -> None:
-            together.wait()
-            for turn in range(200):
-                thread.put((number, turn))
-
-        callers = [threading.Thread(target=put, args=(number,)) for number in range(8)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        work.wait_for(lambda: len(work.items) == 1600)
-        for number in range(8):
-            assert [turn for who, turn in work.items if who == number] == list(range(200))
-
-
 def test_a_batch_that_cannot_be_handled_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
     with engine() as (thread, work):
         errors = iter([RuntimeError("bad batch")])

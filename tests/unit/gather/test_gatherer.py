@@ -152,44 +152,12 @@ def test_a_run_waits_for_its_grace_while_another_span_of_its_trace_is_open() -> 
     assert closed(opened.gatherer, 0.5) == [{root}]
 
 
-def test_runs_of_one_trace_close_apart_in_the_order_of_their_ends() -> None:
-    gatherer = live()
-    gatherer.add([below(12, 10), below(22, 20), span(20, 5), below(23, 20), span(10, 5)], 0.0)
-    assert closed(gatherer, 0.5) == [{20, 22, 23}, {10, 12}]
-
-
 def test_spans_below_unclaimed_spans_find_their_owner() -> None:
     """The nearest claimed span above is a link where the parent itself was not captured."""
     gatherer = live()
     gatherer.add([span(12, 99, owner=10), span(10)], 0.0)
     (group,) = gatherer.close_due(1.0)
     assert group.links == {f"{12:016x}": f"{10:016x}"}
-
-
-def test_the_only_choice_above_a_call_that_had_ended_is_given_to_its_run() -> None:
-    for choices, expected in ((1, {10, 5}), (2, {10})):
-        gatherer = live()
-        gatherer.add([log(5, name="gen_ai.choice") for _ in range(choices)], 0.0)
-        gatherer.add([span(10, 5)], 0.0)
-        assert closed(gatherer, 1.0) == [expected]
-
-
-def test_spans_below_one_that_began_before_its_trace_was_evicted_are_dropped_with_it() -> None:
-    gatherer = live(max_age=10.0)
-    gatherer.add([below(10, 9, start=4)], 0.0)
-    assert reasons(gatherer.evict_old(11.0)) == {"root_never_ended": 1}
-    later = [below(21, 20, start=6), below(22, 21, start=6), below(31, 30, start=6), below(20, 8, start=3)]
-    assert reasons(gatherer.add(later, 12.0)) == {"span_late": 3}
-    assert gatherer.waiting(f"{1:032x}") == 1
-    assert reasons(gatherer.add([below(23, 21, start=6)], 12.0)) == {"span_late": 1}
-
-
-def test_a_trace_whose_root_never_ends_is_evicted_and_counts_once_per_open_run() -> None:
-    gatherer = live(max_age=10.0)
-    gatherer.add([below(11, 10), below(12, 10)], 0.0)
-    gatherer.add([below(21, 20)], 1.0)
-    assert gatherer.evict_old(10.9) == []
-    assert reasons(gatherer.evict_old(11.0)) == {"root_never_ended": 2}
 
 
 def test_at_the_end_each_open_run_counts_once_however_many_of_its_spans_were_added() -> None:
@@ -201,43 +169,6 @@ def test_at_the_end_each_open_run_counts_once_however_many_of_its_spans_were_add
 
 
 # --- in the gateway ---
-
-
-def test_a_trace_with_its_root_closes_when_it_is_quiet_and_others_when_they_are_idle() -> None:
-    gatherer = gateway()
-    gatherer.add([span(2, 1), span(9, 8, trace=2)], 0.0)
-    gatherer.add([span(1)], 4.0)
-    assert closed(gatherer, 8.9) == []
-    assert closed(gatherer, 9.0) == [{1, 2}]
-    assert closed(gatherer, 29.9) == []
-    assert closed(gatherer, 30.0) == [{9}]
-
-
-def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
-    gatherer = gateway()
-    gatherer.add([span(1), span(2, 1), link(3, 1)], 0.0)
-    closed(gatherer, 5.0)
-    later: list[IntakeItem] = [span(2, 1), span(4, 2), span(5, 3), link(6, 2), span(7, 6), span(8, 99)]
-    assert reasons(gatherer.add(later, 6.0)) == {"span_repeated": 1, "span_late": 3}
-    assert closed(gatherer, 36.0) == [{8}]
-
-
-def test_the_missing_parent_of_a_closed_run_is_late() -> None:
-    gatherer = gateway()
-    gatherer.add([span(2, 1)], 0.0)
-    closed(gatherer, 30.0)
-    assert reasons(gatherer.add([span(1)], 31.0)) == {"span_late": 1}
-    assert closed(gatherer, 99.0) == []
-
-
-def test_a_span_that_ended_is_not_replaced_by_another_with_its_ids() -> None:
-    """Anyone may send spans; one that was sent before its end is replaced."""
-    gatherer = gateway()
-    started = RecordedSpan(SpanRecord(trace_id=f"{1:032x}", span_id=f"{2:016x}", name="started"), 0)
-    assert gatherer.add([started, span(2, name="ended")], 0.0) == []
-    assert reasons(gatherer.add([span(2, name="forged")], 0.0)) == {"span_repeated": 1}
-    (group,) = gatherer.close_due(5.0 + IDLE)
-    assert [each.name for each in group.spans] == ["ended"]
 
 
 def test_links_lead_through_unclaimed_spans_and_their_root_ends_the_trace() -> None:
@@ -314,15 +245,6 @@ def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -
         assert gatherer.usage == (0, 0)
 
 
-def test_what_comes_of_an_evicted_trace_is_late() -> None:
-    """Its run is lost, once: what is left of it would be judged as if it were the whole."""
-    gatherer = gateway(max_traces=1)
-    gatherer.add([span(1, 9)], 0.0)
-    assert reasons(gatherer.add([span(2, 9, trace=2)], 1.0)) == {"too_many_traces": 1}
-    assert reasons(gatherer.add([span(9, start=10**9)], 2.0)) == {"span_late": 1}
-    assert closed(gatherer, 31.0) == [{2}]
-
-
 def test_closed_traces_are_remembered_for_the_time_and_the_bytes_that_are_set() -> None:
     gatherer = gateway(remember_bytes=3_000)
     gatherer.add([span(number, trace=number) for number in (1, 2, 3)], 0.0)
@@ -331,15 +253,6 @@ def test_closed_traces_are_remembered_for_the_time_and_the_bytes_that_are_set() 
     assert reasons(gatherer.add([span(30, 3, trace=3), span(10, 1)], 7.0)) == {"span_late": 1}
     gatherer.evict_old(605.0)
     assert gatherer.add([span(31, 3, trace=3)], 605.0) == []
-
-
-def test_traces_without_a_claimed_span_are_bounded_and_their_log_records_counted() -> None:
-    gatherer = gateway(max_bytes=100_000)
-    losses = [loss for n in range(1, 6) for loss in gatherer.add([log(n, trace=n, body="x" * 60_000)], 0.0)]
-    assert reasons(losses) == {"log_limit": 4}
-    assert gatherer.usage == (0, 0)
-    gatherer.add([span(5, trace=5)], 6.0)
-    assert gatherer.usage[1] > 60_000, "its log record waited for it"
 
 
 # --- both ---
@@ -374,21 +287,6 @@ def test_a_trace_of_too_many_spans_keeps_its_root_and_says_so_on_each(new: Any) 
     later = [span(100 + number, number) for number in range(2, 8)]
     assert reasons(gatherer.add(later, 6.0)) == {"span_late": 6}
     assert gatherer.usage == (0, 0)
-
-
-@pytest.mark.parametrize("new", [live, gateway])
-def test_the_least_recently_active_traces_make_room(new: Any) -> None:
-    gatherer = new(max_traces=3)
-    losses = [loss for n in range(1, 6) for loss in gatherer.add([below(n, 90, trace=n)], float(n))]
-    assert [(loss.reason, int(loss.trace_id, 16)) for loss in losses] == [
-        ("too_many_traces", 1),
-        ("too_many_traces", 2),
-    ]
-    gatherer = new(max_bytes=16_000)
-    losses = [loss for n in range(1, 6) for loss in gatherer.add([below(n, 90, trace=n, long=3_000)], 0.0)]
-    assert reasons(losses) == {"too_many_bytes": 2}
-    losses = gatherer.add([below(9, 90, trace=9, long=9_000)], 0.0)
-    assert [int(loss.trace_id, 16) for loss in losses] == [9], "it alone takes half of the bytes"
 
 
 @pytest.mark.parametrize("new", [live, gateway])
