@@ -145,11 +145,6 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     until: float = 0.0
     """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
 
-    @property
-    def size(self) -> int:
-        """Approximate bytes, measured with two short rules; ids and shared texts included."""
-        return 250 + len(self.conversation_id or "")
-
 
 class LoggedTrace(msgspec.Struct, eq=False, gc=False):
     """A trace's entry in the log; untracked, since the garbage collector would visit ten thousand."""
@@ -165,9 +160,3 @@ class LoggedTrace(msgspec.Struct, eq=False, gc=False):
     """Evaluations beyond those kept."""
     deliveries: tuple[tuple[str, str], ...] = ()
     """Destination and end of each delivery: `exported`, or the reason why not."""
-
-    def evaluation(self, rule: str, span_id: str) -> LoggedEvaluation | None:
-        for each in self.evaluations:
-            if each.rule == rule and each.span_id == span_id:
-                return each
-        return None

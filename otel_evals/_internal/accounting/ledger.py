@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import TypeVar
 
 from otel_evals._internal.accounting.counters import (
     MOST_NAMES,
@@ -37,14 +36,15 @@ from otel_evals._internal.model import (
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decision
 
-_T = TypeVar("_T")
 # Measured with two short rules; ids and shared texts included.
-_TRACE_BYTES = 400
+_TRACE_BYTES, _EVALUATION_BYTES = 400, 250
 MAX_TRACES = 10_000
 """Traces in the log at most."""
 _MAX_EVALUATIONS = 500
+_shared = lru_cache(maxsize=_MAX_EVALUATIONS)(tuple)
+"""Returns one tuple for all traces with equal values, to save memory."""
 _FORGOTTEN_AT_ONCE = 16
-_CONVENTION, _SIZE = attrgetter("convention"), attrgetter("size")
+_CONVENTION = attrgetter("convention")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MOST_READS = 1_000
@@ -257,9 +257,8 @@ class TraceLog:
     def decided(
         self, run: Run, rule: str, status: str, reason: str | None = None, chance: Chance | None = None
     ) -> None:
-        """Log a rule's decision about a run: `waiting`, `not_sampled` or `queued`."""
         trace = self._traces.get(run.trace_id) or self._trace(run.trace_id)
-        known = trace.evaluation(rule, run.root_span_id) if trace.evaluations else None
+        known = _logged(trace, rule, run.root_span_id) if trace.evaluations else None
         if known is not None:
             known.status, known.reason, known.chance = status, reason, chance
         else:
@@ -273,14 +272,14 @@ class TraceLog:
 
     def ended(self, rule: str, evaluation: Evaluation, status: str, reason: str | None) -> None:
         trace = self._traces.get(evaluation.trace_id)
-        known = None if trace is None else trace.evaluation(rule, evaluation.span_id)
+        known = None if trace is None else _logged(trace, rule, evaluation.span_id)
         if known is not None:
             outcome = evaluation.outcome
             known.value = outcome.value if isinstance(outcome, Score) else None
             known.status, known.reason = status, reason
             known.attempts, known.duration = evaluation.attempts, evaluation.duration
             known.effect = evaluation.effect
-            known.evidence_cut = isinstance(outcome, Score) and outcome.evidence_cut
+            known.evidence_cut = isinstance(outcome, Score) and bool(outcome.steps) and outcome.evidence_cut
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
         """Log how a delivery ended: `exported`, or the reason why not."""
@@ -292,7 +291,7 @@ class TraceLog:
     def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
         if len(trace.evaluations) < _MAX_EVALUATIONS:
             trace.evaluations = (*trace.evaluations, evaluation)
-            self._bytes += evaluation.size
+            self._bytes += _EVALUATION_BYTES
         else:
             trace.more += 1
 
@@ -311,10 +310,11 @@ class TraceLog:
         # Several at a time: the first key is found by scanning the places of the deleted ones.
         for trace_id in list(islice(self._traces, len(self._traces) // _FORGOTTEN_AT_ONCE + 1)):
             trace = self._traces.pop(trace_id)
-            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_SIZE, trace.evaluations))
+            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + _EVALUATION_BYTES * len(trace.evaluations)
 
 
-@lru_cache(maxsize=_MAX_EVALUATIONS)
-def _shared(values: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Return one tuple for all traces with equal values, to save memory."""
-    return values
+def _logged(trace: LoggedTrace, rule: str, span_id: str) -> LoggedEvaluation | None:
+    for each in trace.evaluations:
+        if each.rule == rule and each.span_id == span_id:
+            return each
+    return None

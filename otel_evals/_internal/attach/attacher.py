@@ -178,7 +178,7 @@ class Attacher:
                     more.update(preset.event_attributes(run, evaluation))
                 except BaseException as error:  # the event leaves without this preset's attributes
                     log_error(_logger, "%s has no event attributes", type_name(preset), error=error)
-            about = scored_span(run, evaluation)
+            about = _about(run, evaluation)
             named = about != evaluation.span_id
             judged = judged_context(run, about) if named else _judged(opened, run, evaluation)
             emit_event(self._logger, run, evaluation, about, judged, more)
@@ -193,11 +193,14 @@ class Attacher:
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
-            trace_id, span_id = int(evaluation.trace_id, 16), int(evaluation.span_id, 16)
-            self.scores.add(trace_id, span_id, *latest)
-            named = evaluation.outcome.span_id if isinstance(evaluation.outcome, Score) else None
-            if named is not None and scored_span(run, evaluation) != evaluation.span_id:
-                self.scores.add(trace_id, int(named, 16), *latest)
+            for span_id in {evaluation.span_id, _about(run, evaluation)}:
+                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
+
+
+def _about(run: Run, evaluation: Evaluation) -> str:
+    """Return the span that a score is about."""
+    named = isinstance(evaluation.outcome, Score) and evaluation.outcome.span_id is not None
+    return scored_span(run, evaluation) if named else evaluation.span_id
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:

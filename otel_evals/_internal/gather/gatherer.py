@@ -28,8 +28,7 @@ from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.spans import size_of_span
 
 _logger = logging.getLogger(__name__)
-CLOSED_AT_ONCE: Final = 256
-"""Number of runs closed before they are scored, while nothing else on the engine's loop gets a turn."""
+CLOSED_AT_ONCE: Final = 256  # while nothing else on the engine's loop gets a turn
 _AGAIN_SECONDS: Final = 0.05
 """Seconds until the next look for capacity to score complete traces."""
 
@@ -62,7 +61,7 @@ class Gatherer:
             RecordedSpan: self._add_span,
             CapturedLog: self._add_log,
         }
-        if closing.whole:  # in process, the owner of a span is known without the spans between
+        if closing.whole:  # in process, owners are known without the spans between
             self._kinds[UnclaimedSpan] = self._add_link
         self.roots_seen = 0
         """Spans without a parent, claimed or not. Any thread may read it."""
@@ -73,7 +72,7 @@ class Gatherer:
         self.waits = False
         """True while complete traces stay open for lack of capacity. Any thread may read it."""
         self.next_close = inf
-        """When to call `close_due`; infinity for not at all."""
+        """When to call `close_due`."""
         self.next_eviction = inf
         """When to call `evict_old`; infinity for not at all."""
 
@@ -215,7 +214,8 @@ class Gatherer:
             trace.due = inf
             self._note_left(trace)
         elif trace.ended or self._closing.whole:
-            self._look_at(trace, self._closing.closes_at(trace, self._latest))
+            ends = trace.ended.values()
+            self._look_at(trace, min(ends) if ends else self._closing.closes_at(trace, self._latest))
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
         if losses is not None and self._traces.full:
             self._make_room(trace, losses)

@@ -48,8 +48,7 @@ def decided(told: Ledger) -> tuple[Decider, RunDecisions]:
 def logged(told: Ledger, rule: str) -> tuple[str, str | None]:
     trace = told.trace_log.get(RUN.trace_id)
     assert trace is not None
-    found = trace.evaluation(rule, RUN.root_span_id)
-    assert found is not None
+    (found,) = (e for e in trace.evaluations if (e.rule, e.span_id) == (rule, RUN.root_span_id))
     return found.status, found.reason
 
 

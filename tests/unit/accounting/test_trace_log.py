@@ -15,6 +15,7 @@ from otel_evals._internal.accounting.counters import LoggedTrace
 from otel_evals._internal.accounting.explanation import explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import judge_health
 from otel_evals._internal.accounting.ledger import (
+    _EVALUATION_BYTES,
     _FORGOTTEN_AT_ONCE,
     _TRACE_BYTES,
     TraceLog,
@@ -104,7 +105,7 @@ def test_as_many_of_the_newest_traces_are_remembered_as_fit(most: int, traces: l
         log.assembled(judged.trace_id, 3, [replace(judged, trace_state="other"), judged])
         for rule in range(rules):
             log.decided(judged, str(rule), "queued")
-        kept[number] += length + rules * 250
+        kept[number] += length + rules * _EVALUATION_BYTES
     assert [number for number in range(len(traces)) if log.get(f"{number:032x}")] == list(kept)
 
 
