@@ -72,6 +72,7 @@ class ArizeDestination(ApiDestination):
             values = records.setdefault(item.session or item.span_id, {})
             text = cut(item.explanation, _TEXT)
             value = {"name": item.name, "score": item.value, "label": item.label, "text": text}
+            # A record has one value of each name.
             values[item.name] = present(value)
         annotations = [{"record_id": id, "values": list(named.values())} for id, named in records.items()]
         body = {"project_id": self._project, "granularity": self.together(items[0])}

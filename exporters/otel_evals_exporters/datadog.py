@@ -69,6 +69,7 @@ class DatadogDestination(ApiDestination):
         self._decimal = trace_id == "decimal"
         self._site = needed(site, "site", "DD_SITE", default="datadoghq.com")
         self._ml_app = ml_app
+        # The Agent adds the account's key itself.
         key = None if agent_url else needed(api_key, "api_key", "DD_API_KEY")
         headers = {"dd-api-key": key} if key else {"x-datadog-evp-subdomain": "api"}
         field = "agent_url" if agent_url else "url"

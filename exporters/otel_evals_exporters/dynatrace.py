@@ -73,6 +73,7 @@ class DynatraceDestination(ApiDestination):
         try:
             await self._http.send("POST", "/api/v2/bizevents/ingest", events)
         except DestinationError as error:
+            # Halving would send the accepted ones again, and Dynatrace appends.
             if error.status != 400 or not (refused := _refused(error.answer, len(items))):
                 raise
             problems = ((items[at], f"Dynatrace refused the event: {why}") for at, why in refused.items())

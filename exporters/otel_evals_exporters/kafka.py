@@ -72,10 +72,12 @@ class KafkaDestination:
             "bootstrap.servers": ",".join(brokers),
             "message.timeout.ms": str(int(_TIMEOUT * 1000)),
             **(properties or {}),
+            # Last, so that no property disables it: librdkafka's own retries could repeat messages.
             "enable.idempotence": "true",
         }
         self._process = 0
         self._producer: Any = None
+        # Only to check the properties.
         try:
             Producer(self._properties, logger=_logger)
         except KafkaException as error:

@@ -97,6 +97,7 @@ class LangfuseDestination(ApiDestination):
         asked |= {"fields": "core,basic"}
         async for each in self._pages(_OBSERVATIONS, asked, most=LARGEST_ANSWER):
             trace_id = str(each["traceId"])
+            # Each observation of a trace is listed.
             if trace_id in seen:
                 continue
             seen.add(trace_id)

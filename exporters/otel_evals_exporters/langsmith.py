@@ -105,6 +105,7 @@ class LangsmithDestination(ApiDestination):
             yield readable(item, _feedback_of)
 
     async def _session_id(self) -> str:
+        # Feedback needs the project's id, and only its name is configured.
         if self._session is None:
             answer = await self._http.send("GET", "/api/v1/sessions", params={"name": self._project})
             found = answer.json()

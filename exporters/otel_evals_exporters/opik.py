@@ -156,6 +156,7 @@ class OpikDestination(ApiDestination):
 
         async def look_up(trace: str) -> None:
             try:
+                # Each look-up may need several requests.
                 async with limiter:
                     times[trace] = self._times.get(trace) or await self._started(trace, runs[trace])
             except DestinationError as error:
@@ -176,6 +177,7 @@ class OpikDestination(ApiDestination):
     async def _started(self, trace: str, run: Run) -> int:
         """Return the time in a trace's id: the start of the root or another span, in milliseconds."""
         starts = [run.start_time, *(operation.span.start_time for operation in run.operations)]
+        # The root first: it is usually what Opik received first.
         for started in list(dict.fromkeys(start // 1_000_000 for start in starts if start))[:_CANDIDATES]:
             try:
                 await self._http.send("GET", f"/v1/private/traces/{opik_id(trace, started)}")

@@ -92,6 +92,7 @@ class PhoenixDestination(ApiDestination):
         """Return the annotation of the judged span, which Phoenix has once the span has arrived."""
         sent = _annotation(item, span_id=item.span_id)
         async for found in self._annotations("span", [item.span_id]):
+            # A span has annotations of other scorers and people, too.
             if all(found.get(key) == sent[key] for key in ("span_id", "name", "identifier")):
                 return dict(found)
         return None

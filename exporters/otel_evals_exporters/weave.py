@@ -69,6 +69,7 @@ class WeaveDestination(ApiDestination):
         if not short or "/" in owner:
             raise ConfigError("project", f"must be a name, or entity/project, not {named!r}")
         self._project = f"{owner}/{short}"
+        # The page of a server of your own is not known from its API.
         self._page = home.replace("://api.wandb.", "://wandb.") if where == usual else None
         super().__init__(where, basic("api", key), content=content, http=http)
 

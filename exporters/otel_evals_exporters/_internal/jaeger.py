@@ -55,6 +55,7 @@ class JaegerTraces:
         if (service := words.pop("service", None)) is not None:
             services = [service]
         operation = words.pop("operation", "")
+        # A trace of several services is found once for each.
         seen: set[str] = set()
         for name in services:
             find = partial(self._find, name, operation)

@@ -61,6 +61,7 @@ async def in_parts(
             raise DestinationError(problem, retryable=False, reason="unexpected_answer")
         else:
             middle = start + max(shortest, (end - start) // 2 // shortest * shortest)
+            # The earlier half is popped first, so traces come in order.
             parts += [(middle, end), (start, middle)]
 
 

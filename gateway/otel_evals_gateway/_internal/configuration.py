@@ -111,6 +111,7 @@ class ConfigReload:
     async def look(self) -> None:
         """Read the file if that was requested, or if it changed before the last look and not since."""
         changed = self._watch.changed()
+        # An editor may write a file in several steps: it is read once it stays the same.
         settled, self._changing = self._changing and not changed, changed
         if self._wanted or settled:
             self._wanted = False
@@ -152,6 +153,7 @@ class ConfigReload:
         loaded = load_config(self._path)
         values: Mapping[str, Any] = YamlFile(self._path).values or {}
         known = list(zip(self._values.get("rules", ()), self._config.rules, strict=True))
+        # By value: a rule may have moved to another place in the file.
         rules = [_same(each, rule, known) for each, rule in zip(values["rules"], loaded.rules, strict=True)]
         config = replace(self._config, rules=tuple(rules))
         if _conversation_rules(config) != _conversation_rules(self._config):

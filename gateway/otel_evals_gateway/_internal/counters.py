@@ -50,6 +50,7 @@ class TrafficCounters:
 
         def observe(name: str, counts: Mapping[Any, int], by: str, unit: str, description: str) -> None:
             def read(_: CallbackOptions) -> list[Observation]:
+                # A copy: the receivers' thread counts while the reader iterates.
                 found = dict(counts).items()
                 return [Observation(number, {"signal": signal, by: end}) for (signal, end), number in found]
 
@@ -117,6 +118,7 @@ def prometheus_page(meters: Any) -> tuple[Any, TextPage]:
         problem = f"/metrics needs opentelemetry-exporter-prometheus: {error}"
         _logger.warning(problem)
         return meters, lambda: (501, problem)
+    # Not the global one, which would add the metrics of other libraries.
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(registry=registry)
     if hasattr(meters, "add_metric_reader"):

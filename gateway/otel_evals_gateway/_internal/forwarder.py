@@ -41,6 +41,7 @@ class Forwarder:
         if encoding:
             headers["Content-Encoding"] = encoding
         try:
+            # A large body as bytes would block the loop while it is copied.
             data = BytesIO(body) if len(body) > _IN_ONE_GO else body
             async with self._opened().post(
                 f"{self._url}/v1/{signal}", data=data, headers=headers
@@ -75,6 +76,7 @@ class Forwarder:
             return read_partial_success(body, signal, response.content_type)
         wait = retry_after(response.headers)
         problem = f"the next endpoint answered {status}"
+        # Only these statuses allow the sender to repeat; others are final, as OTLP says.
         again = None if status not in _AGAIN else _AGAIN_SECONDS if wait is None else wait
         return ExportAnswer(status if status >= 400 else 502, problem, retry_after=again)
 

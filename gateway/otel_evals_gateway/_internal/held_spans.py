@@ -70,6 +70,7 @@ class HeldSpans:
 
     def hold(self, key: Key, size: int, released: Released) -> None:
         """Hold a span of so many bytes, unless its scores are known already."""
+        # Scores may be complete before the span is held: then it need not wait.
         self.scores.expect(*key)
         attributes = self.scores.take(key, 0)
         if attributes is None and not self._hold.put(key, _Held(released, size), time.time_ns()):
@@ -95,6 +96,7 @@ class HeldSpans:
 
     def _changed(self) -> None:
         if self._loop is not None and not self._armed:
+            # One call for all scores until it runs: each would wake the loop otherwise.
             self._armed = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._release)

@@ -54,6 +54,7 @@ class Inline:
         selection = await self._tap.look_through(request)
         places: Mapping[Place, RecordedSpan] = {}
         if request.signal == "traces":
+            # Before the spans are split: what is forwarded must not contain them either.
             _drop_our_names(request, selection)
             places = self._places(request, selection)
         try:
@@ -76,6 +77,7 @@ class Inline:
     async def _unheld(self, request: ExportRequest, selection: Selection) -> ExportAnswer:
         """Forward a request without spans to hold, and judge a copy."""
         answer = await self._forward_unchanged(request)
+        # Refused items come again with the sender's next attempt, and are judged then.
         if answer.ok and selection.items:
             if self._journal is not None:
                 self._journal.append(request, selection)

@@ -61,6 +61,7 @@ class ReceivedJournal(Source):
         keys = [bytes.fromhex(trace_id) for trace_id in selection.traces]
         parts = [Entry(_HELD, part.key + part.data, [part.key]) for part in held]
         with self._lock:
+            # Before the append: the engine may report a trace that has earlier items as done meanwhile.
             self._put_at.update(dict.fromkeys(selection.traces, inf))
             return self._journal.append(Entry(request.signal, _selected(request, selection), keys), *parts)
 
@@ -109,6 +110,7 @@ class ReceivedJournal(Source):
 
 def _selected(request: ExportRequest, selection: Selection) -> bytes:
     """Return a request with only the selected spans or log records."""
+    # The usual case with everything sampled: nothing is copied.
     if len(selection.places) == selection.seen:
         return request.plain
     blocks, scopes, records = FIELDS[request.signal]

@@ -91,6 +91,7 @@ class ScoringEngine:
         )
         source = _Sources(sources) if sources else None
         self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
+        # Traces without a root stay in the journal at the end: they are not counted as lost.
         self.gatherer.keeps_open = config.journal is not None
         new_gatherer = lambda: self.gatherer  # noqa: E731
         self.engine = Engine(config, conventions, self._attacher, new_gatherer=new_gatherer, source=source)
@@ -158,6 +159,7 @@ class ScoringEngine:
 
     def put_at_once(self, items: Sequence[IntakeItem], roots: int) -> None:
         """Put items, of which some are root spans, even beyond the capacity."""
+        # Receivers put on the event loop, Kafka on its own thread.
         with self._counting:
             self._roots_put += roots
         self.engine.put_all(items)

@@ -64,6 +64,7 @@ class Gateway:
             self._reloads.append(reload)
         providers = providers or Providers()
         meters, self._metrics = prometheus_page(providers.meters or metrics.get_meter_provider())
+        # Before anything creates an instrument: a replaced provider would not see it.
         providers = replace(providers, meters=meters)
         self._limits = RequestLimits(options)
         self._conventions = load_conventions()
@@ -150,12 +151,14 @@ class Gateway:
     async def _drain(self) -> None:
         """Refuse new requests, answer those in progress, then score and deliver within the time."""
         self._ready = False
+        # First of all: what is accepted from here on could not be scored in time.
         self._limits.closed = True
         deadline = time.monotonic() + self._config.shutdown_timeout
         await self._http.stop_listening()
         if self._kafka is not None:
             await asyncio.to_thread(self._kafka.stop_taking, deadline - time.monotonic())
         engine = self.scoring.engine
+        # While requests are answered: inline, they wait for the scores that this brings.
         flush = asyncio.to_thread(engine.flush, self._config.shutdown_timeout / 2)
         flushing = asyncio.ensure_future(flush)
         await self._grpc.stop(deadline - time.monotonic())
@@ -185,6 +188,7 @@ class Gateway:
     async def _use_rules(self, config: Config) -> None:
         """Switch to other rules, selecting all spans that either set of rules may sample meanwhile."""
         selector = self._selector(config)
+        # A lower ceiling must wait: the old rules still sample what it would leave out.
         if config.ceiling > self._config.ceiling:
             self._tap.selector = selector
         await asyncio.to_thread(self.scoring.use_rules, config)

@@ -43,6 +43,7 @@ class Tap:
         if selection.items:
             if not self.scoring.has_capacity(len(selection.items)):
                 return BUSY
+            # Before the items are in the engine: a crash in between must not lose what is acknowledged.
             if self.journal is not None and not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
             await self.judge(request.signal, selection)
@@ -71,6 +72,7 @@ class Tap:
             self.journal.put(selection.traces, self.scoring.engine.intake.put)
         if not put:
             self.traffic.count(signal, "lost", len(selection.items))
+            # It waits for the engine's thread, which the event loop must not.
             await asyncio.to_thread(self.scoring.lack, selection.items)
 
     async def take_again(self, request: ExportRequest) -> None:

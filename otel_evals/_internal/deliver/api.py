@@ -123,13 +123,16 @@ class ApiDestination(ABC):
             else:
                 problem = f"{self.name} has no place for {item.name} = {item.value}"
                 sending.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
+        # Requests of one batch run beside each other; `limited` bounds them.
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
                 for start in range(0, len(group), self.most):
                     tasks.start_soon(sending.limited, group[start : start + self.most])
         for item in sending.accepted:
+            # A first revision replaces none, so most scores need no memory.
             if item.evaluation.revision > 1:
                 self._revisions[item.id] = item.evaluation.revision
+        # The queue then waits before it sends anything else there.
         if sending.halted is not None and not sending.accepted:
             raise sending.halted
         return [Unaccepted(item.evaluation, error) for item, error in sending.errors]
@@ -187,6 +190,7 @@ class _Sending:
 
     async def _failed(self, items: Sequence[ScoreItem], error: DestinationError) -> None:
         if error.status in _ONE_OF_THEM and len(items) > 1:
+            # Finds one bad item of n in about 2 log n requests.
             middle = len(items) // 2
             await self._send(items[:middle])
             await self._send(items[middle:])

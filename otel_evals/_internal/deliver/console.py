@@ -60,6 +60,7 @@ class ConsoleDestination:
 
     def _print(self, lines: Sequence[_Line]) -> None:
         file = self._file or sys.stdout
+        # Terminals of older Windows print the codes.
         colored = file.isatty() and os.name != "nt" and not os.environ.get("NO_COLOR")
         encoding = getattr(file, "encoding", None) or "utf-8"
         text = "".join(_text(line, colored) for line in lines)

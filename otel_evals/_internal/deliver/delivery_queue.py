@@ -93,6 +93,7 @@ class DeliveryQueue:
             self._report([scored], end)
             return
         self._pending.put(scored, leaving, kept=kept)
+        # At other counts the task sleeps already until the right time.
         if self._pending.queued in (1, self._batch_size):
             self._wake.set()
 
@@ -180,6 +181,7 @@ class DeliveryQueue:
     # --- sending ---
 
     async def _deliver(self, batch: Sequence[PendingDelivery]) -> None:
+        # The next batch has its own time to fill.
         self._due = None
         began = self._began = self._clock()
         answer = await self._attempt(batch)
@@ -198,6 +200,7 @@ class DeliveryQueue:
             self._quiet_until = self._soonest = now + asked
         ended: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
         for delivery in batch:
+            # Waits that the server asks for do not use up the time that a run has.
             delivery.first_try = min(delivery.first_try, began) + asked
             again = self._left(delivery, failures.get(delivery.number, ()), until)
             if again:
@@ -253,6 +256,7 @@ class DeliveryQueue:
                 lost += delivery.lost
                 if end in NEVER_SENT:
                     lost[end] += len(delivery.left.evaluations)
+            # A kept run counts here too: the flush did not deliver it.
             self._unaccepted += 0 if end == "exported" else len(deliveries)
             self._counts = replace(self._counts, pending=self._counts.pending - len(deliveries) + counted)
             if counted:

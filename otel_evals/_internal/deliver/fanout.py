@@ -65,6 +65,7 @@ class FanOut:
         if not self._queues:
             return []
         queues = [queue for queue in self._queues if names is None or queue.name in names]
+        # Once for all destinations, and only if one takes it.
         leaving = replace(scored, run=redacted(scored.run)) if queues else scored
         for queue in queues:
             queue.put(scored, leaving, kept=kept)
@@ -77,6 +78,7 @@ class FanOut:
             keep = getattr(queue.destination, "keep_picks", None)
             if keep is None:
                 continue
+            # The store's own database calls must not show up in traces.
             token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
             try:
                 answer = await outcome_of(lambda keep=keep: keep(rows), _SECONDS)  # type: ignore[misc]

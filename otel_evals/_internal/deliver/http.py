@@ -140,6 +140,7 @@ class HttpClient:
             raise DestinationError(problem, retryable=True, reason="timeout") from None
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             problem = f"{shown} was not reached: {type(error).__name__} {error}".rstrip()
+            # An error of the connection may quote the proxy's address.
             raise DestinationError(self.scrub(problem), retryable=True) from None
 
     async def close(self) -> None:
@@ -166,6 +167,7 @@ class HttpClient:
         request = self._opened().stream(method, url, content=content, params=params, headers=headers)
         url = without_credentials(url)
         async with request as response:
+            # httpx would decode any nesting before a byte can be counted.
             if response.headers.get("content-encoding", "identity").strip().lower() not in _CODINGS:
                 raise _unexpected(url, "a compression that was not requested")
             received = bytearray()
@@ -213,6 +215,7 @@ class HttpClient:
                 status=status,
                 answer=received[:_KEPT],
             )
+        # A proxy or login page answers 200 to everything.
         if "html" in response.headers.get("content-type", ""):
             raise _unexpected(url, "a page of HTML, as a login or the wrong address does")
 

@@ -75,6 +75,7 @@ class ScoreItem:
     @property
     def time(self) -> int:
         """When the run ended, in nanoseconds since the Unix epoch; else its start, or the outcome's time."""
+        # Not the time of scoring: a repeat must have the same timestamp.
         return self.run.end_time or self.run.start_time or self.evaluation.time
 
     @property

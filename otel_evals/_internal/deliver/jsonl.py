@@ -80,6 +80,7 @@ class JsonlDestination:
         view = memoryview(b"\n" + lines if self._torn else lines)
         # One write per batch: lines of several processes do not interleave.
         self._torn = True
+        # A write of raw files may be short.
         while view:
             view = view[file.write(view) :]
         self._torn = False

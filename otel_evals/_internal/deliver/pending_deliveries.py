@@ -104,6 +104,7 @@ class PendingDeliveries:
     def batch(self, size: int, now: float) -> list[PendingDelivery]:
         """Return the next to be sent: those due again, and at least half new ones if there are any."""
         taken: list[PendingDelivery] = []
+        # A backend without some traces must not starve the new scores.
         again = size if not self._queue else max(1, size // 2)
         while len(taken) < again and self.next_due <= now:
             taken.append(heapq.heappop(self._parked)[2])

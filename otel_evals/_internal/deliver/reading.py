@@ -103,6 +103,7 @@ async def ask(
         try:
             return (await http.send(method, path, body, params=params, most=most)).json()
         except DestinationError as error:
+            # Reading is done by commands: a person waits.
             if not error.retryable or attempt == _ATTEMPTS:
                 raise
             wait = error.retry_after
@@ -132,6 +133,7 @@ async def paged(
             yield item
         if not cursor:
             return
+        # It would be read for ever.
         if cursor in seen:
             raise _unexpected("the server gave the same page twice")
         seen.add(cursor)

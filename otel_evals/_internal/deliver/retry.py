@@ -89,6 +89,7 @@ class Limits:
 
 def unaccepted(answer: object) -> Sequence[Unaccepted]:
     """Return the evaluations that a destination says it did not accept; nothing for other answers."""
+    # A destination of yours may return anything; it is then taken as accepted.
     given = answer if isinstance(answer, list | tuple) else ()
     return [each for each in given if isinstance(each, Unaccepted) and _is_valid(each)]
 

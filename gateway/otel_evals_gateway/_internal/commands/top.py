@@ -52,6 +52,7 @@ def top(
                 console.print("\n".join([title, *_lines(before, now)]), markup=False, highlight=False)
             if once or as_json:
                 return
+            # Rates are differences of two updates, so they need no state in the gateway.
             before = now
     except ConfigError as error:
         echo(f"otel-evals top: {error}", err=True)

@@ -46,6 +46,7 @@ library_log.addFilter(_Rarely())
 
 def client_properties(options: KafkaOptions) -> dict[str, Any]:
     """Return the properties of every client; ConfigError for those that cannot be used."""
+    # Commits follow finished traces; librdkafka's own would commit what was only read.
     for name in ("group.id", "enable.auto.commit"):
         if name in options.properties:
             raise ConfigError("gateway.kafka.properties", f"{name} cannot be set; `group` names the group")
@@ -122,6 +123,7 @@ class Producing:
         self._producer.produce(topic, value, key, headers=headers, on_delivery=answered)
 
     def _answered(self, message: Outgoing, error: KafkaError | None) -> None:
+        # At the end of the queue: one topic that is away holds up no other.
         if error is not None and error.code() not in _FOR_GOOD:
             _logger.warning("%s cannot be written yet: %s", message.topic, error.str())
             self._waiting.append(message)

@@ -68,6 +68,7 @@ class ReadingClock:
         for place in places:
             self._read_to[place] = 0.0
             self._at_end.pop(place, None)
+        # What was published before counts partitions that this member no longer reads.
         self._published.clear()
         self._taken = 0.0
 
@@ -92,6 +93,7 @@ class ReadingClock:
             if not before:
                 self._read_to[place] = now
             elif look is not None and now >= self._recovering:
+                # A message in between has moved the clock already.
                 speed = _SPEED if look.clock == before else 1.0
                 self._read_to[place] = min(now, before + speed * (now - look.when))
             self._at_end[place] = _Look(now, self._read_to[place])
@@ -123,6 +125,7 @@ class MessageClosing(QuietClosing):
         self._clock = clock
 
     def closes_at(self, trace: Any, now: float) -> float:
+        # Only traces of messages are known there; others came in requests.
         last = self._progress.last(trace.trace_id)
         if last is None:
             return super().closes_at(trace, now)

@@ -61,6 +61,7 @@ class ConversationTopic:
     def take(self, message: Any, place: Partition) -> Collection[str]:
         """Read a new run; returns names of its traces here. ValueError if the message is no run."""
         run = decode_run(message.value() or b"", self._scoring.conventions)
+        # Before the new one: a conversation is scored in the order of its runs.
         for earlier in self._take_before((place, message.key() or b"")):
             try:
                 self._read.append((place, decode_run(earlier, self._scoring.conventions)))
@@ -81,6 +82,7 @@ class ConversationTopic:
                     engine.take_conversation_run(run, place)
                 return when
 
+            # None if the engine is busy: the runs stay here for the next call.
             when = engine.run(take, _TAKE_SECONDS)
             if when is None:
                 return

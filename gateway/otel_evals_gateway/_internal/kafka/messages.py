@@ -32,8 +32,10 @@ class Messages:
     def select(self, message: Any) -> Selection:
         """Return the items of a message; RefusedError if it is not OTLP."""
         signal, value = self.signals[message.topic()], message.value() or b""
+        # Messages have no content type.
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         selection = self._tap.select(decode(ExportRequest(signal, value, content_type), self._max_bytes))
+        # Other encodings may be valid protobuf, of which nothing is a span.
         if value and selection.rejected.total() == selection.seen:
             reasons = rejection(selection).message or "it is empty"
             raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))

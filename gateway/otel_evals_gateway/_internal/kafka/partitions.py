@@ -66,9 +66,11 @@ class LookBack:
         offset = message.offset()
         if offset > self._expected.get(place, offset):
             return "again"  # it was fetched before the seek
+        # The seek has taken effect.
         self._expected.pop(place, None)
         if place in self._starting:
             start = self._start(place, offset, at)
+            # Positioned before it is noted: a seek may fail and is tried again with the same message.
             if start < offset:
                 self.seek(place, start, offset)
             self._starting.discard(place)
@@ -175,6 +177,7 @@ class Partitions:
             return
         try:
             places = [TopicPartition(*place, end) for place, end in new.items()]
+            # Not in the background: on revocation the new owner must begin at these offsets.
             self._consumer.commit(offsets=places, asynchronous=False)
             self._committed |= new
         except KafkaException as error:  # the next commit includes them, or after a rebalance the new owner's

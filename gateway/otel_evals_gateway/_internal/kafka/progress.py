@@ -55,6 +55,7 @@ class Progress:
         self._next[place] = offset + 1
         first = self._first.setdefault(place, {})
         for trace_id in traces:
+            # Later messages of a trace hold nothing back that its first does not.
             first.setdefault(trace_id, offset)
             trace = self._traces.setdefault(trace_id, Reading(self._clock(), at))
             trace.last, trace.put = max(trace.last, at), None
@@ -68,6 +69,7 @@ class Progress:
     def finish(self, trace_id: str, when: float) -> None:
         """Note that nothing was left to do for the items of a trace that the engine had by then."""
         trace = self._traces.get(trace_id)
+        # Items that were put later may belong to it: it is reported again.
         if trace is not None and trace.put is not None and trace.put <= when:
             self._remove(trace_id)
 

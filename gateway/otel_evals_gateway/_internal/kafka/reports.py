@@ -72,6 +72,7 @@ class Reports(Source):
             report = self._waiting.popleft()
             if isinstance(report, Run):
                 self._send(report)
+            # A trace is not done while a run of it is not in the topic.
             elif self._outgoing[report.trace_id] or taken < report.put:
                 self._waiting.append(report)  # its runs, or later items, are on their way
             else:
@@ -80,6 +81,7 @@ class Reports(Source):
 
     def _send(self, run: Run) -> None:
         traces: Sequence[str] = run.trace_ids or (run.trace_id,)
+        # Members need the ids alone to count what they will never score.
         ruled_out = self.scoring.engine.conversations.rules_out(run)
         try:
             value = encode_run(run, only_ids=ruled_out)

@@ -152,6 +152,7 @@ class KafkaSource:
         crowded = self._scoring.usage >= _CROWDED
         if crowded and not self._scoring.gatherer.waits:
             self._clock.skip(now - before)
+        # Lag is harmless: what is not read stays in Kafka.
         full = crowded or self._scoring.engine.intake.capacity <= _CAPACITY
         self._partitions.pause(full or "topics" in self._problems)
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
@@ -222,10 +223,12 @@ class KafkaSource:
             self._problems["topics"] = self._messages.spread_problem(place[0])
             _logger.error("stopped reading: %s", self._problems["topics"])
             return
+        # These were judged before the partition moved; the rest would be judged as a whole.
         finished = self._look_back.finished(traces)
         items = [item for item in selection.items if not finished or trace_of(item) not in finished]
         self._repeated += len(selection.items) - len(items)
         self._tap.traffic.received(self._messages.signals[place[0]], selection)
+        # Before the items are put: the engine may report a trace as done at once.
         self._progress.take(place, offset, traces - finished, at)
         when = time.monotonic()
         if items:
@@ -275,6 +278,7 @@ class KafkaSource:
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
         gone = set(map(key_of, partitions))
+        # The new owner reads them whole; scored here too, they would be on a part.
         self._scoring.forget(self._partitions.lose(gone))
         self._conversations.forget(gone)
 

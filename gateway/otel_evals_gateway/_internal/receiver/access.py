@@ -80,6 +80,7 @@ def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
         except OSError as error:
             raise ConfigError(f"gateway.tls.{name}", f"{path} cannot be read: {error.strerror}") from error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Older versions have known weaknesses.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(tls.certificate, tls.key)

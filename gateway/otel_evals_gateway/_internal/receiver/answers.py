@@ -68,6 +68,7 @@ class RefusedError(Exception):
 
 def partial_success(answer: ExportAnswer, signal: str) -> Any:
     """Return the OTLP response message of an answer with status 200."""
+    # An accepted request without a remark leaves the field unset, as OTLP asks.
     response, field = _RESPONSES[signal]
     made = response()
     if answer.rejected or answer.message:
@@ -102,6 +103,7 @@ def http_headers(answer: ExportAnswer) -> dict[str, str]:
     """Return the headers of an HTTP response, besides its content type."""
     headers = {}
     if answer.retry_after is not None:
+        # HTTP has whole seconds only, and 0 would mean at once.
         headers["Retry-After"] = str(max(1, ceil(answer.retry_after)))
     if answer.status == 401:
         headers["WWW-Authenticate"] = "Bearer"

@@ -95,6 +95,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
         length += 2 * len(piece)  # they are joined
         request.reserve(length)
     data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    # They would be in memory twice while the message is built.
     pieces.clear()
     if request.signal == "metrics":
         request.plain = data
@@ -148,6 +149,7 @@ def _counts(request: ExportRequest) -> tuple[int, int, int]:
 def _objects_in(data: bytes) -> int:
     """Count the objects in JSON. Braces inside strings are excluded only if there are many braces."""
     count = data.count(b"{")
+    # The exact count costs a search, so ordinary bodies do without.
     is_dense = count > _FEW and count * _LEAST_BYTES_PER_OBJECT > len(data)
     return _TEXT.sub(b"", data).count(b"{") if is_dense else count
 
@@ -200,6 +202,7 @@ def _from_json(data: bytes, kind: Any, signal: str) -> Any:
         try:
             return json_message(json.loads(data), kind())
         except ParseError:
+            # Parsed again: the first attempt has changed ids in place.
             text = json.dumps(json.loads(data), ensure_ascii=False)
             mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             if mended == text:

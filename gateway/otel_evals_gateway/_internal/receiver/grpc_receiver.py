@@ -42,12 +42,14 @@ class GrpcReceiver(Receiver):
         """Listen; return the port. OSError if the address cannot be used."""
         most = min(self._options.max_body, self._options.max_decompressed)
         milliseconds = int(self._options.request_timeout * 1000)
+        # Together they have as much as all requests in progress may take.
         self._reading = asyncio.Semaphore(max(1, self._limits.most_bytes // most))
         self._server = aio.server(
             options=[
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+                # A second gateway on the same port must fail, not share its traffic.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", max_connections()),
                 # Idle connections cannot make way for others, as they do over HTTP: they end early.
@@ -82,6 +84,7 @@ class GrpcReceiver(Receiver):
                 except TimeoutError:
                     problem = f"the message did not arrive in {seconds:g} s"
                     raise RefusedError(ExportAnswer(408, problem)) from None
+                # grpcio has the message in memory already.
                 reservation.resize(len(body))
                 return ExportRequest(signal, body)
 

@@ -117,6 +117,7 @@ class HttpReceiver(Receiver):
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         try:
             if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                # A refusal saves the sender its body.
                 self._refuse_large(request)
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await self._body(request, reservation)
@@ -207,6 +208,7 @@ class _Server(web.Server):
             return await self._answer(request)
         finally:
             self._busy -= 1
+            # It may have been closed while the request was answered.
             if protocol.transport is not None:
                 self._idle[protocol] = None
 

@@ -99,6 +99,7 @@ class Reservation:
             problem = f"the body takes more than {most} bytes once decoded: send smaller requests"
             raise RefusedError(ExportAnswer(413, problem))
         with limits.lock:
+            # Shrinking is always allowed, also when others have filled the rest.
             if size > self.size and limits.bytes - self.size + size > most:
                 problem = "the requests in progress are too large together"
                 raise RefusedError(ExportAnswer(503, problem, retry_after=1.0))
@@ -131,6 +132,7 @@ class Receiver:
         """Read, decode and handle a request, and count its answer."""
         try:
             with self._limits.enter() as reservation:
+                # Before the body is read: a stranger should cost as little as possible.
                 if not self._admits(authorization):
                     raise RefusedError(ExportAnswer(401, "a bearer token is required"))
                 request = await read(reservation)

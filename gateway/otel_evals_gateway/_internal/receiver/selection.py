@@ -101,11 +101,13 @@ class Selector:
                 selection.seen += len(scoped.spans)
                 scope = scoped.scope
                 name = scope.name
+                # Scores of scores would never end.
                 if name == semconv.SCOPE_NAME:
                     selection.ignored["evaluation_span"] += len(scoped.spans)
                     continue
                 for i, span in enumerate(scoped.spans):
                     trace_id = span.trace_id
+                    # First and cheapest: most spans of a low rate end here.
                     if not self._may_be_sampled(trace_id, span.trace_state, sampled):
                         if len(trace_id) != 16 or trace_id == _NO_TRACE:
                             selection.rejected["no valid trace id"] += 1
@@ -181,6 +183,7 @@ class Selector:
         found = state_marking(state) if semconv.MARK_IN_TRACE_STATE in state else ""
         marks = {a.key: a.value.string_value for a in span.attributes if a.key in _MARKS}
         if is_proof(marks.get(semconv.MARK_PROOF), span.trace_id.hex(), span.span_id.hex()):
+            # A proof names this very span, so it cannot be copied to another.
             found = "signed"
         if found == "signed" or ((found or marks) and self._trust_remote):
             return True
