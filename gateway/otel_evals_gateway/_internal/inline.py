@@ -1,6 +1,6 @@
 """Inline: forwards everything to the next endpoint, judged spans with their scores.
 
-With a journal, the other spans are forwarded first, byte for byte; then the held spans are written to the
+With a journal, the other spans are forwarded first, unchanged; then the held spans are written to the
 journal, the sender is answered, and they follow once their scores are complete or their time is over.
 Without a journal a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded
 once, and the sender gets the next endpoint's answer.
@@ -14,9 +14,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-
-from otel_evals.sdk.otlp import Place, attribute_bytes, envelope, opened, parts_of, without
 from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
 from otel_evals_gateway._internal.counters import TrafficCounters
@@ -25,6 +22,7 @@ from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
+from otel_evals_gateway._internal.receiver.parts import Place, parts_of, with_attributes, without
 from otel_evals_gateway._internal.receiver.selection import Selection
 from otel_evals_gateway._internal.tap import Tap
 
@@ -249,18 +247,3 @@ def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
     if changed:
         request.body = request.plain = request.message.SerializeToString()
         request.content_type, request.encoding = PROTOBUF, ""
-
-
-def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
-    """Add attributes to a request with a single span, byte for byte."""
-    if not attributes:
-        return part
-    around, beside, span = opened(part)
-    for key, value in attributes.items():
-        added = KeyValue(key=key)
-        if isinstance(value, float):
-            added.value.double_value = value
-        else:
-            added.value.string_value = str(value)
-        span += attribute_bytes(added.SerializeToString())
-    return envelope(around, beside, span)

@@ -14,7 +14,7 @@ from typing import Any
 from otel_evals import semconv
 from otel_evals.conventions import Conventions
 from otel_evals.model import SpanRecord
-from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
+from otel_evals.sdk.otlp import attributes_of, log_event, span_record
 from otel_evals.sdk.pipeline import (
     CapturedLog,
     IntakeItem,
@@ -26,6 +26,7 @@ from otel_evals.sdk.pipeline import (
     keyed_state,
     state_marking,
 )
+from otel_evals_gateway._internal.receiver.parts import Place
 
 _logger = logging.getLogger(__name__)
 _MARKS = (semconv.MARK, semconv.MARK_PROOF)

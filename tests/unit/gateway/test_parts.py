@@ -1,18 +1,15 @@
-"""Spans are taken out of a request, and given attributes, without a change to any other byte."""
+"""Spans are taken out of a request, and given attributes, without a change to anything else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from otel_evals._internal.otlp.wire import Place, attribute_bytes, envelope, opened, parts_of, without
+from otel_evals_gateway._internal.receiver.parts import Place, parts_of, with_attributes, without
 
 shapes = st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=3)
 
@@ -59,34 +56,26 @@ def test_a_request_and_the_parts_taken_out_of_it_hold_what_it_held(shape: Any, r
         assert (block.resource, block.schema_url) == (original.resource, original.schema_url)
         assert scoped.scope == original.scope_spans[s].scope
         assert list(scoped.spans) == [original.scope_spans[s].spans[i]]
-        assert envelope(*opened(part)) == part
 
 
-def test_an_attribute_is_appended_to_the_bytes_of_a_span() -> None:
+def test_attributes_are_added_to_a_span() -> None:
     request, _ = request_of([[1]])
-    data = request.SerializeToString()
-    ((_, part),) = parts_of(data, {(0, 0, 0)})
-    around, beside, span = opened(part)
-    score = KeyValue(key="score")
-    score.value.double_value = 0.5
-    longer = span + attribute_bytes(score.SerializeToString())
-    (block,) = ExportTraceServiceRequest.FromString(envelope(around, beside, longer)).resource_spans
+    ((_, part),) = parts_of(request.SerializeToString(), {(0, 0, 0)})
+    assert with_attributes(part, {}) == part
+    scored = with_attributes(part, {"score": 0.5, "label": "so"})
+    (block,) = ExportTraceServiceRequest.FromString(scored).resource_spans
     (found,) = block.scope_spans[0].spans
-    assert [a.key for a in found.attributes] == ["text", "score"]
+    assert [a.key for a in found.attributes] == ["text", "score", "label"]
     assert found.attributes[1].value.double_value == 0.5
+    assert found.attributes[2].value.string_value == "so"
 
 
 def test_fields_that_this_version_does_not_know_keep_their_bytes() -> None:
     unknown = b"\xd2\x3e\x03new\xd8\x3e\x05\xdd\x3e\x01\x02\x03\x04\xe1\x3e\x01\x02\x03\x04\x05\x06\x07\x08"
     request, _ = request_of([[2]])
-    data = unknown + request.SerializeToString()
-    rest = without(data, {(0, 0, 1)})
-    assert rest.startswith(unknown)
-    assert len(ExportTraceServiceRequest.FromString(rest).resource_spans[0].scope_spans[0].spans) == 1
-    span = Span(name="x").SerializeToString() + unknown
-    assert opened(envelope(b"", b"", span)) == (b"", b"", span)
-
-
-def test_groups_are_refused() -> None:
-    with pytest.raises(ValueError, match="groups"):
-        without(b"\xd3\x3e\xd4\x3e", {(0, 0, 0)})
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.ParseFromString(span.SerializeToString() + unknown)
+    data = request.SerializeToString() + unknown
+    assert without(data, {(0, 0, 1)}).count(unknown) == 2
+    ((_, part),) = parts_of(data, {(0, 0, 0)})
+    assert with_attributes(part, {"score": 0.5}).count(unknown) == 1
