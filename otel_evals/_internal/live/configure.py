@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -146,6 +147,8 @@ def install(
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
         adopt_logs(used.loggers, built)
         warn_of_missing_keys(config)
+        # Its functions may be asked first in a signal handler, which could interrupt another import.
+        import_module("otel_evals._internal.live.questions")
         _used = used
         _pipeline = built
         _log_start(built)
