@@ -25,7 +25,6 @@ def top(
     gateway: str = typer.Argument("http://127.0.0.1:4318", help="Base URL of the gateway's HTTP port."),
     interval: float = typer.Option(2.0, min=0.1, help="Seconds between two updates."),
     once: bool = typer.Option(False, "--once", help="Print one update as plain text, and exit."),
-    as_json: bool = typer.Option(False, "--json", help="Print one update as JSON, and exit."),
     token: str | None = typer.Option(
         None, envvar="OTEL_EVALS_TOKEN", help="Bearer token, if the gateway requires one."
     ),
@@ -42,16 +41,12 @@ def top(
         while True:
             time.sleep(interval)
             now = _read(gateway, token)
-            if as_json:
-                echo(json.dumps({**now, "rates": _rates(before, now)}))
-            elif once:
+            if once:
                 echo("\n".join(_lines(before, now)))
-            else:
-                title = f"{gateway}, every {interval:g} s; Ctrl-C ends\n"
-                console.clear()
-                console.print("\n".join([title, *_lines(before, now)]), markup=False, highlight=False)
-            if once or as_json:
                 return
+            title = f"{gateway}, every {interval:g} s; Ctrl-C ends\n"
+            console.clear()
+            console.print("\n".join([title, *_lines(before, now)]), markup=False, highlight=False)
             # Rates are differences of two updates, so they need no state in the gateway.
             before = now
     except ConfigError as error:
