@@ -429,12 +429,6 @@ def test_truncated_results_still_bear_out_what_they_hold() -> None:
     assert label("The jacket is $129.", availability=truncated) == "grounded"
 
 
-@given(st.text(max_size=200), st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=8))
-def test_any_answer_and_any_result_are_survived(answer: str, result: Any) -> None:
-    outcome = judge(answer, {"r": result})
-    assert isinstance(outcome, NotScored) or 0.0 <= outcome.value <= 1.0
-
-
 @given(st.decimals(min_value=1, max_value=99_999, places=2))
 def test_every_amount_that_stands_in_the_result_is_found(amount: Any) -> None:
     assert label(f"It costs ${amount:,}.", {"price": float(amount)}) == "grounded"

@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 import otel_evals.scorers as built_in
+from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import Fence
 from otel_evals._internal.judges.replies import parse_reply
 from otel_evals._internal.redaction.secrets import redact_secrets
@@ -25,6 +26,7 @@ from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Run, Usage
 from otel_evals.scorers import FunctionScorer, Scorer, checks
 from otel_evals.testing import run_of
+from tests.support.code_scorers import CODE_OPTIONS
 from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers
 from tests.support.pauses import LongestCall, Pause
 
@@ -108,34 +110,18 @@ def hostile_run(text: str) -> Run:
     )
 
 
-CODE_SCORERS: dict[str, Callable[[], Scorer]] = {
-    "answered": built_in.answered,
-    "answered, own pattern": lambda: built_in.answered(refusals=["(a+)+$"]),
-    "completeness": built_in.completeness,
-    "content_similarity": built_in.content_similarity,
-    "keyword_coverage": built_in.keyword_coverage,
-    "grounded_in_tools": built_in.grounded_in_tools,
-    "no_secrets": built_in.no_secrets,
-    "repeated_calls": built_in.repeated_calls,
-    "same_language": built_in.same_language,
-    "textual_difference": built_in.textual_difference,
-    "tone_consistency": built_in.tone_consistency,
-    "tool_call_accuracy": lambda: built_in.tool_call_accuracy(expected_tool="a"),
-    "tool_error_rate": built_in.tool_error_rate,
-    "unrecovered_tool_errors": built_in.unrecovered_tool_errors,
-    "trajectory_accuracy": lambda: built_in.trajectory_accuracy(expected=["a"]),
-    "trajectory_quality": lambda: built_in.trajectory_quality({"steps": ["a"], "max_steps": 2}),
-    "valid_json": built_in.valid_json,
-    "valid_json, schema": lambda: built_in.valid_json(schema={"type": "array", "items": {"type": "string"}}),
-    "within_budget": lambda: built_in.within_budget(max_tool_calls=1),
-    "includes": lambda: checks.includes("x"),
-    "excludes": lambda: checks.excludes("x"),
-    "equals": lambda: checks.equals("x"),
-    "similarity": lambda: checks.similarity("x y z"),
-    "matches": lambda: checks.matches("(a|a)+b"),
-    "called_tool": lambda: checks.called_tool("a"),
-    "no_tool_errors": checks.no_tool_errors,
+CODE_SCORERS: dict[str, dict[str, Any]] = {
+    **CODE_OPTIONS,
+    "answered": {"refusals": ["(a+)+$"]},
+    "matches": {"pattern": "(a|a)+b"},
+    "similarity": {"expected": "x y z"},
+    "valid_json": {"schema": {"type": "array", "items": {"type": "string"}}},
 }
+
+
+def code_scorer(name: str) -> Scorer:
+    return build_scorer(name, CODE_SCORERS[name], "rules[0]")
+
 
 WITH_CONTEXT = ("hallucination", "context_recall", "context_precision", "context_relevance")
 
@@ -163,9 +149,9 @@ def _is_scorer(name: str) -> bool:
 
 
 def test_every_scorer_is_here() -> None:
-    named = {name.partition(",")[0] for name in CODE_SCORERS} | set(judge_scorers())
+    named = CODE_SCORERS.keys() | set(judge_scorers())
     assert {name for name in built_in.__all__ if _is_scorer(name)} <= named
-    assert set(checks.__all__) <= named | {"did_not_call", "max_tool_calls", "tool_order", "used_no_tools"}
+    assert set(checks.__all__) <= named
 
 
 def text_of(piece: str, size: int) -> str:
@@ -187,7 +173,7 @@ FEW = ["token:", "中1", "\u0301\u0316", '{"a":', "...a", "<a"]
 
 @pytest.mark.parametrize("name", sorted(CODE_SCORERS))
 def test_code_scorers_let_other_threads_go_on(name: str) -> None:
-    check(lambda text: CODE_SCORERS[name](), FEW[:1], (200_000,))
+    check(lambda text: code_scorer(name), FEW[:1], (200_000,))
 
 
 @pytest.mark.parametrize("name", judge_scorers())
@@ -204,16 +190,16 @@ READ = 40_000
 @pytest.mark.parametrize("piece", FEW[:1])
 @pytest.mark.parametrize("name", sorted(CODE_SCORERS.keys() - {"grounded_in_tools"}))  # minutes, when watched
 def test_no_call_of_a_scorer_takes_long(name: str, piece: str) -> None:
-    outcome(CODE_SCORERS[name](), hostile_run("a small one "))
+    outcome(code_scorer(name), hostile_run("a small one "))
     run = hostile_run(text_of(piece, READ))
-    assert_short_calls(lambda: outcome(CODE_SCORERS[name](), run), f"{name} of {piece!r}")
+    assert_short_calls(lambda: outcome(code_scorer(name), run), f"{name} of {piece!r}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(CODE_SCORERS))
 def test_code_scorers_on_every_text(name: str) -> None:
-    check(lambda text: CODE_SCORERS[name](), PIECES, SIZES)
+    check(lambda text: code_scorer(name), PIECES, SIZES)
 
 
 @pytest.mark.slow

@@ -15,43 +15,13 @@ from otel_evals._internal.config.plugins import build_scorer
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Score, ToolCall
 from otel_evals.scorers import Scorer
+from tests.support.code_scorers import CODE_OPTIONS
 from tests.support.runs import a_run, tool
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "answered": {"refusals": ["not today"]},
-    "called_tool": {"name": "search", "times": 2},
-    "completeness": {"reference": "input"},
-    "content_similarity": {"ignore_case": False},
-    "did_not_call": {"name": "delete"},
-    "equals": {"text": "yes"},
-    "excludes": {"text": "error", "id": "no_error"},
-    "grounded_in_tools": {},
-    "includes": {"text": "order"},
-    "keyword_coverage": {"stop_words": ["the"]},
-    "matches": {"pattern": r"\d+"},
-    "max_tool_calls": {"most": 3},
-    "no_secrets": {"personal": True},
-    "no_tool_errors": {},
-    "repeated_calls": {"loop_from": 2},
-    "same_language": {"languages": ["en", "de"]},
-    "similarity": {"expected": "yes", "threshold": 0.5},
-    "textual_difference": {},
-    "tone_consistency": {"reference_tone": "we are glad to help"},
-    "tool_call_accuracy": {"expected_order": ["search", "book"]},
-    "tool_error_rate": {},
-    "tool_order": {"names": ["search", "book"]},
-    "trajectory_accuracy": {"expected": ["search", {"name": "book", "arguments": {"seat": 1}}]},
-    "trajectory_quality": {"plan": {"steps": ["search"], "max_steps": 2, "forbidden_tools": ["delete"]}},
-    "unrecovered_tool_errors": {},
-    "used_no_tools": {},
-    "valid_json": {"schema": {"type": "object"}},
-    "within_budget": {"max_tokens": 10, "max_usd": 1.0, "prices": {"gpt": [1, 2]}},
-}
 
 
 @cache
 def built() -> tuple[Scorer, ...]:
-    return tuple(build_scorer(name, options, "rules[0]") for name, options in OPTIONS.items())
+    return tuple(build_scorer(name, options, "rules[0]") for name, options in CODE_OPTIONS.items())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,10 +30,10 @@ def libraries() -> None:
     built()
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", CODE_OPTIONS)
 def test_a_scorer_is_built_by_its_name_and_describes_itself(name: str) -> None:
-    (scorer,) = (s for s, n in zip(built(), OPTIONS, strict=True) if n == name)
-    assert scorer.id == OPTIONS[name].get("id", name)
+    (scorer,) = (s for s, n in zip(built(), CODE_OPTIONS, strict=True) if n == name)
+    assert scorer.id == CODE_OPTIONS[name].get("id", name)
     assert len(scorer.version) == 12
     outcome = asyncio.run(scorer.score(a_run(tools=[tool("search", {"price": 5}, arguments={"q": "x"})])))
     assert isinstance(outcome, Score | NotScored)

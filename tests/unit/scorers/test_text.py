@@ -15,7 +15,6 @@ from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import numbers_in, readings
-from otel_evals._internal.scorers.text.rows import decode
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 
@@ -118,10 +117,6 @@ _SMALL = """zero one two three four five six seven eight nine ten eleven twelve 
 sixteen seventeen eighteen nineteen"""
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 SMALL, TENS = _SMALL.split(), _TENS.split()
-
-
-def test_a_season_has_both_its_years() -> None:
-    assert [number.readings for number in numbers_in("in 2011/12")] == [(2011,), (12, 2012)]
 
 
 def test_numbers_come_with_the_words_for_what_they_count() -> None:
@@ -240,16 +235,6 @@ def test_lists_are_counted_one_by_one_and_together() -> None:
 )
 def test_identifiers_match_however_their_parts_are_separated(identifier: str, text: str, found: bool) -> None:
     assert bool(identifier_pattern(identifier).search(text.casefold())) is found
-
-
-def test_evidence_reads_json_inside_strings_and_counts_and_adds_up() -> None:
-    rows = '[{"price": 10.5, "n": 2, "paid": "yes"}, {"price": 20, "n": 1, "paid": "no"}]'
-    evidence = Evidence(results=[{"body": rows}])
-    assert {Decimal("10.5"), Decimal(20)} <= evidence.distinct
-    assert Decimal("30.5") in evidence.totals
-    assert Decimal("41.0") in evidence.totals
-    assert {1, 2} <= evidence.counts
-    assert decode("{not json") == "{not json"
 
 
 def test_evidence_beyond_the_limit_is_marked_as_cut_off() -> None:

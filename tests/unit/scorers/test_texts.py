@@ -1,4 +1,4 @@
-"""content_similarity, textual_difference, completeness and tone_consistency: by hand, in many scripts."""
+"""Scorers that compare texts, and tone_consistency: by hand, in many scripts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from otel_evals._internal.scorers.compared import bigram_similarity, coverage
+from otel_evals._internal.scorers.compared import bigram_similarity, coverage, keywords
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Score
 from otel_evals.scorers import (
     FunctionScorer,
     completeness,
     content_similarity,
+    keyword_coverage,
     textual_difference,
     tone_consistency,
 )
 from tests.support.runs import a_run
 
 Make = Callable[..., FunctionScorer]
-COMPARING: list[Make] = [content_similarity, textual_difference, completeness]
+COMPARING: list[Make] = [content_similarity, textual_difference, completeness, keyword_coverage]
 
 
 def value(scorer: FunctionScorer, answer: str | None, said: str | None, **fields: Any) -> float | str:
@@ -98,11 +97,37 @@ def test_difference_is_what_is_left_of_the_longest_common_subsequence(
     assert value(textual_difference(), one, other) == pytest.approx(expected)
 
 
-@given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
-def test_alikeness_is_within_bounds_for_any_two_texts(one: str, other: str) -> None:
-    for make in (content_similarity, textual_difference):
-        got = value(make(), one, other)
-        assert isinstance(got, str) or 0.0 <= got <= 1.0
+@pytest.mark.parametrize(
+    ("said", "answer", "expected"),
+    [
+        ("Ship the red bicycle to Berlin", "Your RED bicycle was shipped to Berlin!", 3 / 4),
+        ("red green blue", "Blue, green; red.", 1),
+        ("cat", "dog", 0),
+        ("Где мой заказ, Иван?", "Ваш заказ уже едет, Иван.", 2 / 4),
+        ("<b>Bold</b> text", "bold TEXT", 1),
+        ("the Ridge backpack", "The **Ridge backpack** is `sold out`", 1),
+        ("the and of to a", "anything", "no_keywords"),
+        ("12 345", "anything", "no_keywords"),
+        ("!?", "anything", "no_keywords"),
+    ],
+)
+def test_keyword_coverage_is_the_share_of_the_users_keywords(said: str, answer: str, expected: Any) -> None:
+    assert value(keyword_coverage(), answer, said) == expected
+
+
+def test_missing_keywords_are_named() -> None:
+    outcome = keyword_coverage()(a_run("The bicycle is out of stock.", "Ship the bicycle to Berlin"))
+    assert isinstance(outcome, Score)
+    assert outcome.explanation == "1 of 3 keywords covered; missing: ship, berlin"
+
+
+def test_other_languages_bring_their_own_stop_words() -> None:
+    assert value(keyword_coverage(stop_words={"der", "ein"}), "ein Wagen", "der rote Wagen") == 1 / 2
+
+
+def test_keywords_keep_links_and_compounds_whole() -> None:
+    text = "See https://example.org/a.b?c, state-of-the-art and 'quoted' #"
+    assert keywords(text, {"see", "and"}) == ["https://example.org/a.b?c,", "state-of-the-art", "quoted"]
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,13 @@ from typing import Any
 import pytest
 
 from otel_evals.errors import ConfigError
-from otel_evals.model import NotScored, OperationKind, Run, Score, ToolCall
+from otel_evals.model import NotScored, Run, Score
 from otel_evals.scorers import tool_call_accuracy
-
-
-def run(*tools: str, **fields: Any) -> Run:
-    return Run(
-        trace_id="1" * 32,
-        root_span_id="2" * 16,
-        root_kind=OperationKind.AGENT,
-        tool_calls=tuple(ToolCall(name=tool) for tool in tools),
-        **fields,
-    )
+from tests.support.runs import a_run, tool
 
 
 def judge(tools: str, **options: Any) -> Score | NotScored:
-    outcome = tool_call_accuracy(**options)(run(*tools.split()))
+    outcome = tool_call_accuracy(**options)(a_run(tools=[tool(name) for name in tools.split()]))
     assert isinstance(outcome, Score | NotScored)
     return outcome
 
@@ -88,17 +79,13 @@ def test_the_label_and_the_explanation_say_what_was_called() -> None:
 
 def test_the_expectation_may_depend_on_the_run() -> None:
     def expected(run: Run) -> str | None:
-        return {"support": "search"}.get(run.agent_name or "")
+        return "search" if run.tool_calls else None
 
-    scorer = tool_call_accuracy(expected_tool=expected)
-    support, sales = (
-        scorer(run("search", agent_name="support")),
-        scorer(run("search", agent_name="sales")),
-    )
-    assert isinstance(support, Score)
-    assert support.value == 1
-    assert isinstance(sales, NotScored)
-    assert sales.reason == "no_expectation"
+    assert value("search", expected_tool=expected) == 1
+    assert value("weather", expected_tool=expected) == 0
+    nothing = judge("", expected_tool=expected)
+    assert isinstance(nothing, NotScored)
+    assert nothing.reason == "no_expectation"
 
 
 @pytest.mark.parametrize(
@@ -117,4 +104,3 @@ def test_the_version_tells_expectations_apart() -> None:
         tool_call_accuracy(expected_order=["a"]).version,
     }
     assert len(versions) == 4
-    assert tool_call_accuracy(expected_tool="a").version in versions
