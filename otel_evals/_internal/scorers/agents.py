@@ -7,12 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, create_model
 
-from otel_evals._internal.judges.fence import Slot, TrustedText
+from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score, ToolCall
 from otel_evals._internal.scorers.bounds import round_half_up, unreadable
 from otel_evals._internal.scorers.judged import (
+    AnyParams,
     Judgement,
+    Slots,
     build,
     described,
     judgement,
@@ -20,7 +22,6 @@ from otel_evals._internal.scorers.judged import (
     numbered,
     prompt_text,
 )
-from otel_evals._internal.scorers.kit.context import Params
 from otel_evals._internal.scorers.kit.run_steps import RunStep, run_steps
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
@@ -61,7 +62,7 @@ def tool_call_judge(
             return described(available_tools).split("\n") if available_tools else []
         return list(available_tools)
 
-    def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         run = params.run
         absent = None if run.tool_calls else unreadable(run, "output")
         known = tools(run)
@@ -77,7 +78,7 @@ def tool_call_judge(
             "answer": run.output or "",
         }
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         missing = [f"missing: {each}" for each in reply.missing]
         if not reply.calls:
@@ -112,7 +113,7 @@ def trajectory_judge(
     """
     wanted = numbered(expected_steps or ()) or TrustedText("not stated; decide by what the user wants")
 
-    def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         run = params.run
         return {
             "wanted": wanted,
@@ -123,7 +124,7 @@ def trajectory_judge(
     return build("trajectory_judge", model, id=id, slots=slots, score=_trajectory_score, count=_calls)
 
 
-def _trajectory_score(params: Params[None, Any], kind: Judgement) -> Score:
+def _trajectory_score(params: AnyParams, kind: Judgement) -> Score:
     reply = params.results.analyze
     taken, lost = len(reply.steps), len(reply.missing)
     noted = [_step_note(step) for step in reply.steps if not (step.necessary and step.in_order)]
@@ -186,18 +187,18 @@ def failure_step(
     known: Any = Annotated[Literal[("", *categories)], BeforeValidator(word)]
     form = create_model("FailureReply", __base__=judgement("failure_step").reply, category=(known, ""))
 
-    def slots(params: Params[list[RunStep], Any]) -> dict[str, Slot]:
+    def slots(params: AnyParams) -> Slots:
         steps = [f"{step.title}\n{step.text}" for step in params.results.preprocess]
         return {"categories": described(categories), "steps": steps}
 
-    def check(params: Params[list[RunStep], Any], reply: Any) -> str | None:
+    def check(params: AnyParams, reply: Any) -> str | None:
         if not reply.failed:
             return None
         if not 1 <= reply.step <= len(params.results.preprocess):
             return f"there is no step {reply.step}; the last one is {len(params.results.preprocess)}"
         return None if reply.category else "the category is not one of the list"
 
-    def score(params: Params[list[RunStep], Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         if not reply.failed:
             return Score(value=1.0, label="none", explanation=reply.reason or None)
@@ -234,7 +235,7 @@ def _defined(run: Run) -> list[str]:
     return list(dict.fromkeys(as_text(definition) for definition in definitions))
 
 
-def _calls(params: Params[Any, Any]) -> int:
+def _calls(params: AnyParams) -> int:
     return len(params.run.tool_calls)
 
 

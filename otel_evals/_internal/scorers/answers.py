@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from otel_evals._internal.judges.fence import Slot, TrustedText
+from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.model import NotScored, Score
+from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, build, reply_in, worths
-from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, reply_in, worths
 from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError
@@ -121,12 +120,12 @@ def prompt_alignment(
     changes = reply_in(form, id, "prompt_alignment")
     how = TrustedText(_AS_LEVEL if changes else _AS_NUMBER)
 
-    def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         fields = _OF_MODE[mode]
         prompts = [f"{_PROMPTS[name]}: {getattr(params.run, name)}" for name in fields]
         return {"how": how, "prompts": missing(params.run, *fields) or prompts}
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         given = [getattr(reply, name) for name in ASPECTS]
         aspects = [kind.worth.get(value, value) for value in given]
@@ -195,7 +194,7 @@ def noise_sensitivity(
         "last": TrustedText("" if changes else _ROBUSTNESS),
     }
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         levels = [kind.worth[each.impact] for each in reply.respects]
         value = _settled(getattr(reply, "robustness", None), levels, discrepancy_threshold)
@@ -204,7 +203,7 @@ def noise_sensitivity(
         lines += [f"major issue: {each}" for each in reply.major_issues]
         return Score(value=round_half_up(max(0.0, value)), explanation="\n".join(lines) or None)
 
-    def check(params: Params[None, Any], reply: Any) -> str | None:
+    def check(params: AnyParams, reply: Any) -> str | None:
         return "it judges no respect" if changes and not reply.respects else None
 
     asked: dict[str, Any] = {"slots": lambda params: dict(shown), "score": score, "check": check}

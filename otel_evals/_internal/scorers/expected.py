@@ -8,8 +8,7 @@ from typing import Any, cast
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, build, worths
-from otel_evals._internal.scorers.kit.context import Params
+from otel_evals._internal.scorers.judged import AnyParams, Judgement, build, worths
 from otel_evals._internal.scorers.kit.steps import StepScorer
 
 MOST_FOR_EXTRAS = 0.2
@@ -42,7 +41,7 @@ def factuality(
     """
     changes = {"worth": worths(f"{id}.worth", "factuality", worth)}
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         return Score(
             value=kind.worth[reply.relation] * scale, label=reply.relation, explanation=reply.reason or None
@@ -95,7 +94,7 @@ def answer_similarity(
     check_range(f"{id}.contradiction_penalty", contradiction_penalty)
     check_range(f"{id}.extra_info_penalty", extra_info_penalty)
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score | NotScored:
+    def score(params: AnyParams, kind: Judgement) -> Score | NotScored:
         reply = params.results.analyze
         if not reply.units:
             return cast("NotScored", kind.nothing)

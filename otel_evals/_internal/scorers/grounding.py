@@ -8,8 +8,8 @@ from typing import Any
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import round_half_up
-from otel_evals._internal.scorers.judged import Judgement, build, material, pieces_of
-from otel_evals._internal.scorers.kit.context import Params, Resolver
+from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, material, pieces_of
+from otel_evals._internal.scorers.kit.context import Resolver
 from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError
@@ -152,7 +152,7 @@ def summarization(
         found = source(run) if callable(source) else source
         return found or missing(run, "input") or run.input or ""
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score | NotScored:
+    def score(params: AnyParams, kind: Judgement) -> Score | NotScored:
         reply = params.results.analyze
         points = reply.points[:max_questions]
         if not reply.claims:
@@ -166,7 +166,7 @@ def summarization(
         value = min(right, 1 - len(lost) / len(points))
         return Score(value=round_half_up(value * scale), explanation="\n".join(lines))
 
-    def slots(params: Params[Any, Any]) -> dict[str, Any]:
+    def slots(params: AnyParams) -> Slots:
         return {"source": original(params.run), "max_points": max_questions}
 
     return build("summarization", model, id=id, scale=scale, slots=slots, score=score)

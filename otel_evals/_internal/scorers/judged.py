@@ -44,6 +44,11 @@ def normalise_word(verdict: Any) -> Any:
 Word = BeforeValidator(normalise_word)
 
 
+AnyParams = Params[Any, Any]
+Slots = Mapping[str, Slot | NotScored]
+"""The material of a prompt by slot; a NotScored if the run lacks it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """A row of judgements.yaml: a question to a judge, and the worth of its verdicts."""
@@ -147,11 +152,11 @@ def build(
     *,
     id: str,
     scale: float | None = 1.0,
-    slots: Callable[[Params[Any, Any]], Mapping[str, Slot | NotScored]] | None = None,
-    score: Callable[[Params[Any, Any], Judgement], Any] | None = None,
+    slots: Callable[[AnyParams], Slots] | None = None,
+    score: Callable[[AnyParams, Judgement], Any] | None = None,
     changes: Mapping[str, Any] = _NO_CHANGES,
-    count: Callable[[Params[Any, Any]], int] | None = None,
-    check: Callable[[Params[Any, Any], Any], str | None] | None = None,
+    count: Callable[[AnyParams], int] | None = None,
+    check: Callable[[AnyParams, Any], str | None] | None = None,
     prompt: str | None = None,
     **options: Any,
 ) -> StepScorer[Any, Any]:
@@ -170,10 +175,10 @@ def build(
     kind = replace(judgement(name), **changes)
     instructions, question = prompt_text(kind.prompt, **kind.words)
 
-    def data(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def data(params: AnyParams) -> Slots:
         return {"question": params.run.input or "", **(slots(params) if slots else {})}
 
-    def complaint(params: Params[Any, Any], reply: Any) -> str | None:
+    def complaint(params: AnyParams, reply: Any) -> str | None:
         if count is not None and _numbers(getattr(reply, kind.items)) != [*range(1, count(params) + 1)]:
             got, wanted = len(getattr(reply, kind.items)), count(params)
             return (
@@ -181,7 +186,7 @@ def build(
             )
         return check(params, reply) if check else None
 
-    def scored(params: Params[Any, Any]) -> Any:
+    def scored(params: AnyParams) -> Any:
         return score(params, kind) if score else kind.score(params.results.analyze, scale or 1.0)
 
     options = {"direction": kind.direction, "options": dict(kind.worth), **options}

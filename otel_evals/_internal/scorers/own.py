@@ -10,18 +10,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, create_model
 
-from otel_evals._internal.judges.fence import Slot, TrustedText
+from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Run, Score
 from otel_evals._internal.scorers.judged import (
+    AnyParams,
     Judgement,
+    Slots,
     build,
     described,
     judgement,
     normalise_word,
     numbered,
 )
-from otel_evals._internal.scorers.kit.context import Params, Resolver, evidence
+from otel_evals._internal.scorers.kit.context import Resolver, evidence
 from otel_evals._internal.scorers.kit.prompt import READY_SLOTS
 from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
@@ -91,10 +93,10 @@ def classifier(
     form = create_model("Classification", __base__=judgement("classifier").reply, label=(choice, ...))
     shown = {label: (descriptions or {}).get(label, "") for label in classes}
 
-    def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         return {"criterion": TrustedText(question), "classes": described(shown)}
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         value = float(classes[reply.label])
         return Score(value=value, label=reply.label, explanation=reply.reason or None)
@@ -147,7 +149,7 @@ def rubric(
     if fixed == []:
         raise ConfigError(f"{id}.criteria", "is empty: name at least one")
 
-    def prepare(params: Params[None, Any]) -> list[Criterion] | NotScored:
+    def prepare(params: AnyParams) -> list[Criterion] | NotScored:
         found = fixed if fixed is not None else _of_run(criteria, params.run, id)
         if isinstance(found, NotScored):
             return found
@@ -155,12 +157,12 @@ def rubric(
             return NotScored(reason="too_many_criteria", explanation=f"{len(found)} criteria")
         return found or NotScored(reason="no_criteria", explanation="this run has no criteria to judge by")
 
-    def slots(params: Params[list[Criterion], Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         lines = [criterion.description for criterion in params.results.preprocess]
         # A run's criteria are data, which is fenced.
         return {"criteria": lines if fixed is None else numbered(lines)}
 
-    def score(params: Params[list[Criterion], Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         verdicts = sorted(params.results.analyze.criteria, key=lambda verdict: verdict.criterion)
         pairs = list(zip(params.results.preprocess, verdicts, strict=True))
         decisive = [verdict for criterion, verdict in pairs if criterion.required] or verdicts
@@ -213,10 +215,10 @@ def multi_turn_judge(
             f"{id}.criterion", "is empty: describe the criterion that the conversation must satisfy"
         )
 
-    def slots(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
+    def slots(params: AnyParams) -> Slots:
         return {"criterion": TrustedText(criterion), "turns": _turns(params.run)}
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         label = "satisfied" if reply.verdict == "met" else "not_satisfied"
         value = scale if reply.verdict == "met" else 0.0

@@ -8,8 +8,8 @@ from typing import Any
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import Judgement, build, pieces_of
-from otel_evals._internal.scorers.kit.context import Params, Resolver
+from otel_evals._internal.scorers.judged import AnyParams, Judgement, build, pieces_of
+from otel_evals._internal.scorers.kit.context import Resolver
 from otel_evals._internal.scorers.kit.steps import StepScorer
 
 
@@ -35,7 +35,7 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         ranked = sorted(params.results.analyze.pieces, key=lambda piece: piece.piece)
         useful = [piece.verdict == "useful" for piece in ranked]
         places = ", ".join(str(n) for n, it in enumerate(useful, 1) if it)
@@ -88,7 +88,7 @@ def context_relevance(
     check_range(f"{id}.missing_penalty", missing_penalty)
     check_range(f"{id}.max_missing_penalty", max_missing_penalty)
 
-    def score(params: Params[None, Any], kind: Judgement) -> Score:
+    def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         worths = [kind.worth[piece.verdict] for piece in reply.pieces]
         unused = sum(piece.verdict == "high" and not piece.used for piece in reply.pieces)
@@ -116,6 +116,6 @@ def average_precision(useful: Sequence[bool]) -> float:
     return sum(at) / len(at) if at else 0.0
 
 
-def _each_piece(params: Params[Any, Any], reply: Any) -> str | None:
+def _each_piece(params: AnyParams, reply: Any) -> str | None:
     got, wanted = len(reply.pieces), len(params.context.pieces) if params.context else 0
     return None if got >= wanted else f"it holds {got} verdicts for {wanted} pieces; give one for each"
