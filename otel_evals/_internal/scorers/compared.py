@@ -135,6 +135,7 @@ def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
 # --- keywords ---
 
 _PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')
+_TAG = re.compile(r"<[^<>]+>")
 _NOTHING = frozenset("_@&#")
 _MOST_CHARS = 100_000
 """Characters of each text that is taken apart into words."""
@@ -179,25 +180,13 @@ def keyword_coverage(
 def keywords(text: str, stop_words: Collection[str]) -> list[str]:
     """Return the distinct keywords of a text, in order."""
     found: dict[str, None] = {}
-    for token in _without_tags(text).split():
+    for token in _TAG.sub("", text).split():
         is_word = len(token) <= _LONGEST_KEYWORD and not token.startswith(("http://", "https://"))
         word = token.translate(_PUNCTUATION) if is_word else token
         word = word.strip("'\u2018\u2019*`~").lower()
         if word and word not in _NOTHING and not word.isdigit() and word not in stop_words:
             found[word] = None
     return list(found)
-
-
-def _without_tags(text: str) -> str:
-    """Remove tags, from `<` to the next `>`, in one pass."""
-    parts, kept, start = [], 0, text.find("<")
-    while start >= 0 and (end := text.find(">", start + 2)) >= 0:
-        following = start + 1
-        if text[following] != ">":
-            parts.append(text[kept:start])
-            following = kept = end + 1
-        start = text.find("<", following)
-    return "".join([*parts, text[kept:]])
 
 
 # --- elements ---
