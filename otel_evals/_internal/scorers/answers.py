@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.bounds import check_range, round_half_up
-from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, reply_in, worths
+from otel_evals._internal.scorers.judged import AnyParams, Judgement, Slots, build, worths
 from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals.errors import ConfigError
@@ -82,18 +82,12 @@ _WEIGHTS = {"user": (0.4, 0.3, 0.2, 0.1), "system": (0.35, 0.35, 0.15, 0.15)}
 _USER_SHARE = {"both": 0.7, "user": 1.0, "system": 0.0}
 _PROMPTS = {"input": "the user said", "system_instructions": "the system prompt"}
 _OF_MODE = {"both": tuple(_PROMPTS), "user": ("input",), "system": ("system_instructions",)}
-_AS_NUMBER = "a number from 0, not at all, to 1, fully"
-_AS_LEVEL = "one of high (fully), medium (mostly), low (hardly) and none (not at all)"
-_ROBUSTNESS = (
-    "\nLast, give robustness: a number from 0, if the noise ruined it, to 1, if it made no difference."
-)
 
 
 def prompt_alignment(
     model: Judge | str,
     *,
     mode: Literal["both", "user", "system"] = "both",
-    form: Literal["number", "verdicts"] = "number",
     scale: float = 1.0,
     id: str = "prompt_alignment",
 ) -> StepScorer[None, Any]:
@@ -102,42 +96,37 @@ def prompt_alignment(
     Range: 0..scale, higher is better.
     Formula: the four aspects weighted 0.4, 0.3, 0.2, 0.1 (user) or 0.35, 0.35, 0.15, 0.15 (system); `both`
     is 0.7 of the first sum and 0.3 of the second; times scale, rounded to two decimals (Mastra evals,
-    prompt alignment scorer, with the weights it documents). With `form="verdicts"` the judge chooses
-    levels: high 1, medium 0.7, low 0.3, none 0.
+    prompt alignment scorer, with the weights it documents).
     Needs: the final answer and, by mode, the user's words, the system instructions, or both.
     Not scored: a prompt of the mode is not recorded (`system_instructions_not_recorded`, ...).
     Cost: one judge call.
 
     Args:
         mode: whose prompt counts.
-        form: `number` asks for numbers, `verdicts` for named levels.
 
     Raises:
         ConfigError: an option is out of range, or the judge cannot be used.
     """
     if mode not in _USER_SHARE:
         raise ConfigError(f"{id}.mode", f"must be 'both', 'user' or 'system', not {mode!r}")
-    changes = reply_in(form, id, "prompt_alignment")
-    how = TrustedText(_AS_LEVEL if changes else _AS_NUMBER)
+    fields = _OF_MODE[mode]
 
     def slots(params: AnyParams) -> Slots:
-        fields = _OF_MODE[mode]
         prompts = [f"{_PROMPTS[name]}: {getattr(params.run, name)}" for name in fields]
-        return {"how": how, "prompts": missing(params.run, *fields) or prompts}
+        return {"prompts": missing(params.run, *fields) or prompts}
 
     def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
-        given = [getattr(reply, name) for name in ASPECTS]
-        aspects = [kind.worth.get(value, value) for value in given]
+        aspects = [getattr(reply, name) for name in ASPECTS]
         user, system = (sum(map(float.__mul__, weights, aspects)) for weights in _WEIGHTS.values())
         share = _USER_SHARE[mode]
-        lines = [", ".join(f"{name} {value}" for name, value in zip(ASPECTS, given, strict=True))]
+        lines = [", ".join(f"{name} {value}" for name, value in zip(ASPECTS, aspects, strict=True))]
         lines += [kind.explained(reply.requirements), *(f"missing: {each}" for each in reply.missing)]
         value = (share * user + (1 - share) * system) * scale
         return Score(value=round_half_up(value), explanation="\n".join(lines))
 
-    asked: dict[str, Any] = {"slots": slots, "score": score, "changes": changes}
-    return build("prompt_alignment", model, id=id, scale=scale, options={"mode": mode}, **asked)
+    asked: dict[str, Any] = {"slots": slots, "score": score, "options": {"mode": mode}}
+    return build("prompt_alignment", model, id=id, scale=scale, **asked)
 
 
 def noise_sensitivity(
@@ -150,7 +139,6 @@ def noise_sensitivity(
     major_issue_penalty: float = 0.1,
     max_major_issue_penalty: float = 0.3,
     discrepancy_threshold: float = 0.2,
-    form: Literal["number", "verdicts"] = "number",
     id: str = "noise_sensitivity",
 ) -> StepScorer[None, Any]:
     """Robustness of the answer against noise in the question.
@@ -160,8 +148,7 @@ def noise_sensitivity(
     Range: 0..1, higher is better.
     Formula: the judge's robustness number, or the mean weight of the five impact levels if that is lower by
     more than discrepancy_threshold; less min(major issues * major_issue_penalty, max_major_issue_penalty);
-    never below 0, rounded to two decimals (Mastra evals, noise sensitivity scorer). With `form="verdicts"`
-    the judge gives no number and the mean weight takes its place.
+    never below 0, rounded to two decimals (Mastra evals, noise sensitivity scorer).
     Needs: the user's words and the final answer.
     Not scored: input or output not recorded. If no respect was judged, only the number counts.
     Cost: one judge call.
@@ -175,7 +162,6 @@ def noise_sensitivity(
         major_issue_penalty: subtracted for each major issue.
         max_major_issue_penalty: maximum subtracted for major issues.
         discrepancy_threshold: accepted difference of the number and the levels.
-        form: `number` asks for a number and the levels, `verdicts` only for the levels.
 
     Raises:
         ConfigError: an option is missing or out of range, or the judge cannot be used.
@@ -186,33 +172,32 @@ def noise_sensitivity(
     check_range(f"{id}.major_issue_penalty", major_issue_penalty)
     check_range(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
     check_range(f"{id}.discrepancy_threshold", discrepancy_threshold)
-    changes = reply_in(form, id, "noise_sensitivity")
     shown = {
         "baseline": baseline_response,
         "noisy": noisy_query,
         "noise_type": TrustedText(noise_type),
-        "last": TrustedText("" if changes else _ROBUSTNESS),
     }
 
     def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         levels = [kind.worth[each.impact] for each in reply.respects]
-        value = _settled(getattr(reply, "robustness", None), levels, discrepancy_threshold)
+        value = _settled(reply.robustness, levels, discrepancy_threshold)
         value -= min(len(reply.major_issues) * major_issue_penalty, max_major_issue_penalty)
         lines = [f"{each.respect}: {each.impact} {each.change}".rstrip() for each in reply.respects]
         lines += [f"major issue: {each}" for each in reply.major_issues]
         return Score(value=round_half_up(max(0.0, value)), explanation="\n".join(lines) or None)
 
-    def check(params: AnyParams, reply: Any) -> str | None:
-        return "it judges no respect" if changes and not reply.respects else None
+    return build(
+        "noise_sensitivity",
+        model,
+        id=id,
+        slots=lambda params: dict(shown),
+        score=score,
+        changes={"worth": weights},
+    )
 
-    asked: dict[str, Any] = {"slots": lambda params: dict(shown), "score": score, "check": check}
-    return build("noise_sensitivity", model, id=id, changes={**changes, "worth": weights}, **asked)
 
-
-def _settled(number: float | None, levels: list[float], threshold: float) -> float:
+def _settled(number: float, levels: Sequence[float], threshold: float) -> float:
     """Return the judge's number, or the mean of its levels if that is clearly lower."""
-    mean = sum(levels) / len(levels) if levels else None
-    if number is None:
-        return mean or 0.0
-    return min(number, mean) if mean is not None and abs(number - mean) > threshold else number
+    mean = sum(levels) / len(levels) if levels else number
+    return min(number, mean) if abs(number - mean) > threshold else number

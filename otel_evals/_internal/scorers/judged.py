@@ -55,8 +55,6 @@ class Judgement:
 
     prompt: str
     reply: type[BaseModel]
-    verdicts: type[BaseModel] | None = None
-    """Form of the reply without numbers, for scorers that offer one."""
     items: str = ""
     in_order: str = ""
     worth: Mapping[str, float] = field(default_factory=dict)
@@ -94,9 +92,7 @@ def judgement(scorer: str) -> Judgement:
     """Return the question of a built-in scorer."""
     row = dict(_table()["judgements"][scorer])
     row["prompt"] = row.get("prompt", scorer)
-    for form in ("reply", "verdicts"):
-        if form in row:
-            row[form] = _form(row[form])
+    row["reply"] = _form(row["reply"])
     if "nothing" in row:
         row["nothing"] = _outcome(**row["nothing"])
     return Judgement(**row | {"direction": Direction(row.get("direction", Direction.HIGHER))})
@@ -229,13 +225,6 @@ def worths(field: str, name: str, given: Mapping[str, float] | None) -> dict[str
         verdict: check_range(f"{field}.{verdict}", worth, 0.0, 1.0)
         for verdict, worth in {**known, **(given or {})}.items()
     }
-
-
-def reply_in(form: str, id: str, name: str) -> dict[str, Any]:
-    """Return the change of a question for which the judge gives a `number`, or `verdicts` only."""
-    if form not in ("number", "verdicts"):
-        raise ConfigError(f"{id}.form", f"must be 'number' or 'verdicts', not {form!r}")
-    return {} if form == "number" else {"reply": judgement(name).verdicts}
 
 
 def material(get_context: Resolver | None, context: Sequence[str] | None) -> Resolver:

@@ -64,9 +64,9 @@ def numbered(field: str, name: str, *words: str) -> dict[str, Any]:
     return {field: [{name: n, "verdict": word} for n, word in enumerate(words, 1)]}
 
 
-LEVELS = {"intent": "High", "fulfilment": "medium", "completeness": "low", "appropriateness": "none"}
+ASPECTS = {"intent": 1.0, "fulfilment": 0.7, "completeness": 0.3, "appropriateness": 0.0}
 RESPECTS = [{"respect": "r", "impact": i} for i in ("none", "Minimal", "moderate", "significant", "severe")]
-NOISE = {"respects": RESPECTS, "major_issues": ["m"]}
+NOISE = {"respects": RESPECTS, "major_issues": ["m"], "robustness": 0.9}
 CRITERIA = numbered("criteria", "criterion", "met", "unmet")
 SUMMARY = {**claims("supported", "absent"), "points": [{"point": "p", "verdict": "covered"}]}
 OPTIONAL = [Criterion("says when"), {"description": "rhymes", "required": False}]
@@ -95,15 +95,10 @@ STEPS = {"steps": [{"step": 1, "necessary": True, "in_order": True}], "missing":
         ("factuality", {"relation": " Immaterial."}, {}, 1.0, "immaterial"),
         ("factuality", {"relation": "narrower"}, {"worth": {"narrower": 0.5}, "scale": 4}, 2.0, "narrower"),
         ("classifier", {"label": "no "}, {"classes": {"Yes": 3, "No": -1}}, -1.0, "No"),
-        (
-            "noise_sensitivity",
-            {"respects": RESPECTS, "major_issues": ["m"]},
-            {"form": "verdicts"},
-            0.47,
-            None,
-        ),
-        ("prompt_alignment", LEVELS, {"form": "verdicts", "mode": "user"}, 0.67, None),
-        ("prompt_alignment", LEVELS, {"form": "verdicts", "mode": "system"}, 0.64, None),
+        ("noise_sensitivity", NOISE, {}, 0.47, None),
+        ("noise_sensitivity", {**NOISE, "robustness": 0.4}, {}, 0.3, None),
+        ("prompt_alignment", ASPECTS, {"mode": "user"}, 0.67, None),
+        ("prompt_alignment", ASPECTS, {"mode": "system"}, 0.64, None),
         ("context_precision", numbered("pieces", "piece", "useless", "useful"), {}, 0.5, None),
         (
             "rubric",
@@ -175,7 +170,6 @@ def test_a_run_to_which_a_scorer_does_not_apply_is_not_scored(
         ("answer_similarity", {"missing_penalty": -1}, "missing_penalty"),
         ("summarization", {"max_questions": 0}, "max_questions"),
         ("prompt_alignment", {"mode": "none"}, "mode"),
-        ("prompt_alignment", {"form": "none"}, "form"),
         ("noise_sensitivity", {"baseline_response": ""}, "baseline_response"),
         ("noise_sensitivity", {"impact_weights": {"huge": 0}}, "impact_weights"),
         ("factuality", {"worth": {"wider": 1}}, "worth"),
