@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.kit.scorer import missing
-from otel_evals._internal.util.installed import extra, package
+from otel_evals._internal.util.installed import extra
 from otel_evals.errors import ConfigError
 
 MAX_CHARS = 200_000
@@ -133,7 +133,7 @@ def check_range(field: str, value: float, low: float = 0.0, high: float = math.i
 
 def extra_library(module: str, scorer_id: str, library: str | None = None) -> Any:
     """Import a module of the extra `text`, or of a library; raise ConfigError if it is not installed."""
-    with extra("text", scorer_id) if library is None else package(library, scorer_id):
+    with extra("text", scorer_id, package=library):
         return importlib.import_module(module)
 
 

@@ -86,21 +86,13 @@ def install_hint(extras: str) -> str:
 
 
 @contextmanager
-def extra(name: str, field: str) -> Iterator[None]:
-    """Raise ConfigError with the command for an extra if an import inside fails."""
+def extra(name: str, field: str, *, package: str | None = None) -> Iterator[None]:
+    """Raise ConfigError with the command for an extra, or for a package, if an import inside fails."""
     try:
         yield
     except ImportError as error:
-        raise ConfigError(field, f"needs {error.name}: {install_hint(name)}") from None
-
-
-@contextmanager
-def package(name: str, field: str) -> Iterator[None]:
-    """Raise ConfigError with the command for a package if an import inside fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise ConfigError(field, f"needs {error.name}: {package_hint(name)}") from None
+        hint = install_hint(name) if package is None else package_hint(package)
+        raise ConfigError(field, f"needs {error.name}: {hint}") from None
 
 
 def package_hint(package: str) -> str:

@@ -127,6 +127,11 @@ GUARDS = [
         **TOLD,
     ),
     case(
+        "a lone call with an id, whose parent was lost, is no run",
+        span("execute_tool look", {"gen_ai.tool.name": "look", "gen_ai.tool.call.id": "c"}),
+        runs=0,
+    ),
+    case(
         "MCP: a server's call in a trace of its own",
         span("tools/call look", {"mcp.method.name": "tools/call", "gen_ai.tool.name": "look"}, kind="SERVER"),
         scope="mcp-python-sdk",
