@@ -39,18 +39,15 @@ from otel_evals._internal.sampling.decide import Decision
 # Measured with two short rules; ids and shared texts included.
 _TRACE_BYTES, _EVALUATION_BYTES = 400, 250
 MAX_TRACES = 10_000
-"""Traces in the log at most."""
 _MAX_EVALUATIONS = 500
-_shared = lru_cache(maxsize=_MAX_EVALUATIONS)(tuple)
-"""Returns one tuple for all traces with equal values, to save memory."""
+_shared = lru_cache(maxsize=_MAX_EVALUATIONS)(tuple)  # one for all traces with equal values
 _FORGOTTEN_AT_ONCE = 16
 _CONVENTION = attrgetter("convention")
 _CHECKED_ONE_IN = 128
 """Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
 _MOST_READS = 1_000
 _REPEATED = "span_repeated"
-_MAX_INSTRUMENTATIONS = 100
-"""Instrumentations whose runs are counted: scopes can be made up."""
+_MAX_INSTRUMENTATIONS = 100  # scopes can be made up
 
 
 class Ledger:
@@ -250,8 +247,7 @@ class TraceLog:
 
     def ignored(self, trace_id: str, reason: str, count: int) -> None:
         trace = self._trace(trace_id)
-        if trace.ignored is None:
-            trace.ignored = Counter()
+        trace.ignored = trace.ignored or Counter()
         trace.ignored[reason] += count
 
     def decided(
@@ -291,7 +287,7 @@ class TraceLog:
     def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
         if len(trace.evaluations) < _MAX_EVALUATIONS:
             trace.evaluations = (*trace.evaluations, evaluation)
-            self._bytes += _EVALUATION_BYTES
+            self._bytes += _size(evaluation)
         else:
             trace.more += 1
 
@@ -310,7 +306,7 @@ class TraceLog:
         # Several at a time: the first key is found by scanning the places of the deleted ones.
         for trace_id in list(islice(self._traces, len(self._traces) // _FORGOTTEN_AT_ONCE + 1)):
             trace = self._traces.pop(trace_id)
-            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + _EVALUATION_BYTES * len(trace.evaluations)
+            self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
 
 
 def _logged(trace: LoggedTrace, rule: str, span_id: str) -> LoggedEvaluation | None:
@@ -318,3 +314,7 @@ def _logged(trace: LoggedTrace, rule: str, span_id: str) -> LoggedEvaluation | N
         if each.rule == rule and each.span_id == span_id:
             return each
     return None
+
+
+def _size(evaluation: LoggedEvaluation) -> int:
+    return _EVALUATION_BYTES + len(evaluation.conversation_id or "")  # strangers choose ids
