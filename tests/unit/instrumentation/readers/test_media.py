@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from otel_evals._internal.read.runs import find_runs
-from otel_evals.model import Availability, Media, Run
+from otel_evals.model import Media, Run
 from otel_evals_instrumentation._internal.readers import media as reader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_part
@@ -159,45 +159,6 @@ def genai(*messages: Any, **attributes: Any) -> Run:
     return run_of(span(1, {**CHAT, **given, **attributes}))
 
 
-def openinference() -> Run:
-    content = "llm.input_messages.0.message.contents"
-    attributes = {
-        "openinference.span.kind": "LLM",
-        "llm.input_messages.0.message.role": "user",
-        f"{content}.0.message_content.type": "text",
-        f"{content}.0.message_content.text": ASKED,
-        f"{content}.1.message_content.type": "image",
-        f"{content}.1.message_content.image.image.url": LINK,
-        "llm.output_messages.0.message.role": "assistant",
-        "llm.output_messages.0.message.content": SAID,
-    }
-    return run_of(span(1, attributes, scope_name="openinference.instrumentation.openai"))
-
-
-def ai_sdk() -> Run:
-    said = [{"type": "text", "text": ASKED}, {"type": "file", "mediaType": "image/*", "data": LINK}]
-    prompt = json.dumps([{"role": "user", "content": said}])
-    attributes = {
-        "operation.name": "ai.generateText.doGenerate",
-        "ai.operationId": "ai.generateText.doGenerate",
-    }
-    return run_of(span(1, {**attributes, "ai.prompt.messages": prompt, "ai.response.text": SAID}))
-
-
-@pytest.mark.parametrize("run", [genai({"role": "user", "parts": PARTS}), openinference(), ai_sdk()])
-def test_a_question_has_its_image_and_its_text(run: Run) -> None:
-    assert (run.input, run.output) == (ASKED, SAID)
-    (media,) = run.input_messages[-1].media
-    assert (media.kind, media.uri) == ("image", LINK)
-
-
-def test_an_image_without_words_is_the_question_rather_than_an_older_text() -> None:
-    older = {"role": "user", "parts": [{"type": "text", "content": "Good morning."}]}
-    run = genai(older, ANSWER, {"role": "user", "parts": PARTS[1:]})
-    assert (run.input, run.input_messages[0].media) == ("", (LINKED,))
-    assert [message.text for message in run.history] == ["Good morning.", SAID]
-
-
 def test_an_image_is_an_answer() -> None:
     drawn = [{"role": "assistant", "parts": PARTS[1:]}]
     run = genai({"role": "user", "parts": PARTS[:1]}, **{"gen_ai.output.messages": json.dumps(drawn)})
@@ -212,29 +173,6 @@ def test_files_that_the_ai_sdk_generated_are_in_the_answer() -> None:
         "ai.response.files": json.dumps([{"type": "file", "mediaType": "image/png", "data": TEXT}]),
     }
     assert run_of(span(1, attributes)).output_messages[-1].media == (PNG,)
-
-
-def test_an_image_that_an_attribute_limit_cut_off_leaves_the_question() -> None:
-    blob = {"type": "blob", "modality": "image", "mime_type": "image/png", "content": TEXT}
-    whole = json.dumps([{"role": "user", "parts": [PARTS[0], blob]}])
-    cut = whole[: -len(TEXT) // 2]
-    run = genai(**{"gen_ai.input.messages": cut})
-    assert run.input == ASKED
-    assert run.availability["input"] is Availability.TRUNCATED
-    assert run.input_messages[-1].media == (NO_BYTES,)
-    assert run.input_messages[-1].parts[-1].truncated
-
-
-def test_calls_with_images_in_one_conversation_are_one_run() -> None:
-    trace = TraceBuilder("my.app").add("app", {})
-    call = {"type": "tool_call", "name": "zoom", "arguments": {"at": "door"}}
-    asked = {"role": "user", "parts": PARTS[1:]}
-    wanted = {"role": "assistant", "parts": [call], "finish_reason": "tool_call"}
-    result = {"role": "tool", "parts": [{"type": "tool_call_response", "response": "a door"}]}
-    for messages, said in (([asked], wanted), ([asked, wanted, result], ANSWER)):
-        given = {"gen_ai.input.messages": json.dumps(messages), "gen_ai.output.messages": json.dumps([said])}
-        trace.add("chat m1", {**CHAT, **given})
-    assert (trace.run.input_messages[0].media, trace.run.output) == ((LINKED,), SAID)
 
 
 SHOT = {"type": "image", "data": TEXT, "mimeType": "image/png"}
@@ -305,17 +243,3 @@ def test_images_of_an_openinference_span_belong_to_its_question_and_its_answer(k
     assert (run.input, run.output) == (ASKED, SAID)
     assert [m.media for m in run.input_messages] == [(PNG, LINKED)]
     assert [m.media for m in run.output_messages] == [(PNG, Media(kind="file", uri="s3://bucket/lift.pdf"))]
-
-
-def test_images_that_openinference_s_messages_have_are_read_once() -> None:
-    said = {"llm.input_messages.0.message.role": "user"}
-    content = "llm.input_messages.0.message.contents.0.message_content"
-    said |= {f"{content}.type": "image", f"{content}.image.image.url": URI}
-    run = run_of(span(1, {"openinference.span.kind": "LLM", **said, "input.images.0.image.url": URI}))
-    assert [m.media for m in run.input_messages] == [(PNG,)]
-
-
-def test_an_image_alone_is_the_question_of_an_openinference_span() -> None:
-    run = run_of(span(1, {"openinference.span.kind": "LLM", "input.images.0.image.url": URI}))
-    assert [m.media for m in run.input_messages] == [(PNG,)]
-    assert run.availability["input"] is Availability.PRESENT
