@@ -16,6 +16,7 @@ from otel_evals._internal.capture.items import (
     size_of_sdk_span,
 )
 from otel_evals._internal.model.spans import size_of_event, size_of_span
+from otel_evals._internal.util.bounded_cache import BoundedCache
 
 UNMEASURED: Final = 200
 """Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
@@ -50,7 +51,7 @@ class Backlog:
         self.bytes = 0  # of the waiting items that were measured
         self._refused: dict[int, int] = {}
         """Refused items by thread: no thread waits for another, or for itself in a signal handler."""
-        self.traces: dict[int, None] = {}
+        self.traces: BoundedCache[int, None] = BoundedCache(_REMEMBERED)
         """Ids of the newest ten thousand traces with refused items."""
 
     def admits(self, item: Any, waiting: int) -> bool:
@@ -94,9 +95,6 @@ class Backlog:
         trace_id = _trace_of(item)
         if trace_id is not None:
             self.traces[trace_id] = None
-            if len(self.traces) > _REMEMBERED:
-                for oldest in list(self.traces)[: _REMEMBERED // 10]:
-                    self.traces.pop(oldest, None)
 
 
 class Intake(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,7 +14,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     DEFAULT_TRACE_STATE,
     SpanKind,
-    Status,
     StatusCode,
     format_span_id,
     format_trace_id,
@@ -59,15 +58,7 @@ def _reader() -> Callable[[Any], tuple[Any, ...]]:
     Falls back to the properties for an SDK that keeps their values elsewhere.
     """
     fields = attrgetter(*["_" + name.replace(".", "._") for name in _PROPERTIES])
-    parts: Any = {name: object() for name in _PROPERTIES[:6]}
-    span = ReadableSpan(
-        **parts,
-        status=Status(StatusCode.ERROR, "for the test"),
-        instrumentation_scope=InstrumentationScope("name"),
-        resource=Resource({}),
-        attributes={"key": 1},
-        events=(Event("name"),),
-    )
+    span = ReadableSpan("name", resource=Resource({}), attributes={"key": 1}, events=(Event("name"),))
     try:
         return fields if fields(span) == read_properties(span) else read_properties
     except Exception:
@@ -128,7 +119,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
             start_time=start or 0,
             end_time=end,
             attributes=copied if type(copied) is dict else dict(copied),
-            events=_events(events) if getattr(events, "_dq", events) else (),
+            events=tuple(map(_event, events)) if getattr(events, "_dq", events) else (),
             status="UNSET" if code is StatusCode.UNSET else _STATUS[code],
             status_message=message or "",
             scope_name=scope_name,
@@ -180,10 +171,6 @@ def size_of_sdk_span(span: ReadableSpan) -> int:
     if getattr(events, "_dq", events):
         size += sum([size_of_attributes(_plain(event.attributes)) for event in events])
     return size
-
-
-def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:
-    return tuple(map(_event, events))
 
 
 def _event(event: Event) -> SpanEvent:

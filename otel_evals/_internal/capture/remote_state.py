@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanContext, TraceState
 
 from otel_evals._internal.trust.keys import TRUST_KEY
 from otel_evals._internal.trust.marks import marking
+from otel_evals._internal.util.bounded_cache import BoundedCache
 
 _logger = logging.getLogger(__name__)
 _MOST_TRACES = 10_000
@@ -25,7 +26,7 @@ class RemoteState:
 
     def __init__(self, *, trust_all: bool = False) -> None:
         self._trust_all = trust_all
-        self.traces: dict[int, None] = {}
+        self.traces: BoundedCache[int, None] = BoundedCache(_MOST_TRACES)
         """The latest traces whose tracestate is not believed."""
         self.counts: Counter[str] = Counter()
         """`marked`: requests that are not scored because evaluations of this deployment sent them.
@@ -43,8 +44,6 @@ class RemoteState:
         if context.trace_id not in self.traces:
             self.counts["threshold_not_trusted"] += 1
             self.traces[context.trace_id] = None
-            if len(self.traces) > _MOST_TRACES:
-                self.traces.pop(next(iter(self.traces)), None)
 
     def is_ours(self, context: Context | None, parent: SpanContext | None) -> bool:
         """Return True if a span without a captured span above it belongs to an evaluation."""
