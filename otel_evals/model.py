@@ -11,7 +11,6 @@ __all__ = [
     "Document",
     "Dropped",
     "Evaluation",
-    "Feedback",
     "Loss",
     "Media",
     "Message",

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from otel_evals.destinations import ApiDestination, HttpSettings, ScoreItem, cut, needed, server_url
-from otel_evals.model import Feedback, SpanRecord
+from otel_evals.model import SpanRecord
 from otel_evals.sdk.util import read_json
-from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, moment, paged
 from otel_evals_exporters._internal.requests import basic
 from otel_evals_exporters._internal.span_records import by_trace
 
@@ -27,7 +27,6 @@ _ALL = {
     "fields": "core,basic,time,io,metadata,model,usage",
     "expandMetadata": "attributes,resourceAttributes,scope",
 }
-_BY: dict[str, Literal["person", "api"]] = {"ANNOTATION": "person", "API": "api"}
 
 
 class LangfuseDestination(ApiDestination):
@@ -79,13 +78,6 @@ class LangfuseDestination(ApiDestination):
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """Return the score stored by Langfuse, available some seconds after it was sent."""
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())
-
-    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Yield all scores since a time."""
-        asked = {"fields": "details,subject,annotation", "fromTimestamp": query.since_text}
-        asked |= {"name": ",".join(query.names)} if query.names else {}
-        async for score in self._pages("/api/public/v3/scores", asked):
-            yield readable(score, _feedback)
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         """Yield the traces with an observation that began in the range and matches the filter.
@@ -175,19 +167,3 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _feedback(score: dict[str, Any]) -> Feedback:
-    subject = score["subject"]
-    is_trace, ours = subject["kind"] == "trace", "evaluation_id" in (score.get("metadata") or {})
-    value = bool(score.get("value")) if score.get("dataType") == "BOOLEAN" else score.get("value")
-    return Feedback(
-        name=score["name"],
-        value=value,
-        by="judge" if ours else _BY.get(score["source"], "judge"),
-        author=score.get("authorUserId") or "",
-        time=moment(score.get("updatedAt") or score["timestamp"]),
-        trace_id=subject["id"] if is_trace else subject.get("traceId"),
-        span_id=subject["id"] if subject["kind"] == "observation" else None,
-        comment=score.get("comment"),
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from otel_evals.destinations import (
@@ -17,16 +17,12 @@ from otel_evals.destinations import (
     server_url,
 )
 from otel_evals.errors import DestinationError
-from otel_evals.model import Feedback
-from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 from otel_evals_exporters._internal.requests import present
 
 __all__ = ["LangsmithDestination"]
 
 _DECIMALS = 4  # more are refused
 _COMMENT = 10_000
-_BY: dict[str, Literal["person", "api"]] = {"app": "person", "api": "api"}
-_PAGE = 100
 
 
 class LangsmithDestination(ApiDestination):
@@ -91,19 +87,6 @@ class LangsmithDestination(ApiDestination):
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
 
-    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        asked: dict[str, Any] = {"session": await self._session_id(), "min_created_at": query.since_text}
-        asked |= {"limit": _PAGE} | ({"key": list(query.names)} if query.names else {})
-
-        async def page(offset: int) -> tuple[Sequence[Any], Any]:
-            found = await ask(self._http, "GET", "/api/v1/feedback", params={**asked, "offset": offset})
-            if not isinstance(found, list):
-                raise TypeError("not a list")
-            return found, offset + _PAGE if len(found) >= _PAGE else None
-
-        async for item in paged(page, 0):
-            yield readable(item, _feedback_of)
-
     async def _session_id(self) -> str:
         # Feedback needs the project's id, and only its name is configured.
         if self._session is None:
@@ -143,19 +126,3 @@ def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
         "extend_trace_retention": False,  # LangSmith charges for it
     }
     return present(fields)
-
-
-def _feedback_of(item: dict[str, Any]) -> Feedback:
-    source = item.get("feedback_source") or {}
-    ours = "evaluation_id" in (source.get("metadata") or {})
-    span = UUID(item["run_id"]).int
-    return Feedback(
-        name=item["key"],
-        value=item["value"] if item.get("score") is None else item["score"],
-        by="judge" if ours else _BY.get(source.get("type", ""), "judge"),
-        author=str(source.get("user_name") or source.get("user_id") or ""),
-        time=moment(item.get("modified_at") or item["created_at"]),
-        # Runs from other sources than OpenTelemetry have a whole UUID, which matches no span.
-        span_id=f"{span:016x}",
-        comment=item.get("comment"),
-    )

@@ -19,8 +19,8 @@ from otel_evals.destinations import (
     server_url,
 )
 from otel_evals.errors import DestinationError
-from otel_evals.model import Feedback, SpanRecord
-from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals.model import SpanRecord
+from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.requests import basic, bearer, present
 from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
 
@@ -97,13 +97,6 @@ class MlflowDestination(ApiDestination):
         found = await self._http.send("GET", f"{_path(item)}/a-{item.id}")
         return dict(found.json()["assessment"])
 
-    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Yield the feedback on all traces of the experiment that began since a time."""
-        async for trace in self._found(f"timestamp_ms >= {query.since // 1_000_000}", _ASSESSED):
-            for assessment in trace.get("assessments") or ():
-                if "feedback" in assessment and assessment.get("valid", True):
-                    yield readable((str(trace["trace_id"]), assessment), _feedback)
-
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         """Yield the traces of the experiment found by a filter in MLflow's own language."""
         asked = (
@@ -168,18 +161,3 @@ def _assessment(item: ScoreItem, id: str, name: str, feedback: Mapping[str, Any]
         "last_update_time": iso(item.time),
     }
     return present(fields)
-
-
-def _feedback(found: tuple[str, dict[str, Any]]) -> Feedback:
-    trace_id, assessment = found
-    source = assessment["source"]
-    return Feedback(
-        name=assessment["assessment_name"],
-        value=assessment["feedback"].get("value"),
-        by="person" if source["source_type"] == "HUMAN" else "judge",
-        author=source.get("source_id") or "",
-        time=moment(assessment.get("last_update_time") or assessment["create_time"]),
-        trace_id=trace_id.removeprefix("tr-"),
-        span_id=assessment.get("span_id"),
-        comment=assessment.get("rationale"),
-    )

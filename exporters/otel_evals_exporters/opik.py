@@ -1,11 +1,11 @@
-"""Scores in Opik, on traces, spans and threads, and its feedback scores read back."""
+"""Scores in Opik, on traces, spans and threads."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -23,8 +23,7 @@ from otel_evals.destinations import (
     server_url,
 )
 from otel_evals.errors import DestinationError
-from otel_evals.model import Feedback, Run
-from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
+from otel_evals.model import Run
 from otel_evals_exporters._internal.requests import present
 
 __all__ = ["OpikDestination", "opik_id"]
@@ -32,11 +31,6 @@ __all__ = ["OpikDestination", "opik_id"]
 _CANDIDATES = 16
 _THREADS = "traces/threads"
 _REMEMBERED = _REASON = 10_000
-_BY: dict[str, Literal["person", "api"]] = {"ui": "person", "sdk": "api"}
-_HASHED = (1 << 80) - 1
-_PAGE = 200
-_Judged = dict[int, tuple[str, str | None]]
-"""Trace and span ids by the hash in Opik's id."""
 
 
 class OpikDestination(ApiDestination):
@@ -117,27 +111,6 @@ class OpikDestination(ApiDestination):
         scores = answer.json().get("feedback_scores") or ()
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
-    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Yield the feedback scores of recorded runs' traces and spans that began since a time.
-
-        Opik's ids contain a hash of the OpenTelemetry id, so recorded runs are matched by that hash.
-        """
-        traces: _Judged = {_hashed(opik_id(trace, 0)): (trace, None) for trace, _ in query.judged}
-        spans: _Judged = {_hashed(opik_id(span, 0)): (trace, span) for trace, span in query.judged}
-        for kind, known in (("traces", traces), ("spans", spans)):
-            async for row in self._rows(kind, query.since_text):
-                for found in _authored(row, known):
-                    yield readable(found, _feedback)
-
-    def _rows(self, kind: str, since: str) -> AsyncIterator[Any]:
-        async def page(number: int) -> tuple[Sequence[Any], Any]:
-            params = {"project_name": self._project, "page": number, "size": _PAGE, "from_time": since}
-            asked = {**params, "truncate": "true"}
-            rows = (await ask(self._http, "GET", f"/v1/private/{kind}", params=asked)).get("content") or ()
-            return rows, number + 1 if len(rows) >= _PAGE else None
-
-        return paged(page, 1)
-
     def _score(self, item: ScoreItem, times: Mapping[str, Any]) -> dict[str, Any]:
         score = {"project_name": self._project, "name": item.name, "value": item.value, "source": "sdk"}
         score |= {"category_name": item.label, "reason": cut(item.explanation, _REASON)}
@@ -193,30 +166,3 @@ def opik_id(hex_id: str, milliseconds: int) -> UUID:
     digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
     number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
     return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
-
-
-def _hashed(given: UUID) -> int:
-    return given.int & _HASHED
-
-
-def _authored(row: Mapping[str, Any], known: _Judged) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield a row's scores, one per author."""
-    where = known.get(_hashed(UUID(row["id"])))
-    for score in (row.get("feedback_scores") or ()) if where else ():
-        authors = score.get("value_by_author") or {score.get("last_updated_by") or "": score}
-        for author, said in authors.items():
-            yield where, {**score, **{k: v for k, v in said.items() if v is not None}, "author": author}
-
-
-def _feedback(found: tuple[Any, Mapping[str, Any]]) -> Feedback:
-    (trace_id, span_id), score = found
-    return Feedback(
-        name=score["name"],
-        value=score["value"],
-        by=_BY.get(score["source"], "judge"),
-        author=score["author"],
-        time=moment(score.get("last_updated_at") or score["created_at"]),
-        trace_id=trace_id,
-        span_id=span_id,
-        comment=score.get("reason"),
-    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +15,8 @@ from msgspec.structs import replace
 
 from otel_evals.destinations import ApiDestination, HttpSettings, ScoreItem, server_url
 from otel_evals.errors import DestinationError
-from otel_evals.model import Feedback, SpanRecord
-from otel_evals.sources import LARGEST_ANSWER, FeedbackQuery, TraceQuery, ask, moment, paged, readable
+from otel_evals.model import SpanRecord
+from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.requests import bearer, present
 from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
 
@@ -97,13 +96,6 @@ class PhoenixDestination(ApiDestination):
                 return dict(found)
         return None
 
-    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Yield the annotations of the spans and traces of recorded runs."""
-        of_traces = {span: trace for trace, span in query.judged}
-        for kind, ids in (("span", list(of_traces)), ("trace", list(dict.fromkeys(of_traces.values())))):
-            async for item in self._annotations(kind, ids):
-                yield readable(item, partial(_feedback, of_traces))
-
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         """Yield the traces of a project (from the filter or PHOENIX_PROJECT_NAME), or of all by default.
 
@@ -182,17 +174,3 @@ def _as_sent(span: SpanRecord) -> SpanRecord:
     for name, values in nested.items():
         attributes[name] = json.dumps(values, ensure_ascii=False, default=str)
     return replace(span, attributes=attributes)
-
-
-def _feedback(of_traces: dict[str, str], item: dict[str, Any]) -> Feedback:
-    result, span = item["result"], item.get("span_id")
-    return Feedback(
-        name=item["name"],
-        value=result.get("label") if result.get("score") is None else result["score"],
-        by="person" if item["annotator_kind"] == "HUMAN" else "judge",
-        author=item.get("user_id") or item.get("identifier") or "",
-        time=moment(item.get("updated_at") or item["created_at"]),
-        trace_id=item["trace_id"] if span is None else of_traces.get(span),
-        span_id=span,
-        comment=result.get("explanation"),
-    )

@@ -22,11 +22,9 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry, ScoreItem, run_record
+from otel_evals.destinations import DestinationStats, Retry, ScoreItem
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
 from otel_evals_exporters.mlflow import MlflowDestination
-from otel_evals_monitor._internal.store.labels import labels_on
-from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.replacing import replace
 from tests.support.scored import JUDGED, evaluation
@@ -174,24 +172,6 @@ def test_a_user_can_try_out_the_server(mlflow: str) -> None:
     assert done.exit_code == 0, done.output
     assert "Read back: " in done.stdout
     assert '"assessment_name": "otel_evals_test"' in done.stdout
-
-
-def test_what_a_person_says_in_mlflow_comes_back_as_a_label(mlflow: str, tmp_path: Path) -> None:
-    run, _ = ended_run(mlflow)
-    judged = scored(run, {"tone": Score(value=0.5)})
-    assert deliver(mlflow, judged) == DestinationStats(exported=1)
-    store = ResultsStore(tmp_path / "results.db")
-    store.write([run_record(judged)])
-    source = {"source_type": "HUMAN", "source_id": "ann@example.com"}
-    said = {"assessment_name": "tone", "source": source, "feedback": {"value": True}, "rationale": "Kind."}
-    url = f"{mlflow}/api/3.0/mlflow/traces/tr-{run.trace_id}/assessments"
-    httpx.post(url, json={"assessment": said}, timeout=30).raise_for_status()
-    for written in ("1 labels", "0 labels"):
-        done = CliRunner().invoke(app, ["labels", "pull", f"mlflow={mlflow}", store.database.name])
-        assert done.exit_code == 0, done.output
-        assert written in done.stdout
-        assert [row["label"] for row in labels_on(store.database, run.trace_id).values()] == [1.0]
-    store.close()
 
 
 def test_the_demo_s_scores_stand_in_mlflow_and_on_the_page_that_it_prints(

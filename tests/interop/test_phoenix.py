@@ -19,11 +19,9 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, run_record
+from otel_evals.destinations import DestinationStats
 from otel_evals.model import OperationKind, Run, Score, ScoredRun
 from otel_evals_exporters.phoenix import PhoenixDestination
-from otel_evals_monitor._internal.store.labels import feedback_on, labels_on
-from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.phoenix_page import open_annotations
 from tests.support.replacing import replace
@@ -183,25 +181,3 @@ def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
         page.screenshot(path=picture(tmp_path, "phoenix-traces.png"))
     for expected in ("hallucination", "unsupported", "0.25", "keyword_coverage", "1.00"):
         assert expected in words
-
-
-def test_what_a_person_says_in_phoenix_comes_back(phoenix: str, tmp_path: Path) -> None:
-    judged = scored(serve_one_customer(phoenix))
-    deliver(phoenix, judged)
-    run = judged.run
-    read_back(phoenix, run, lambda found: len(found) == 2)
-    store = ResultsStore(tmp_path / "results.db")
-    store.write([run_record(judged)])
-    said = {"annotator_kind": "HUMAN", "result": {"score": 1.0, "explanation": "It is made up."}}
-    of_span = {**said, "span_id": run.root_span_id, "name": "hallucination", "identifier": "ann"}
-    of_trace = {**said, "trace_id": run.trace_id, "name": "thumbs", "identifier": "ann"}
-    for of, each in (("span", of_span), ("trace", of_trace)):
-        url = f"{phoenix}/v1/{of}_annotations"
-        httpx.post(url, params={"sync": True}, json={"data": [each]}, timeout=30).raise_for_status()
-    for written in ("1 labels and 1 feedback", "0 labels and 0 feedback"):
-        done = CliRunner().invoke(app, ["labels", "pull", f"phoenix={phoenix}", store.database.name])
-        assert done.exit_code == 0, done.output
-        assert written in done.stdout
-    assert [row["label"] for row in labels_on(store.database, run.trace_id).values()] == [1.0]
-    assert [row["name"] for row in feedback_on(store.database, run.trace_id)] == ["thumbs"]
-    store.close()

@@ -42,7 +42,6 @@ Servers on loopback that stand in for real ones
     grpc_otlp           OTLP over gRPC into an `OtlpReceiver`
     stub_openai         an OpenAI-compatible server that answers by script
     azure_ingestion     Azure Monitor's ingestion endpoint
-    feedback_servers    what backends answer when they are asked for feedback
     certificates        certificates for these servers
 
 Real servers on loopback, for interop tests

@@ -1,1 +1,1 @@
-"""Code that reads stored traces and feedback back, one module per backend."""
+"""Code that reads stored traces back, one module per backend."""

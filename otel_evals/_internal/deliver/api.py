@@ -15,9 +15,9 @@ import anyio
 from otel_evals._internal.deliver.destination import SpansTo, Unaccepted
 from otel_evals._internal.deliver.http import HttpClient, HttpSettings
 from otel_evals._internal.deliver.items import ScoreItem, items_of
-from otel_evals._internal.deliver.reading import FeedbackQuery, TraceQuery
+from otel_evals._internal.deliver.reading import TraceQuery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
-from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
+from otel_evals._internal.model import ScoredRun, SpanRecord
 from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -98,10 +98,6 @@ class ApiDestination(ABC):
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """Return a score as the backend has it; None if it has none, or no API to read it."""
-        return None
-
-    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
-        """Read feedback, None for each unreadable record; None without an API for it."""
         return None
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:

@@ -1,4 +1,4 @@
-"""Reading feedback and stored traces back from a backend.
+"""Reading stored traces back from a backend.
 
 Backends that are also destinations implement `read_traces` there. Others are found through the entry-point
 group `otel_evals_trace_source`; each entry point is a class whose keyword arguments are its options, with
@@ -17,7 +17,6 @@ import anyio
 
 from otel_evals._internal.deliver.http import MOST_BYTES, HttpClient
 from otel_evals._internal.deliver.items import iso
-from otel_evals._internal.model import Feedback
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -28,23 +27,6 @@ LARGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer with traces; a trace that is larger cannot be read."""
 _ATTEMPTS = 4
 _LONGEST = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedbackQuery:
-    """Feedback to request from a backend, which may return more, never less."""
-
-    since: int
-    """Not before this moment, in nanoseconds since the Unix epoch."""
-    names: tuple[str, ...] = ()
-    """Only of these names; all, if there are none."""
-    judged: tuple[tuple[str, str], ...] = ()
-    """Trace and span ids of the runs on record, for backends that list feedback by span."""
-
-    @property
-    def since_text(self) -> str:
-        """The moment in UTC, as ISO 8601."""
-        return iso(self.since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +119,6 @@ async def paged(
         if cursor in seen:
             raise _unexpected("the server gave the same page twice")
         seen.add(cursor)
-
-
-def readable(record: Any, read: Callable[[Any], Feedback]) -> Feedback | None:
-    """Return a record as feedback; None if it has another form."""
-    try:
-        return read(record)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
 
 
 def moment(text: Any) -> int:

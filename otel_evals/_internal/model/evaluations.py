@@ -252,23 +252,3 @@ class ScoredRun(Record, frozen=True, kw_only=True):
 
     run: Run
     evaluations: tuple[Evaluation, ...] = ()
-
-
-class Feedback(Record, frozen=True, kw_only=True):
-    """Feedback on a trace, or on a span in it, as a backend has it."""
-
-    name: str
-    """The question, such as a scorer's id."""
-    value: float | bool | str | None
-    """A number, yes or no, or a category."""
-    by: Literal["person", "api", "judge"]
-    """Origin: a person in the backend's own pages, a program through its API, or a judge."""
-    author: str = ""
-    """Name of the person, program or judge; empty if unknown."""
-    time: int
-    """Time of the last change, in nanoseconds since the Unix epoch."""
-    trace_id: str | None = None
-    """32 hex digits; None if the backend names the span alone."""
-    span_id: str | None = None
-    """16 hex digits; None for feedback on the whole trace."""
-    comment: str | None = None

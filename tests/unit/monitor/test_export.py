@@ -16,12 +16,10 @@ import otel_evals
 from otel_evals import Rule
 from otel_evals._internal.cli.app import app
 from otel_evals.errors import ConfigError
-from otel_evals.model import Feedback
 from otel_evals.scorers import answered
 from otel_evals.testing import read_items, read_labels, run_evals, run_of
 from otel_evals_monitor._internal.report.dataset import test_file as file_of_test
 from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
-from otel_evals_monitor._internal.store.feedback_import import PullRules, keep_feedback
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label, feedback_on, labels_on
 from otel_evals_monitor._internal.store.queries import Window, measure, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -185,12 +183,8 @@ def test_feedback_may_have_any_text(store: ResultsStore) -> None:
     trace = GROUNDLESS["trace_id"]
     odd = "a\ud800b\x00c"
     add_feedback(store.database, trace, 1.0, name=odd, comment=odd, source=odd)
-    said = Feedback(name=odd, value=0.0, by="person", author=odd, time=1, trace_id=trace, comment=odd)
-    assert keep_feedback(store.database, [said], PullRules(backend="phoenix")) == {"feedback": 1}
-    found = sorted(
-        (each["name"], each["source"], each["comment"]) for each in feedback_on(store.database, trace)
-    )
-    assert found == [("a?bc", "a?bc", "a?bc"), ("a?bc", "phoenix:a?bc", "a?bc")]
+    (found,) = feedback_on(store.database, trace)
+    assert (found["name"], found["source"], found["comment"]) == ("a?bc", "a?bc", "a?bc")
 
 
 def test_labels_agree_on_the_scale_of_their_own_scorer_version(store: ResultsStore) -> None:

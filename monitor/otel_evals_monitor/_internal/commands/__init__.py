@@ -1,1 +1,1 @@
-"""The commands of the monitor: `demo`, `export`, `labels`, `monitor`, `report` and `results`."""
+"""The commands of the monitor: `demo`, `export`, `monitor`, `report` and `results`."""
