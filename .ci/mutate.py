@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MUTMUT = Path(sys.executable).with_name("mutmut")
 LIBRARY = "otel_evals/_internal"
-ESTIMATES = ("bounds", "clusters", "compare", "correction", "estimate", "student", "sums")
+ESTIMATES = ("bounds", "clusters", "compare", "estimate", "student", "sums")
 PARTS = {
     "sampling": (
         [f"{LIBRARY}/sampling"],

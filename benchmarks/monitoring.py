@@ -21,7 +21,6 @@ from pathlib import Path
 from simulations.airline import airline
 from simulations.alarms import floors, live, monitors, references, small, wanderings
 from simulations.dependence import conversations, counted, incomplete
-from simulations.judges import judges
 from simulations.versions import versions
 from simulations.windows import closed, unscaled
 
@@ -39,7 +38,6 @@ SECTIONS = {
     "small": small,
     "monitors": monitors,
     "versions": versions,
-    "judges": judges,
     "airline": airline,
 }
 

@@ -1,4 +1,4 @@
-"""Statistics of sampled scores: weighted means with intervals, comparisons, corrections and alarms.
+"""Statistics of sampled scores: weighted means with intervals, comparisons and alarms.
 
 All functions are pure. `docs/statistics.md` states the method and the coverage of each.
 """
@@ -6,7 +6,6 @@ All functions are pure. `docs/statistics.md` states the method and the coverage 
 from otel_evals._internal.statistics.bounds import missing
 from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
 from otel_evals._internal.statistics.compare import difference, log_e_value_worse
-from otel_evals._internal.statistics.correction import Labelled, corrected
 from otel_evals._internal.statistics.detectors import (
     Detector,
     ReferenceDetector,
@@ -25,14 +24,12 @@ __all__ = [
     "Detector",
     "Estimate",
     "Interval",
-    "Labelled",
     "PickDetector",
     "Picks",
     "ReferenceDetector",
     "Sums",
     "Tally",
     "band",
-    "corrected",
     "design_effect",
     "difference",
     "estimate",

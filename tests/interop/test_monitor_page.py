@@ -261,13 +261,6 @@ def test_recorded_images_are_shown_and_nothing_is_loaded_from_elsewhere(address:
     assert "stolen" not in page.title()
 
 
-def test_a_draw_gives_runs_to_label(address: str, page: Page) -> None:
-    page.goto(address + "/labels")
-    page.get_by_role("button", name=re.compile("Draw 8 of the")).click()
-    expect(page.get_by_role("region", name="Drawn at random").locator("tbody tr")).to_have_count(8)
-    assert page.get_by_role("button", name=re.compile("Draw")).count() == 0, "nothing new has arrived"
-
-
 def test_from_a_point_of_the_plot_to_its_runs(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 1200, "height": 900})
     page.goto(address + VIEWS["scorer"])

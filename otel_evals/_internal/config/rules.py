@@ -69,8 +69,7 @@ class Rule:
     attempts: PositiveInt = 3
     """Maximum attempts per evaluation while the judge is unavailable."""
     review: Annotated[str | None, BeforeValidator(review_text)] = None
-    """Scores whose runs a person should review, such as `score < 0.5`; they wait on the page's label queue.
-    Their labels do not correct means."""
+    """Scores whose runs a person should review, such as `score < 0.5`; the page's label queue has them."""
     isolation: Literal["thread", "process"] = "thread"
     """`process` scores in child processes: for scorers that are slow to compute or may crash."""
 

@@ -19,7 +19,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.scorers import answered
 from otel_evals.testing import read_items, read_labels, run_evals, run_of
 from otel_evals_monitor._internal.report.dataset import test_file as file_of_test
-from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
+from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label, feedback_on, labels_on
 from otel_evals_monitor._internal.store.queries import Window, measure, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -164,7 +164,7 @@ def test_runs_that_users_complained_about_stand_in_the_label_queue(store: Result
     for trace in praised:
         add_feedback(store.database, trace, False)
     with store.database.reading() as connection:
-        queues = dict(label_queue(connection, stored_slices(connection)))
+        queues = label_queue(connection, stored_slices(connection))
     assert sorted(run.trace_id for run in queues["Users disagree"]) == sorted(praised)
     assert queues["Low scores"][0].trace_id == GROUNDLESS["trace_id"]
 
@@ -175,7 +175,7 @@ def test_users_disagree_with_a_low_error_rate_only(store: ResultsStore, value: f
     store.write([run])
     add_feedback(store.database, run["trace_id"], False)
     with store.database.reading() as connection:
-        queues = dict(label_queue(connection, stored_slices(connection)))
+        queues = label_queue(connection, stored_slices(connection))
     assert [each.value for each in queues["Users disagree"]] == ([0.0] if value == 0.0 else [])
 
 
@@ -185,23 +185,3 @@ def test_feedback_may_have_any_text(store: ResultsStore) -> None:
     add_feedback(store.database, trace, 1.0, name=odd, comment=odd, source=odd)
     (found,) = feedback_on(store.database, trace)
     assert (found["name"], found["source"], found["comment"]) == ("a?bc", "a?bc", "a?bc")
-
-
-def test_labels_agree_on_the_scale_of_their_own_scorer_version(store: ResultsStore) -> None:
-    graded = record(200, 4.0, scorer="graded")
-    graded["evaluations"][0] |= {"scale": 5.0, "version": "b2"}
-    store.write([record(201, 1.0, scorer="graded"), graded, record(202, 0.5, scorer="open")])
-    with store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE slices SET scale = NULL WHERE scorer_id = 'open'")
-    for id, label in (("graded", 5.0), ("graded", 1.0), ("open", 7.0)):
-        number = 200 if label == 5.0 else 201 if id == "graded" else 202
-        add_label(store.database, record(number, 0.0, scorer=id)["evaluations"][0]["evaluation_id"], label)
-    with store.database.reading() as connection:
-        said = [
-            agreement_of(connection, stored_slices(connection, scorer_id=id), Window())
-            for id in ("graded", "open")
-        ]
-    assert [each and each.partition(".")[0] for each in said] == [
-        "People labelled 2 runs; 2 of these labels agree with the score",
-        "People labelled 1 run; without a scale, no label agrees or disagrees",
-    ]

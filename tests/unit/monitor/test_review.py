@@ -1,9 +1,8 @@
-"""Runs that rules send to review: they wait on the label queue, and their labels never correct a mean."""
+"""Runs that rules send to review: they wait on the label queue, and their labels are exported."""
 
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,13 @@ from otel_evals._internal.cli.app import app
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError
 from otel_evals.testing import read_items, read_labels
-from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
+from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.store.labels import (
     add_label,
-    chances_of,
-    draw,
-    drawn_unlabelled,
     failure_types,
     labels_on,
 )
-from otel_evals_monitor._internal.store.queries import Window, stored_slices
+from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record
 from tests.support.traffic import Live
@@ -48,12 +44,7 @@ def id_of(given: dict[str, Any]) -> str:
 
 def queue(store: ResultsStore, name: str = "Sent to review") -> list[str]:
     with store.database.reading() as connection:
-        return [run.evaluation_id for run in dict(label_queue(connection, stored_slices(connection)))[name]]
-
-
-def agreement(store: ResultsStore) -> str | None:
-    with store.database.reading() as connection:
-        return agreement_of(connection, stored_slices(connection), Window())
+        return [run.evaluation_id for run in label_queue(connection, stored_slices(connection))[name]]
 
 
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
@@ -103,29 +94,6 @@ def test_a_label_needs_a_number_or_a_verdict_on_a_scale(store: ResultsStore) -> 
     for wrong in ({}, {"verdict": "pass"}, {"verdict": "maybe", "label": 1.0}):
         with pytest.raises(ConfigError, match=r"label|verdict"):
             add_label(store.database, id_of(unscaled), **wrong)  # type: ignore[arg-type]
-
-
-def test_labels_of_a_review_do_not_correct_the_mean_and_that_is_said(store: ResultsStore) -> None:
-    """The mean is 0.9 and the judge is right; counting the review's bad runs as random would lower it."""
-    store.write(sent(i) if i % 10 == 0 else record(i, 1.0) for i in range(400))
-    for id in [id_of(sent(i)) for i in range(0, 200, 10)]:
-        add_label(store.database, id, verdict="fail")
-    said = agreement(store) or ""
-    assert "Labels of chosen runs, sent to review for example, do not correct the mean (20 here)" in said
-    assert "Corrected" not in said
-    draw(store.database, 60, random.Random(2))
-    with store.database.reading() as connection:
-        assert chances_of(connection) == {}, "labelled before they were drawn"
-        drawn = [(row["evaluation_id"], row["value"]) for row in drawn_unlabelled(connection, 100)]
-    assert len(drawn) == 60
-    assert not {id for id, _ in drawn} & set(queue(store)), "drawn runs wait in one queue only"
-    for id, value in drawn:
-        add_label(store.database, id, value)
-    with store.database.reading() as connection:
-        assert chances_of(connection) == dict.fromkeys((id for id, _ in drawn), 60 / 400)
-    said = agreement(store) or ""
-    assert "Corrected by the 60 randomly drawn ones, the mean is 0.896" in said
-    assert "do not correct the mean" in said
 
 
 def test_labelled_runs_are_exported_by_verdict(store: ResultsStore, tmp_path: Path) -> None:

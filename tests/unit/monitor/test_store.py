@@ -26,7 +26,7 @@ from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.labels import add_feedback, draw
+from otel_evals_monitor._internal.store.labels import add_feedback
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
@@ -337,15 +337,14 @@ def test_feedback_leaves_with_the_last_run_of_its_trace(store: ResultsStore) -> 
     store.write([old, new, record(1, 1.0, scorer="other", span_id="ab" * 8)])
     for each in (old, new):
         add_feedback(store.database, each["trace_id"], 0.0, comment="wrong")
-    draw(store.database, 8)
     age = time.time() - START + 3600.0
     assert keep_within(store.database, age, None) == 1
-    assert (count(store, "feedback"), count(store, "drawn")) == (2, 2)
+    assert count(store, "feedback") == 2
     assert keep_within(store.database, 1.0, None) in (0, 2)
     with store.database.writing() as connection:
         connection.exec_driver_sql("UPDATE runs SET time = 0")
     keep_within(store.database, age, None)
-    assert (count(store, "feedback"), count(store, "drawn"), count(store, "runs")) == (0, 0, 0)
+    assert (count(store, "feedback"), count(store, "runs")) == (0, 0)
 
 
 def test_only_the_runs_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:

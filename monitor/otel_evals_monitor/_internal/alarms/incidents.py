@@ -78,7 +78,6 @@ class Incident:
         of_agent = f" of {agent}" if agent else ""
         titles: Mapping[str, str] = {
             "missing": f"Scores{of_agent} are missing",
-            "agreement": f"People disagree with {alarm.scorer_id}{of_agent}",
             "sampler": f"The rule {alarm.scorer_id} samples a wrong share of runs",
             "silence": f"No runs of {alarm.scorer_id}",
         }

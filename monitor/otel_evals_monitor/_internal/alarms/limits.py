@@ -26,7 +26,5 @@ class AlarmLimits:
     """By scorer: lowest acceptable mean; highest, if low scores are good."""
     missing: _Share = 0.2
     """Highest acceptable share of missing scores."""
-    agreement: _Share = 0.8
-    """Lowest acceptable share of randomly drawn scores that people's labels agree with."""
     level: _Share = 0.05
     """Probability of any false alarm in a week, over all monitors."""

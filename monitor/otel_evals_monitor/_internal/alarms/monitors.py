@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -27,10 +26,7 @@ from otel_evals_monitor._internal.alarms.record import (
 )
 from otel_evals_monitor._internal.alarms.watchers import (
     Findings,
-    LabelledScore,
     Watched,
-    agreements,
-    disagreement,
     drift,
     fall,
     floor,
@@ -60,6 +56,7 @@ from otel_evals_monitor._internal.store.schema import HOUR
 
 _BY = ("scorer_id", "agent_name")
 _DAY = 24 * HOUR
+# Five monitors watch a slice; the false alarms in docs/statistics.md were simulated for one of six.
 _OF_SLICE = 6
 _PINNED = 7 * _DAY
 _QUARTER = 6 * HOUR
@@ -131,9 +128,9 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         end = int(now) // STEP * STEP
         last = min(end, -(-recorded[1] // STEP) * STEP)
         since = max(recorded[0], last - PERIOD * STEP) // STEP * STEP
-        labels, judged = agreements(connection), judgements(connection)
+        judged = judgements(connection)
         watched = [
-            _watched(connection, slices, key, steps, limits, labels, judged)
+            _watched(connection, slices, key, steps, limits, judged)
             for key, steps in series(connection, slices, Window(since, last), STEP, _BY).items()
         ]
         picked = picks_of(connection, Window(since, last), STEP)
@@ -215,7 +212,6 @@ def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[
         if fallen.raised is None:  # one incident, one alarm
             yield drift(watched, needed, _QUARTERS)
         yield worse_version(watched, needed)
-        yield disagreement(watched.labels, limits.agreement, needed)
     yield missing_share(watched, limits.missing, needed)
 
 
@@ -236,7 +232,6 @@ def _watched(
     key: tuple[Any, ...],
     steps: Mapping[int, Measured],
     limits: AlarmLimits,
-    labels: Mapping[int, Sequence[LabelledScore]],
     judged: Judgements,
 ) -> Watched:
     columns = dict(zip(_BY, key, strict=True))
@@ -269,7 +264,6 @@ def _watched(
         periods=[(at, complete[at].scored) for at in sorted(complete)][-_QUARTERS:],
         largest=max([1.0, whole.sampled.w_max, *(each.sampled.w_max for each in inside_reference)]),
         inflation=max(around.design_effect, slow),
-        labels=sorted((label for id in inside for label in labels.get(id, ())), key=attrgetter("time")),
         versions={agent: found for (version, agent), found in versions.items() if version == newest},
         scorer_began=(newest, began) if len({version for _, version in firsts}) > 1 else None,
     )

@@ -21,7 +21,6 @@ NEXT_STEPS: Mapping[str, str] = {
     "drift": "Compare recent bad runs with runs of the reference; look for slow changes of models and data",
     "version": "Open the worst runs of the new version, and roll back if they confirm it",
     "missing": "Open the scorer's page for the reasons, and `otel-evals doctor` in the process that scores",
-    "agreement": "Open the label queue, and calibrate the judge with `otel-evals judge calibrate`",
     "sampler": "Run `otel-evals doctor` in the process that scores; look for head samplers, and trace ids "
     "that are not random",
     "silence": "Check that the service runs and has traffic; `otel-evals doctor` finds why it is not scored",
@@ -36,7 +35,7 @@ class Alarm:
     monitor: str
     """Name of the monitor, the same at every check."""
     kind: str
-    """`floor`, `fall`, `drift`, `version`, `missing`, `silence`, `agreement` or `sampler`."""
+    """`floor`, `fall`, `drift`, `version`, `missing`, `silence` or `sampler`."""
     scorer_id: str
     """Name of the rule for a `sampler` alarm, of the service for `silence`."""
     agent_name: str

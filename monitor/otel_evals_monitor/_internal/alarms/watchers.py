@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Protocol, Self, TypeVar
 
-from sqlalchemy import Connection, select
-
 from otel_evals.statistics import (
     Detector,
     PickDetector,
@@ -23,8 +21,6 @@ from otel_evals.statistics import (
 )
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP
 from otel_evals_monitor._internal.report.words import Zone
-from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.labels import chances_of
 from otel_evals_monitor._internal.store.queries import Measured
 
 _clock = Zone().full
@@ -37,15 +33,6 @@ class _Detects(Protocol[_Bucket]):
     def e_value(self) -> float: ...
 
     def updated(self, bucket: _Bucket) -> Self: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledScore:
-    """A label of a randomly drawn run."""
-
-    time: int
-    """Time of the label, seconds since the Unix epoch."""
-    agrees: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +60,6 @@ class Watched:
     """Steps by agent version, of the newest scorer version."""
     scorer_began: tuple[str, int] | None = None
     """The newest scorer version and its first step, if there was another before."""
-    labels: Sequence[LabelledScore] = ()
-    """Labels of randomly drawn runs, in order of time."""
 
     def good(self, sums: Sums) -> Sums:
         """Return sums in which high is good, with no weight above the largest."""
@@ -315,31 +300,3 @@ def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
         return f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
 
     return followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed, text)
-
-
-def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float) -> Findings:
-    """Detect that people agree with less than this share of scores; labels in order of time."""
-    detector = Detector(limit, PERIOD, 1.0)
-    buckets = ((label.time, Sums.of(float(label.agrees), 1.0)) for label in labels)
-
-    def text(since: int) -> str:
-        later = [label.agrees for label in labels if label.time >= since]
-        agreed = f"people agree with {sum(later)} of {len(later)} scores labelled since {_clock(since)}"
-        return f"{agreed}, less than {limit:.0%}"
-
-    return followed("agreement", detector, buckets, needed, text)
-
-
-def agreements(connection: Connection) -> Mapping[int, Sequence[LabelledScore]]:
-    """Return the labels of randomly drawn runs, by slice, in order of time."""
-    labels, evaluations, slices = schema.labels.c, schema.evaluations.c, schema.slices.c
-    chances = chances_of(connection)
-    joined = schema.labelled.join(schema.slices, slices.id == evaluations.slice_id)
-    columns = (labels.evaluation_id, labels.label, labels.time, evaluations.x, evaluations.slice_id)
-    query = select(*columns, slices.scale).select_from(joined).where(evaluations.x.is_not(None))
-    found: dict[int, list[LabelledScore]] = {}
-    for row in connection.execute(query.order_by(labels.time)):
-        if row.evaluation_id in chances and row.scale:
-            agrees = (row.label / row.scale >= 0.5) == (row.x >= 0.5)
-            found.setdefault(row.slice_id, []).append(LabelledScore(row.time // schema.NANO, agrees))
-    return found

@@ -27,9 +27,6 @@ def monitor(
     ] = False,
     floor: Floors = None,
     missing: Annotated[float, typer.Option(help="Alarm if more than this share of scores is missing.")] = 0.2,
-    agreement: Annotated[
-        float, typer.Option(help="Alarm if people agree with less than this share of randomly drawn scores.")
-    ] = 0.8,
     webhook: Annotated[str | None, typer.Option(help="Address to post alarms to, as JSON.")] = None,
     slack: Annotated[bool, typer.Option("--slack", help="Post in Slack's format.")] = False,
     alertmanager: Annotated[str | None, typer.Option(help="Base URL of an Alertmanager.")] = None,
@@ -51,7 +48,6 @@ def monitor(
         limits = AlarmOptions(
             floors=floors_of(floor or ()),
             missing=missing,
-            agreement=agreement,
             webhook=webhook,
             slack=slack,
             alertmanager=alertmanager,

@@ -26,7 +26,7 @@ from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.alarms.record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
-from otel_evals_monitor._internal.page.forms import DRAWN, Forms, message
+from otel_evals_monitor._internal.page.forms import Forms, message
 from otel_evals_monitor._internal.page.overview import Causes, overview
 from otel_evals_monitor._internal.page.run_view import RunView, chosen_of
 from otel_evals_monitor._internal.page.scorer_page import scorer_page
@@ -47,7 +47,6 @@ from otel_evals_monitor._internal.store.labels import (
     feedback_on,
     labels_on,
     number_of_labels,
-    waiting_for_draw,
 )
 from otel_evals_monitor._internal.store.queries import stored_slices, time_range
 from otel_evals_monitor._internal.store.rows import STATUSES
@@ -85,7 +84,6 @@ class Page:
             Route("/alarms", forms.alarm, methods=["POST"]),
             Route("/labels", self._page(self._labels)),
             Route("/labels", forms.label, methods=["POST"]),
-            Route("/labels/draw", forms.draw, methods=["POST"]),
             Route("/feedback", forms.feedback, methods=["POST"]),
             Route("/pulse", self._state),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
@@ -204,11 +202,8 @@ class Page:
         asked, incidents = Asked.of(request), self._incidents()
         with self._database.reading() as connection:
             queues = label_queue(connection, stored_slices(connection))
-            new = waiting_for_draw(connection)
         labelled = number_of_labels(self._database)
-        return self._render(
-            "labels.html", asked, incidents, queues=queues, labelled=labelled, new=new, draws=DRAWN
-        )
+        return self._render("labels.html", asked, incidents, queues=queues, labelled=labelled)
 
 
 def _linked(columns: Any) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Requests that change data: labels and draws from forms, feedback from applications as JSON."""
+"""Requests that change data: labels from forms, feedback from applications as JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from otel_evals_monitor._internal.alarms.record import acknowledge, lasting_alar
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.templates import render
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.labels import add_feedback, add_label, draw
+from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
-DRAWN = 8
-"""Number of runs of a draw."""
 _LARGEST = 64 * 1024
 
 
@@ -31,7 +29,6 @@ class Forms:
         self._access = access
         self._check = check
         self.label = self._changing(self._label)
-        self.draw = self._changing(self._draw)
         self.alarm = self._changing(self._alarm)
 
     def _changing(self, change: Callable[[Mapping[str, str]], str]) -> Callable[[Request], Any]:
@@ -63,10 +60,6 @@ class Forms:
         )
         chosen = urlencode({"saved": 1, "score": id})
         return f"/runs/{quote(form.get('trace_id', ''), safe='')}?{chosen}#label"
-
-    def _draw(self, form: Mapping[str, str]) -> str:
-        draw(self._database, DRAWN)
-        return "/labels"
 
     def _alarm(self, form: Mapping[str, str]) -> str:
         """Acknowledge the alarms of an incident, from the form on its card."""

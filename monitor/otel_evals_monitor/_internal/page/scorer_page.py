@@ -14,7 +14,6 @@ from otel_evals_monitor._internal.alarms.monitors import WatchState
 from otel_evals_monitor._internal.page.asked import Asked
 from otel_evals_monitor._internal.page.detail import detail_of
 from otel_evals_monitor._internal.page.overview import newest_version
-from otel_evals_monitor._internal.report.label_queue import agreement_of
 from otel_evals_monitor._internal.report.report import (
     GROUPS,
     ReportOptions,
@@ -81,7 +80,6 @@ def scorer_page(
         values |= {
             "worst": row.failures.shared(worst)[:_WORST],
             "sampler": sampler_checks(connection, inside, window),
-            "agreement": agreement_of(connection, inside, window),
         }
     return values | {
         "notes": report.notes,

@@ -185,28 +185,9 @@ picks = Table(
     *_columns(Float, "expected", "variance", "represented", "represented_variance"),
 )
 
-draws = Table(
-    "draws",
-    metadata,
-    _id(),
-    *_columns(BigInteger, "after", "last"),  # the pool: scored runs with ids above `after`, up to `last`
-    *_columns(BigInteger, "pool"),  # size of the pool
-    *_columns(Integer, "drawn"),  # number of runs drawn from it
-    *_columns(BigInteger, "time"),
-)
-
-drawn = Table(
-    "drawn",
-    metadata,
-    *_keys(Text, "evaluation_id"),
-    *_columns(BigInteger, "draw_id"),
-    *_columns(Integer, "position"),
-    Index("drawn_by_draw", "draw_id"),
-)
-
 sliced = evaluations.join(slices, slices.c.id == evaluations.c.slice_id)
 labelled = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.evaluation_id)
 labelled_runs = labelled.join(runs, runs.c.key == evaluations.c.run_key)
 
 
-VERSION = 7
+VERSION = 8

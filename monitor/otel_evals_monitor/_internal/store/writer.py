@@ -139,7 +139,7 @@ def _remove(connection: Connection, keys: Sequence[int], rollups: bool) -> int:
     if rollups:
         change_rollups(connection, [], rows)
     ids = [row["evaluation_id"] for row in rows]
-    for each in (schema.labels, schema.drawn, table):
+    for each in (schema.labels, table):
         connection.execute(delete(each).where(each.c.evaluation_id.in_(ids)))
     connection.execute(delete(runs).where(runs.c.key.in_(keys)))
     gone = feedback.c.trace_id.in_(traces) & feedback.c.trace_id.not_in(select(runs.c.trace_id))
