@@ -77,6 +77,7 @@ async def _measured(test_case: Callable[[Run], Any], metric: Any, run: Run) -> S
     try:
         await metric.a_measure(test_case(run), _show_indicator=False)
     except Exception as error:
+        # DeepEval raises this for a test case without a field that the metric reads.
         if type(error).__name__ != "MissingTestCaseParamsError":
             raise
         return NotScored(reason="fields_missing", explanation=str(error))

@@ -85,6 +85,7 @@ def bigram_similarity(
         first, second = first.lower(), second.lower()
     if ignore_whitespace:
         first, second = "".join(first.split()), "".join(second.split())
+    # Texts of one character have no pairs.
     if first == second:
         return 1.0
     if min(len(first), len(second)) < 2:

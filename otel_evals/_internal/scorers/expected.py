@@ -102,6 +102,7 @@ def answer_similarity(
             len(reply.units) * kind.worth["exact"]
         )
         value -= len(reply.contradictions) * contradiction_penalty
+        # Additions cost little: an answer may say more than is expected.
         value -= min(len(reply.extra) * extra_info_penalty, MOST_FOR_EXTRAS)
         lines = [
             kind.explained(reply.units),

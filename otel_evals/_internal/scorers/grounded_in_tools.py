@@ -76,6 +76,7 @@ def _judge(run: Run) -> Score | NotScored:
     claims, wrong = check(stated, answer, evidence, _countable(run, answer)) if stated else ([], [])
     if not claims:
         return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
+    # A missing fact may be in the part of the evidence that was cut off.
     if wrong and (incomplete := _incomplete(run, evidence)):
         return incomplete
     alternatives = Alternatives(answer, evidence)

@@ -185,6 +185,7 @@ def build(
     def scored(params: AnyParams) -> Any:
         return score(params, kind) if score else kind.score(params.results.analyze, scale or 1.0)
 
+    # The worths of verdicts are part of the scorer's version.
     options = {"direction": kind.direction, "options": dict(kind.worth), **options}
     step = PromptStep(prompt=prompt or question, schema=kind.reply, data=data, check=complaint)
     return (

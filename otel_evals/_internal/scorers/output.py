@@ -59,6 +59,7 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
     @scorer(id="answered", inline=not refusals)
     def answered(run: Run) -> Score | NotScored:
         reasons = map(finish_reason, run.finish_reasons)
+        # The provider's own filter is certain; phrases are a guess.
         refused = next((reason for reason in reasons if reason in _REFUSED), None)
         if refused is not None:
             return Score(value=0.0, label="refused", explanation=f"finish reason {refused}")
@@ -121,6 +122,7 @@ def no_secrets(*, personal: bool = True) -> FunctionScorer:
     def no_secrets(run: Run) -> Score | NotScored:
         if (absent := missing(run, "output")) is not None:
             return absent
+        # A secret that the user wrote is no leak.
         said, answer = (run.input or "")[:MAX_CHARS], (run.output or "")[:MAX_CHARS]
         found = (leak for find in finders for leak in islice(find(answer), _MOST_FOUND))
         if kinds := {kind for kind, value in found if value not in said}:
@@ -194,6 +196,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
             return NotScored(reason="too_short", explanation="too few words to tell the language")
         identifier = _identifier(codes)
         asked, used = (dict(identifier.rank(text)) for text in (said, answer))
+        # A short text may belong to several related languages.
         same = any(min(chance, used[language]) >= _PLAUSIBLE for language, chance in asked.items())
         told = f"the user seems to write {max(asked, key=asked.__getitem__)}"
         explanation = f"{told}, the agent {max(used, key=used.__getitem__)}"

@@ -165,6 +165,7 @@ def rubric(
     def score(params: AnyParams, kind: Judgement) -> Score:
         verdicts = sorted(params.results.analyze.criteria, key=lambda verdict: verdict.criterion)
         pairs = list(zip(params.results.preprocess, verdicts, strict=True))
+        # Without a required criterion, all of them decide.
         decisive = [verdict for criterion, verdict in pairs if criterion.required] or verdicts
         met = all(verdict.verdict == "met" for verdict in decisive)
         lines = [_line(criterion, verdict) for criterion, verdict in pairs]

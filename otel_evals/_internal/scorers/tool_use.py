@@ -51,6 +51,7 @@ def unrecovered_tool_errors() -> FunctionScorer:
     @scorer(id="unrecovered_tool_errors", inline=True, direction=Direction.LOWER)
     def unrecovered_tool_errors(run: Run) -> Score | NotScored:
         failed = [(i, call) for i, call in enumerate(run.tool_calls) if has_failed(call)]
+        # Later entries replace earlier ones, so the last success of each tool remains.
         last_success = {call.name: i for i, call in enumerate(run.tool_calls) if not has_failed(call)}
         lost = [call for i, call in failed if last_success.get(call.name, -1) < i]
         return _share(lost, run, "unrecovered", len(failed))
@@ -124,6 +125,7 @@ def _same(call: ToolCall, place: int) -> tuple[str, str]:
 
 def _repetition(calls: list[tuple[str, str]], loop_from: int) -> Score:
     repeats = len(calls) - len(set(calls))
+    # An agent that alternates between two calls is in no loop.
     in_a_row = max(len(list(group)) for _, group in groupby(calls))
     (name, _), times = Counter(calls).most_common(1)[0]
     explanation = f"{name} was called {times} times with the same arguments" if repeats else "no call repeats"

@@ -112,6 +112,7 @@ def _found(expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: O
         candidates = left if ordering != "strict" else range(place, min(place + 1, len(actual)))
         at = next((i for i in candidates if step.matches(actual[i])), None)
         if at is not None:
+            # No step counts twice, and in order none comes before the last one found.
             left = [i for i in left if (i > at if ordering == "relaxed" else i != at)]
         yield at is not None
 

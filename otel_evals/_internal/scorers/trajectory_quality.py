@@ -116,6 +116,7 @@ def _plan(given: Plan | Mapping[str, Any]) -> Plan:
 def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     _check_forbidden(plan, [step.name for step in taken.steps])
     respects = dict(_respects(plan, taken))
+    # Respects that do not apply leave their weight to the others.
     total = sum(weights[name] for name in respects)
     own = sum(weights[name] * value for name, value in respects.items()) / total if total else 1.0
     nested = [_nested(step, taken, weights) for step in plan.steps or () if step.plan is not None]

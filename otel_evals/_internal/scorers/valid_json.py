@@ -101,6 +101,7 @@ def _model_problem(model: type[BaseModel], value: Any) -> str | None:
     try:
         model.model_validate(value)
     except ValidationError as error:
+        # One problem is enough to fix the prompt.
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     return None

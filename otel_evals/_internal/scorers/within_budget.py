@@ -88,6 +88,7 @@ def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScor
         if (usage := operation.usage) is None:
             continue
         model = operation.response_model or operation.request_model or ""
+        # The longest prefix: gpt-5-mini has another price than gpt-5.
         price = max((name for name in prices if model.startswith(name)), key=len, default=None)
         if price is None:
             return NotScored(reason="price_unknown", explanation=f"no price is given for the model {model!r}")

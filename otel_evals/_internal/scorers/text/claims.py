@@ -111,6 +111,7 @@ def identifier_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def _links(text: str) -> Iterator[Claim]:
+    # Most texts have no link, and the search for one is slow.
     patterns = (_LINK, _PHONE) if "://" in text or "@" in text or "www." in text else (_PHONE,)
     for pattern in patterns:
         for match in pattern.finditer(text):
@@ -130,6 +131,7 @@ def _numbers(text: str) -> Iterator[Claim]:
     return (with_context(number, text) for number in numbers_in(text))
 
 
+# Each finder sees what earlier ones left: the digits of a date are no number.
 _OPAQUE = (_links, dates_in, times_in, _identifiers)
 
 
@@ -138,6 +140,7 @@ def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tup
     claims: list[Claim] = []
     for find in finders:
         pieces, done = [], 0
+        # Of two claims at one place, the longer one is meant.
         for claim in sorted(find(text), key=lambda c: (c.start, -len(c.text))):
             if claim.start >= done and _TAKEN not in claim.text:
                 claims.append(claim)

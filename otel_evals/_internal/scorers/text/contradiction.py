@@ -72,6 +72,7 @@ class Alternatives:
             shared = _shared(claim, words, value)
             if shared and _may_be(claim, value):
                 alike.setdefault(shared, set()).add(value.text)
+        # The value with the most words in common is meant, if it is the only one.
         return _only(alike[max(alike)]) if alike else None
 
     @cached_property
@@ -104,6 +105,7 @@ def _only(texts: Iterable[str]) -> str | None:
 
 def _shared(claim: Claim, words: frozenset[str], fact: _Fact) -> int:
     """Count the words that a value shares with a claim's surroundings; 0 if they are too few."""
+    # Words such as `delivery` connect a value of the evidence with the answer's sentence.
     shared = len(words & fact.beside)
     if fact.claim is not None:
         shared += _SAME_THINGS if claim.nouns() & fact.claim.nouns() else 0

@@ -68,6 +68,7 @@ def times_in(text: str) -> Iterator[Claim]:
         if match["half"]:
             hours = [hour % 12 + (12 if match["half"][0] in "pP" else 0)]
         elif hour <= 12 and not match["s"]:
+            # Without a.m. or p.m.
             hours.append((hour + 12) % 24)
         yield Claim("time", match[0], match.start(), times=tuple((h, minute) for h in hours))
 
@@ -80,6 +81,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
     else:
         a, b, year = int(match["a"]), int(match["b"]), int(match["y"])
         year += 2000 if year < 100 else 0
+        # 3/4/2026 may be read in either order.
         yield year, b, a
         yield year, a, b
 

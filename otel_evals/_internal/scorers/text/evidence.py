@@ -59,6 +59,7 @@ class Evidence:
     @cached_property
     def distinct(self) -> frozenset[Decimal]:
         """The numbers as a set; it always contains one."""
+        # An answer may state the digits of an identifier: order 1001 for A-1001.
         inside = (Decimal(digits) for claim in self.taken for digits in re.findall(r"\d{3,18}", claim.text))
         half = [Decimal("0.5")] if "half" in self.vocabulary.words else []
         return frozenset((Decimal(1), *half, *self.figures, *self.stated.readings(), *inside))
@@ -103,6 +104,7 @@ class Evidence:
             figure = decimal_of(each.value)
             if each.owner is not None and figure is not None and is_amount(each.path[-1]):
                 found.add(figure)
+        # Round amounts add up to other round amounts by chance.
         few = _MAX_AMOUNTS if any(amount % 1 for amount in found) else _MAX_WHOLE_AMOUNTS
         return frozenset(found if len(found) <= few else ())
 
@@ -138,6 +140,7 @@ class Evidence:
     def times(self) -> frozenset[Time]:
         """All times of day; in running text also a bare hour: at 7."""
         written = (time for claim in self.taken for time in claim.times)
+        # In fields, a bare number after `at` is no hour.
         numbers = self.stated.all if self.prose else ()
         hours = (n for n in numbers if _AT.search(self.text, max(0, n.start - 8), n.start))
         return frozenset((*written, *(time for number in hours for time in _hours(number))))
@@ -197,6 +200,7 @@ def _totals(value: Any) -> Iterator[Decimal]:
     names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
     if len(table) > 1:
         yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
+    # Any two fields may be a price and a quantity.
     for a, b in combinations(names, 2):
         products = [row[a] * row[b] for row in table if a in row and b in row]
         yield from products
@@ -216,6 +220,7 @@ def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def _epoch_days(figure: float) -> Iterator[Day]:
+    # Seconds or milliseconds since 1970.
     for unit in (1, 1000):
         if 1_000_000_000 * unit <= figure <= _MAX_SECONDS * unit:
             moment = datetime.fromtimestamp(figure / unit, UTC)

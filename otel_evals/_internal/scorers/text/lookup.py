@@ -38,6 +38,7 @@ def check(
     """
     lookup = _Lookup(evidence, evidence.counts | frozenset(counts))
     missing = [claim for claim in claims if not lookup.found(claim)]
+    # Left out of the score: neither for nor against the answer.
     uncounted = {claim for claim in missing if lookup.only_a_reader_can_count(claim)}
     checked = [claim for claim in claims if claim not in uncounted]
     counted = {claim for claim in missing[:_MAX_COUNTS] if lookup.counts_rows(claim, answer)}
@@ -93,8 +94,10 @@ class _Lookup:
         seconds = SECONDS.get(unit)
         if seconds and not evidence.stated.durations.isdisjoint(value * seconds for value in values):
             return True
+        # A field with this value supports it, whatever the texts count.
         if evidence.figures.isdisjoint(values) and evidence.stated.refutes(number):
             return False
+        # As stated, or in another unit.
         if not evidence.distinct.isdisjoint((*values, *_converted(number))):
             return True
         if unit == "ordinal":
@@ -129,7 +132,9 @@ class _Lookup:
         """Return sums, differences, products and percentages of found numbers that the answer states."""
         pool = _addable(stated)[:_MAX_POOL]
         results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
+        # Three bags at a fee of 50 each.
         results |= {a * b for a in pool for b in self.counts if 1 < b < _SMALL}
+        # An answer lists its items, then their total.
         for first in range(len(pool)):
             results.update(accumulate(pool[first:]))
         percentages = [n.readings[0] for n in stated if n.unit == "%"][:_MAX_PERCENTAGES]
@@ -140,6 +145,7 @@ class _Lookup:
         """Return True if a number was derived, or is called a total or remainder of known ones."""
         if number.kind != "number" or number.unit not in _ADDED_UP:
             return False
+        # Small whole numbers come out of any arithmetic.
         values = [v for v in number.readings if v > _SMALL or v % 1]
         if any(_within(derived, value, _last_place(value) / 2) for value in values):
             return True

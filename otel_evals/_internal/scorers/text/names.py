@@ -73,6 +73,7 @@ def names_in(text: str) -> Iterator[Claim]:
     (a colon follows). In languages that capitalise all nouns, such as German, names have two or more words.
     Scripts without capitals have no names here.
     """
+    # German capitalises every noun.
     least = 2 if len({w.lower() for w in _GERMAN.findall(text, 0, _LOOK)}) >= _IS_GERMAN else 1
     for group in _groups(text):
         if _begins_sentence(text, group):

@@ -77,6 +77,7 @@ class Rows:
             items = list(each.value.values()) if is_object else each.value
             rows = [item for item in items if isinstance(item, Mapping)]
             if rows and (len(rows) == len(items) or not is_object):
+                # A repeated call returns the same table again.
                 found[repr(rows)] = rows
         self._tables = list(found.values())
 
@@ -131,6 +132,7 @@ def decimal_of(value: Any) -> Decimal | None:
     """Return a number of sensible size, without its sign."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    # The text of an endless integer takes time that grows with its square.
     if abs(value) >= _LARGEST if isinstance(value, int) else len(str(value)) > _MAX_DIGITS:
         return None
     try:

@@ -69,6 +69,7 @@ class StatedNumbers:
         because a single word (days) has many numbers. `3 years` alone refutes `3 months`.
         """
         same = [other for reading in number.readings for other in self._by_value.get(reading, ())]
+        # A number that is stated of the same things, or everywhere, is supported.
         if not 0 < len(same) < _MAX_SAME or any(number.nouns() & other.nouns() for other in same):
             return False
         if period := _period(number):

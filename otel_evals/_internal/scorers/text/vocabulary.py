@@ -97,6 +97,7 @@ class Vocabulary:
         letters = bare(re.sub("[.'-]", "", written.removesuffix("'s")))
         if len(letters) not in _ABBREVIATION or sum(map(str.isupper, written)) < 2:
             return False
+        # Two letters begin some words of any text: these need capitals.
         rows = self._rows if len(letters) >= _CHANCE else self._rows[2:]
         return any(letters in row for row in rows)
 
@@ -179,5 +180,6 @@ def _forms(word: str) -> Iterator[str]:
 def _related(word: str, other: str) -> bool:
     """Return True if two words with the same beginning are a place and its adjective or people."""
     shared = (n for n in range(_STEM, min(len(word), len(other)) + 1) if word[:n] == other[:n])
+    # The place and its people share a beginning, and differ in known endings.
     ends = ((word[n:], other[n:]) for n in shared)
     return any((a in _PLACE and b in _PEOPLE) or (b in _PLACE and a in _PEOPLE) for a, b in ends)
