@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,14 +76,17 @@ class Budget:
         if per not in ("all", "scorer", "model"):
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
-        counters: list[_Counters] = [redis_server(str(store))] if is_address(store, "budget.store") else []
-        counters.append(FileCounters(MEMORY if store is None or counters else store))
-        most = {"usd": math.inf if usd is None else round(usd * _NANO), "tokens": tokens or math.inf}
-        self._ledger = _Ledger(counters, most)
+        shared = is_address(store, "budget.store")
+        # With a server, no sum is below what this process added itself, whatever the server answers.
+        self._counters: list[_Counters] = [redis_server(str(store))] if shared else []
+        self._counters.append(FileCounters(MEMORY if store is None or shared else store))
+        self._most = {"usd": math.inf if usd is None else round(usd * _NANO), "tokens": tokens or math.inf}
 
     def spent(self, what: str = "") -> Spent:
         """Return the dollars and tokens spent or reserved today, for one scorer or model if per those."""
-        usd, tokens, estimated = self._ledger.read(self._key(what))
+        key = self._key(what)
+        names = [f"budget:{key}:{part}" for part in ("usd", "tokens", "estimated")]
+        usd, tokens, estimated = (max(each.value(name) for each in self._counters) for name in names)
         return Spent(usd / _NANO, tokens, estimated > 0)
 
     @asynccontextmanager
@@ -95,7 +98,7 @@ class Budget:
             JudgeUnavailableError: the budget's file or server cannot be used now.
             JudgeError: the price is unknown, or the answer's length unlimited.
         """
-        usd, tokens = self._most(call)
+        usd, tokens = self._maximum(call)
         key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
         await self._reserve(call, key, usd, tokens)
         settled: list[tuple[Usage | None, float | None]] = []
@@ -119,26 +122,40 @@ class Budget:
 
     async def _reserve(self, call: Call, key: str, usd: float, tokens: int) -> None:
         try:
-            fits = await in_thread(self._ledger.reserve, key, {"usd": round(usd * _NANO), "tokens": tokens})
+            fits = await in_thread(self._take, key, {"usd": round(usd * _NANO), "tokens": tokens})
         except StoreError as error:
             raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
         if not fits:
-            limits = [
-                f"${self._usd:g}" if self._usd else "",
-                f"{self._tokens} tokens" if self._tokens else "",
-            ]
-            left = f"of {' and '.join(filter(None, limits))} for {key.rpartition(' ')[0]} today"
+            limits = [f"${self._usd:g}"] if self._usd else []
+            limits += [f"{self._tokens} tokens"] if self._tokens else []
+            left = f"of {' and '.join(limits)} for {key.rpartition(' ')[0]} today"
             raise BudgetExceededError(
                 f"{call.model}: up to ${usd:.4f} and {tokens} tokens exceed the rest of the budget {left}"
             )
 
+    def _take(self, key: str, amounts: dict[str, int]) -> bool:
+        """Add to a key's sums, unless one would exceed its limit; return True if added."""
+        added: dict[str, int] = {}
+        for what, amount in amounts.items():
+            added[what] = -amount
+            if self._add(key, what, amount) > self._most[what]:
+                for taken, back in added.items():
+                    self._add(key, taken, back)
+                return False
+        return True
+
     def _give_back(self, key: str, back: dict[str, int]) -> None:
         try:
-            self._ledger.give_back(key, back)
+            for what, amount in back.items():
+                if amount:
+                    self._add(key, what, -amount)
         except StoreError as error:
             _log.warning("a budget keeps a whole reservation as spent: %s", error)
 
-    def _most(self, call: Call) -> tuple[float, int]:
+    def _add(self, key: str, what: str, amount: int) -> int:
+        return max(each.add(f"budget:{key}:{what}", amount, _SECONDS) for each in self._counters)
+
+    def _maximum(self, call: Call) -> tuple[float, int]:
         """Return the maximum dollars and tokens of a call."""
         if self._usd is not None and call.max_cost is None:
             raise JudgeError(
@@ -163,38 +180,6 @@ class _Counters(Protocol):
     def add(self, key: str, amount: int, seconds: float) -> int: ...
 
     def value(self, key: str) -> int: ...
-
-
-class _Ledger:
-    """Sums by key: billionths of a dollar, tokens, and estimated calls.
-
-    With a shared server, a sum is never below what this process added itself, whatever the server answers.
-    """
-
-    def __init__(self, counters: Sequence[_Counters], most: dict[str, float]) -> None:
-        self._counters, self._most = counters, most
-
-    def reserve(self, key: str, amounts: dict[str, int]) -> bool:
-        """Add to a key's sums, unless one would exceed its limit; return True if added."""
-        added: dict[str, int] = {}
-        for what, amount in amounts.items():
-            added[what] = amount
-            if self._add(key, what, amount) > self._most[what]:
-                self.give_back(key, added)
-                return False
-        return True
-
-    def give_back(self, key: str, amounts: dict[str, int]) -> None:
-        for what, amount in amounts.items():
-            if amount:
-                self._add(key, what, -amount)
-
-    def read(self, key: str) -> list[int]:
-        names = [f"budget:{key}:{what}" for what in ("usd", "tokens", "estimated")]
-        return [max(each.value(name) for each in self._counters) for name in names]
-
-    def _add(self, key: str, what: str, amount: int) -> int:
-        return max(each.add(f"budget:{key}:{what}", amount, _SECONDS) for each in self._counters)
 
 
 class FileCounters:

@@ -82,7 +82,7 @@ def judge_error(
     request = getattr(lost, "_request", None)  # `request` raises if there is none
     place = f" at {request.url.host}" if request is not None else ""
     message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
-    connection = isinstance(error, ConnectionError | TimeoutError) or lost is not None
+    connection = lost is not None or isinstance(error, ConnectionError | TimeoutError)
     connection = connection or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"

@@ -391,7 +391,7 @@ def test_a_relative_store_stays_in_its_place_after_a_change_of_directory(
     for folder in (tmp_path, tmp_path / "elsewhere"):
         monkeypatch.chdir(folder)
         anyio.run(use)
-        budget._ledger._counters[0]._file.close()  # as after any failure: it opens its file again
+        budget._counters[0]._file.close()  # as after any failure: it opens its file again
         cached._file.close()
     assert budget.spent().tokens == 80
     assert len(judge.requests) == 1

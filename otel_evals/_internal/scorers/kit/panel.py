@@ -37,7 +37,7 @@ class Panel(Scorer):
     @property
     def members(self) -> tuple[Scorer, ...]:
         """The scorers that vote."""
-        return tuple(self._members)
+        return self._members
 
     def check(self) -> None:
         """Check that every member can score."""
@@ -56,17 +56,17 @@ class Panel(Scorer):
         steps = _steps(outcomes)
         scores = [o for o in outcomes if isinstance(o, Score)]
         refusals = [o for o in outcomes if isinstance(o, NotScored)]
-        failures = [(o, answers[i]) for i, o in enumerate(outcomes) if isinstance(o, ScorerFailure)]
+        failures = [
+            (o, answer) for o, answer in zip(outcomes, answers, strict=True) if isinstance(o, ScorerFailure)
+        ]
         if refusals and len(refusals) >= len(scores):
             return replace(refusals[0], steps=steps)
-        if len(failures) * 2 > len(outcomes) or not scores:
-            first, raised = failures[0]
-            message = (
-                f"{len(failures)} of {len(outcomes)} members failed: {first.error_type}: {first.message}"
-            )
-            cause = root_cause(raised) if isinstance(raised, BaseException) else TypeError(first.message)
-            raise StepFailure(message, steps=steps) from cause
-        return replace(self._settle(scores), steps=steps)
+        if len(failures) * 2 <= len(outcomes) and scores:
+            return replace(self._settle(scores), steps=steps)
+        first, raised = failures[0]
+        message = f"{len(failures)} of {len(outcomes)} members failed: {first.error_type}: {first.message}"
+        cause = root_cause(raised) if isinstance(raised, BaseException) else TypeError(first.message)
+        raise StepFailure(message, steps=steps) from cause
 
     async def _answers(self, run: Run) -> list[object]:
         """Return what each member returned or raised, in order."""
@@ -90,21 +90,19 @@ class Panel(Scorer):
         """Return the majority's label, the median of its values, and the share of members that agree."""
         labels = Counter(score.label for score in scores if score.label is not None)
         if len(labels) > 1:
-            label, count = labels.most_common(1)[0]
-            of_label = [score for score in scores if score.label == label]
-            value, agreement = median(score.value for score in of_label), count / len(scores)
+            ((label, _),) = labels.most_common(1)
+            agreeing = [score for score in scores if score.label == label]
+            value = median(score.value for score in agreeing)
         else:
             value = median(score.value for score in scores)
-            agreement = sum(abs(s.value - value) <= self._tolerance for s in scores) / len(scores)
+            agreeing = [score for score in scores if abs(score.value - value) <= self._tolerance]
         nearest = min(scores, key=lambda score: (abs(score.value - value), score.explanation is None))
         said = ", ".join(f"{score.value:g}" for score in scores)
-        explanation = f"votes {said}. {nearest.explanation or ''}".strip()
-        return Score(
+        return replace(
+            nearest,
             value=value,
-            label=nearest.label,
-            explanation=explanation,
-            agreement=agreement,
-            span_id=nearest.span_id,
+            explanation=f"votes {said}. {nearest.explanation or ''}".strip(),
+            agreement=len(agreeing) / len(scores),
         )
 
 

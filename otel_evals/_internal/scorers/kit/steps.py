@@ -69,10 +69,8 @@ class StepScorer(Scorer, Generic[_P, _A]):
     # --- building ---
 
     @overload
-    def preprocess(self, step: PromptStep[_R]) -> StepScorer[_R, _A]: ...
-    @overload
     def preprocess(
-        self, step: Callable[[Params[None, None]], Awaitable[_R | NotScored]]
+        self, step: PromptStep[_R] | Callable[[Params[None, None]], Awaitable[_R | NotScored]]
     ) -> StepScorer[_R, _A]: ...
     @overload
     def preprocess(self, step: Callable[[Params[None, None]], _R | NotScored]) -> StepScorer[_R, _A]: ...
@@ -81,10 +79,8 @@ class StepScorer(Scorer, Generic[_P, _A]):
         return self._with("preprocess", step)
 
     @overload
-    def analyze(self, step: PromptStep[_R]) -> StepScorer[_P, _R]: ...
-    @overload
     def analyze(
-        self, step: Callable[[Params[_P, None]], Awaitable[_R | NotScored]]
+        self, step: PromptStep[_R] | Callable[[Params[_P, None]], Awaitable[_R | NotScored]]
     ) -> StepScorer[_P, _R]: ...
     @overload
     def analyze(self, step: Callable[[Params[_P, None]], _R | NotScored]) -> StepScorer[_P, _R]: ...
