@@ -13,6 +13,7 @@ from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.model import Usage
+from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.calls import in_thread, of_this_loop
 from otel_evals._internal.util.plain import read_json
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
@@ -54,9 +55,7 @@ class CachedJudge:
         self._file = SQLiteFile(MEMORY if store is None else store, _SCHEMA, wait=1.0)
         self._warned = False
         self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
-        self.redact = getattr(judge, "redact", None)
-        if self.redact is None:
-            del self.redact
+        self.redact = getattr(judge, "redact", redact)
 
     @property
     def judge(self) -> Judge:

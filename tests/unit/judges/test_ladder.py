@@ -130,12 +130,6 @@ def test_every_rung_may_be_the_one_that_works(make: Make, works: str) -> None:
     assert shown == [rung not in ("json_schema", "tool") for rung in server.rungs]
 
 
-def test_a_server_that_ignores_the_form_is_not_asked_for_it_again(make: Make) -> None:
-    with Server(json_schema="I think so.", json_object_schema="Yes!", tool='{"other": 1}') as server:
-        assert ask(make(api_base=server.url), Verdict, Verdict) == ["yes", "yes"]
-    assert server.rungs == ["json_schema", "json_object_schema", "tool", "json_object", "json_object"]
-
-
 def test_another_form_begins_at_the_rung_that_has_worked(make: Make) -> None:
     with Server(json_schema=(400, "no")) as server:
         assert ask(make(api_base=server.url), Verdict, Other) == ["yes", "yes"]

@@ -14,13 +14,10 @@ from otel_evals.context import static
 from otel_evals.judges import CachedJudge, LiteLLMJudge, OpenAICompatibleJudge, ScriptedJudge
 from otel_evals.model import Media, Message, NotScored, Part, Run, Score
 from otel_evals.scorers import (
-    PromptStep,
-    ScoreReply,
     bias,
     classifier,
     grounded_in_tools,
     hallucination,
-    step_scorer,
 )
 from tests.support.judge_scorers import reply_of
 from tests.support.replacing import replace
@@ -113,17 +110,6 @@ def test_a_question_about_the_answer_alone_needs_no_image_of_the_question() -> N
     found: Any = anyio.run(bias(judge).score, asking(IMAGE))
     assert isinstance(found, Score)
     assert judge.requests[0].media == ()
-
-
-def test_a_judge_is_asked_nothing_if_a_later_step_would_lack_the_image() -> None:
-    judge = ScriptedJudge({"preprocess": {"score": 1}, "generate_score": {"score": 1}})
-    scorer = (
-        step_scorer("looks", judge=judge)
-        .preprocess(PromptStep(prompt="$output", schema=ScoreReply))
-        .generate_score(PromptStep(prompt="$input", schema=ScoreReply))
-    )
-    found: Any = anyio.run(scorer.score, asking(IMAGE))
-    assert (found.reason, judge.requests) == ("media_not_shown", [])
 
 
 def test_equal_words_about_another_image_are_another_question() -> None:

@@ -25,7 +25,7 @@ from otel_evals._internal.judges.fence import (
 )
 from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.model import ContextSeen, NotScored, Run, Score, StepRecord, Usage
+from otel_evals._internal.model import ContextSeen, NotScored, Score, StepRecord, Usage
 from otel_evals._internal.scorers.kit.context import Params, said_before
 from otel_evals._internal.scorers.kit.evidence import with_evidence
 from otel_evals._internal.scorers.kit.scorer import missing
@@ -98,19 +98,16 @@ class StepRecordBuilder:
         """Take over the question of another scorer, which paid for it."""
         self.prompt, self._model, self.evidence_cut = other.prompt, other._model, other.evidence_cut
 
-    def record(self, value: Any) -> StepRecord:
-        return self._record(result=_plain(value))
-
     def failed(self, error: BaseException) -> StepRecord:
         if issubclass(type(error), JudgeError):  # whatever its `__class__` says
             judge: Any = error
             self._spent.add(judge.usage or Usage(), judge.cost, judge.attempts)
-        return self._record(error=describe_error(error))
+        return self.record(error=describe_error(error))
 
-    def _record(self, *, result: Any = None, error: str | None = None) -> StepRecord:
+    def record(self, value: Any = None, error: str | None = None) -> StepRecord:
         return StepRecord(
             name=self.name,
-            result=result,
+            result=_plain(value),
             prompt=self.prompt,
             model=self._model,
             usage=self._spent.usage,
@@ -248,11 +245,6 @@ class PromptStep(Generic[_R]):
             if again:
                 request = retry_request(request, as_text(_dumped(reply.value)), complaint)
         raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
-
-    def unseen(self, run: Run, judge: Judge | None) -> NotScored | None:
-        """Return NotScored if the judge is not shown the media that the question is about."""
-        needed = media_needed(run, Template(self.prompt).get_identifiers())
-        return not_shown(needed, cast("Judge", self.judge or judge))
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()

@@ -217,8 +217,6 @@ class _StepExecution:
         self.context: Context | None = None
 
     async def outcome(self) -> Score | NotScored:
-        if unseen := self._unseen():
-            return unseen
         try:
             self.preprocessed = await self._step("preprocess")
             self.analyzed = await self._step("analyze")
@@ -227,12 +225,6 @@ class _StepExecution:
             return structs.replace(stopped.answer, steps=tuple(self.done))
         explanation = await self._reason(score)
         return structs.replace(score, explanation=explanation or score.explanation, steps=tuple(self.done))
-
-    def _unseen(self) -> NotScored | None:
-        """Check before the first question that the judges are shown all media. A reason may rest on less."""
-        asked = [step for name, step in self.scorer.steps.items() if name != "generate_reason"]
-        prompts = (step for step in asked if isinstance(step, PromptStep))
-        return next(filter(None, (step.unseen(self.run, self.scorer.judge) for step in prompts)), None)
 
     async def _reason(self, score: Score) -> str | None:
         try:

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from otel_evals._internal.scorers.kit.prompt import PromptStep
 from otel_evals._internal.scorers.kit.scorer import StepFailure
-from otel_evals.context import Context, Params, static, tool_results
+from otel_evals.context import Context, Params, static
 from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals.model import NotScored, Score, Usage
 from otel_evals.scorers import ReasonParams, StepScorer, step_scorer
 from otel_evals.testing import run_of
-from tests.support.runs import a_run, tool
+from tests.support.runs import a_run
 
 AnyParams = Params[Any, Any]
 
@@ -271,16 +271,6 @@ def test_a_hook_that_raises_fails_the_step() -> None:
 
     with pytest.raises(StepFailure, match="analyze: RuntimeError: no database"):
         score(with_context(hook))
-
-
-def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
-    judge = ScriptedJudge({"analyze": {"claims": []}})
-    step = PromptStep(prompt="Compare with $context", schema=Claims)
-    scorer = (
-        step_scorer("x", judge=judge, get_context=tool_results()).analyze(step).generate_score(lambda p: 1)
-    )
-    score(scorer, tools=[tool("orders", {"ships": "Friday"})])
-    assert '{"ships": "Friday"}' in judge.requests[0].prompt
 
 
 # --- versions ---
