@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from otel_evals.model import Message
 from otel_evals_instrumentation._internal.readers.logs import event_messages
@@ -34,161 +36,10 @@ ASKED = ("user", [("text", "Weather in Paris?")])
 CALL = ("tool_call", "get_weather", "c1", {"city": "Paris"})
 ANSWERED = ("tool", [("tool_result", None, "c1", "Sunny")])
 SAID = ("assistant", [("text", "It is sunny.")])
-
-OTEL = [
-    {"role": "user", "parts": [{"type": "text", "content": "Weather in Paris?"}]},
-    {
-        "role": "assistant",
-        "parts": [{"type": "tool_call", "id": "c1", "name": "get_weather", "arguments": {"city": "Paris"}}],
-    },
-    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "Sunny"}]},
-    {"role": "assistant", "parts": [{"type": "text", "content": "It is sunny."}], "finish_reason": "stop"},
-]
-CHAT = [
-    {"role": "user", "content": "Weather in Paris?"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
-            }
-        ],
-    },
-    {"role": "tool", "tool_call_id": "c1", "content": "Sunny"},
-    {"role": "assistant", "content": "It is sunny."},
-]
-RESPONSES = [
-    {"role": "user", "content": [{"type": "input_text", "text": "Weather in Paris?"}]},
-    {
-        "type": "function_call",
-        "id": "fc_1",
-        "call_id": "c1",
-        "name": "get_weather",
-        "arguments": '{"city": "Paris"}',
-    },
-    {"type": "function_call_output", "call_id": "c1", "output": "Sunny"},
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is sunny."}]},
-]
-ANTHROPIC = [
-    {"role": "user", "content": "Weather in Paris?"},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "c1", "name": "get_weather", "input": {"city": "Paris"}}],
-    },
-    {
-        "role": "user",
-        "content": [
-            {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "Sunny"}]}
-        ],
-    },
-    {"role": "assistant", "content": [{"type": "text", "text": "It is sunny."}]},
-]
-BEDROCK = [
-    {"role": "user", "content": [{"text": "Weather in Paris?"}]},
-    {
-        "role": "assistant",
-        "content": [{"toolUse": {"toolUseId": "c1", "name": "get_weather", "input": {"city": "Paris"}}}],
-    },
-    {
-        "role": "user",
-        "content": [{"toolResult": {"toolUseId": "c1", "status": "success", "content": [{"text": "Sunny"}]}}],
-    },
-    {"role": "assistant", "content": [{"text": "It is sunny."}]},
-]
-GEMINI = {
-    "config": {"system_instruction": "Be brief."},
-    "contents": [
-        {"role": "user", "parts": [{"text": "Weather in Paris?"}]},
-        {
-            "role": "model",
-            "parts": [{"function_call": {"id": "c1", "name": "get_weather", "args": {"city": "Paris"}}}],
-        },
-        {
-            "role": "user",
-            "parts": [
-                {"function_response": {"id": "c1", "name": "get_weather", "response": {"result": "Sunny"}}}
-            ],
-        },
-        {"role": "model", "parts": [{"text": "It is sunny."}]},
-    ],
-}
-LANGCHAIN = {
-    "messages": [
-        [
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": ["a", "HumanMessage"],
-                "kwargs": {"content": "Weather in Paris?"},
-            },
-            {
-                "type": "ai",
-                "data": {
-                    "content": "",
-                    "tool_calls": [{"name": "get_weather", "args": {"city": "Paris"}, "id": "c1"}],
-                },
-            },
-            {"type": "tool", "content": "Sunny", "tool_call_id": "c1"},
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": ["a", "AIMessageChunk"],
-                "kwargs": {"content": "It is sunny."},
-            },
-        ]
-    ]
-}
-VERCEL = [
-    {"role": "user", "content": [{"type": "text", "text": "Weather in Paris?"}]},
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "tool-call", "toolCallId": "c1", "toolName": "get_weather", "input": {"city": "Paris"}}
-        ],
-    },
-    {
-        "role": "tool",
-        "content": [
-            {
-                "type": "tool-result",
-                "toolCallId": "c1",
-                "toolName": "get_weather",
-                "output": {"type": "text", "value": "Sunny"},
-            }
-        ],
-    },
-    {"role": "assistant", "content": [{"type": "text", "text": "It is sunny."}]},
-]
-HAYSTACK = [
-    {"role": "user", "content": [{"text": "Weather in Paris?"}]},
-    {
-        "_role": "assistant",
-        "_content": [{"tool_call": {"tool_name": "get_weather", "arguments": {"city": "Paris"}, "id": "c1"}}],
-    },
-    {
-        "role": "tool",
-        "content": [
-            {
-                "tool_call_result": {
-                    "result": "Sunny",
-                    "error": False,
-                    "origin": {"tool_name": "get_weather", "id": "c1"},
-                }
-            }
-        ],
-    },
-    {"_role": "assistant", "_content": [{"text": "It is sunny."}]},
-]
+FORMS: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "forms_of_messages.yaml").read_text())
 
 
-@pytest.mark.parametrize(
-    "form",
-    [OTEL, CHAT, RESPONSES, ANTHROPIC, BEDROCK, GEMINI, LANGCHAIN, VERCEL, HAYSTACK],
-    ids=["otel", "chat", "responses", "anthropic", "bedrock", "gemini", "langchain", "vercel", "haystack"],
-)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 @pytest.mark.parametrize("write", [lambda value: value, json.dumps], ids=["structured", "json"])
 def test_a_conversation_is_the_same_in_every_form(form: Any, write: Any) -> None:
     found = [m for m in told(read_messages(write(form))) if m[0] != "system"]
@@ -201,7 +52,7 @@ def test_a_conversation_is_the_same_in_every_form(form: Any, write: Any) -> None
 
 
 def test_a_system_instruction_beside_the_messages_comes_first() -> None:
-    assert told(read_messages(GEMINI))[0] == ("system", [("text", "Be brief.")])
+    assert told(read_messages(FORMS["gemini"]))[0] == ("system", [("text", "Be brief.")])
     assert told(read_messages({"system": "Be brief.", "prompt": "Hi"})) == [
         ("system", [("text", "Be brief.")]),
         ("user", [("text", "Hi")]),
