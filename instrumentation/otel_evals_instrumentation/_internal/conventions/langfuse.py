@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
@@ -82,9 +80,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     )
     if kind is OperationKind.AGENT or (is_graph and reader.span.parent_span_id is None):
         fields["agent_name"] = fields.get("agent_name") or reader.span.name
-    call = fields.get("tool_call")
     if attributes.get(_OWN + "level") == "ERROR":
         error = fields.setdefault("error", reader.text("error") or "error")
-        if call is not None:
-            fields["tool_call"] = replace(call, status="error", error=call.error or error)
+        if kind is OperationKind.TOOL:
+            reader.change_call(status="error", error=fields["tool_call"].error or error)
     return kind

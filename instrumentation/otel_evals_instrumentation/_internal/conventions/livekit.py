@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
@@ -77,12 +75,12 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Add the calls of a response, which have their own attribute, and read the error flag of tools."""
     call = reader.fields.get("tool_call")
     if reader.fields.get("error") == _REDACTED:
-        reader.fields["error"] = reader.fields.get("error_type") or "error"
+        error = reader.fields["error"] = reader.fields.get("error_type") or "error"
         if call is not None:
-            call = reader.fields["tool_call"] = replace(call, error=reader.fields["error"])
+            call = reader.change_call(error=error)
     if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
-        error = call.result if isinstance(call.result, str) else call.error
-        reader.fields["tool_call"] = replace(call, status="error", error=call.error or error)
+        text = call.result if isinstance(call.result, str) else None
+        reader.change_call(status="error", error=call.error or text)
     key = next((k for k in _both("response.function_calls") if k in reader.attributes), None)
     asked = parse(reader.attributes[key]) if key is not None else None
     if kind is OperationKind.INFERENCE and key is not None and isinstance(asked, list) and asked:
@@ -91,6 +89,5 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         texts = tuple(
             part for part in said if part.kind != "tool_call" and (part.text or part.data or part.media)
         )
-        reader.fields["output_messages"] = (Message(role="assistant", parts=(*texts, *calls)),)
-        reader.note("output", key)
+        reader.set_messages("output", (Message(role="assistant", parts=(*texts, *calls)),), key)
     return kind

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
@@ -74,9 +72,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         cause = data.get("error") if isinstance(data, dict) else None
         text = cause if isinstance(cause, str) else str(error.get("message"))
         reader.fields["error"] = text
-        call = reader.fields.get("tool_call")
-        if call is not None:
-            reader.fields["tool_call"] = replace(call, error=text, status="error")
+        if kind is OperationKind.TOOL:
+            reader.change_call(error=text, status="error")
     return kind
 
 

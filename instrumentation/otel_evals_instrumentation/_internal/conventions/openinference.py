@@ -150,7 +150,7 @@ def _read_parameters(reader: SpanReader) -> None:
         return
     given = parse(reader.attributes.get("tool.parameters"))
     if given is not None and not is_masked(given) and not _is_schema(given):
-        reader.fields["tool_call"] = replace(call, arguments=given)
+        reader.change_call(arguments=given)
         reader.note("tool_arguments", "tool.parameters")
 
 
@@ -254,10 +254,8 @@ def _read_event(reader: SpanReader) -> None:
     event = _EVENT.fullmatch(reader.span.name) if reader.span.scope_name.endswith(".beeai") else None
     if event is None:
         return
-    call, given = reader.fields["tool_call"], parse(reader.attributes.get("tool.parameters"))
-    name = reader.fields["name"] = reader.text("tool_name") or event[2]
-    arguments = call.arguments if given is None else given
-    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments)
+    reader.offer_name(reader.text("tool_name") or event[2])
+    reader.change_call(arguments=parse(reader.attributes.get("tool.parameters")))
 
 
 _OF_MODELS = frozenset(

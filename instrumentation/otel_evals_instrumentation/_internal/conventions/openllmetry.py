@@ -113,9 +113,9 @@ def _read_tool_message(reader: SpanReader, call: ToolCall) -> None:
     gave = read_messages(reader.attributes.get(_OUTPUT), "tool")
     results = (part for message in gave for part in message.parts if part.kind == "tool_result" and part.name)
     named = next(results, None)
-    if named is not None and named.name:
-        reader.fields["name"] = named.name
-        reader.fields["tool_call"] = replace(call, name=named.name, id=call.id or named.tool_call_id)
+    if named is not None:
+        reader.offer_name(named.name)
+        reader.change_call(id=call.id or named.tool_call_id)
 
 
 def _read_documents(reader: SpanReader) -> None:
@@ -229,13 +229,11 @@ def read_step(reader: SpanReader) -> None:
     gave = _decoded(reader.attributes.get(_OUTPUT))
     call = reader.fields.get("tool_call")
     if call is not None and isinstance(gave, dict):
-        given, call_id = gave.get("tool_kwargs"), gave.get("tool_id")
-        name = reader.fields["name"] = str(gave.get("tool_name"))
-        reader.fields["tool_call"] = replace(
-            call,
-            name=name,
-            id=call_id if isinstance(call_id, str) else call.id,
-            arguments=call.arguments if given is None else given,
+        reader.fields["name"] = str(gave.get("tool_name"))
+        reader.change_call(
+            name=reader.fields["name"],
+            id=first_text(gave, ("tool_id",)),
+            arguments=gave.get("tool_kwargs"),
         )
     if isinstance(gave, dict):
         reader.offer("agent_name", gave.get("current_agent_name"))  # of a step: the first is asked first

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message, SpanEvent, SpanRecord
+from otel_evals.model import Availability, Message, SpanEvent, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.logs import content_lines
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
@@ -127,10 +127,12 @@ class SpanReader(msgspec.Struct, eq=False):
             self.fields["name"] = name
             self.change_call(name=name)
 
-    def change_call(self, **changes: Any) -> None:
-        """Change the call of a tool's span; None is no change."""
+    def change_call(self, **changes: Any) -> ToolCall:
+        """Change the call of a tool's span, and return it; None is no change."""
         given = {name: value for name, value in changes.items() if value is not None}
-        self.fields["tool_call"] = replace(self.fields["tool_call"], **given)
+        call: ToolCall = replace(self.fields["tool_call"], **given)
+        self.fields["tool_call"] = call
+        return call
 
     def rewrite_messages(self, rewrite: Callable[[Message], Message]) -> None:
         """Replace each input and output message."""
