@@ -8,7 +8,17 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Document, Operation, OperationKind, Part, Run, SpanRecord, ToolCall
+from otel_evals._internal.model import (
+    Document,
+    Message,
+    Operation,
+    OperationKind,
+    Part,
+    Run,
+    SpanRecord,
+    ToolCall,
+    Usage,
+)
 from otel_evals._internal.model.records import ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
@@ -27,13 +37,8 @@ from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
 _OF_FIRST = ("conversation_id", "user_id")
+_RECORDED = ("availability", "sources")
 _NAMED = ("agent_version", "prompt_version", "tenant")
-_FOUND_WITH = {
-    "history": "input_messages",
-    "output_messages": "output",
-    "error_type": "error",
-    "sources": "availability",
-}
 
 
 def assemble(
@@ -101,8 +106,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         if field in _NAMED:
             named = self._names()
             return {each: named[each][0] if each in named else None for each in _NAMED}
-        found: Mapping[str, Any] = getattr(self, _FOUND_WITH.get(field, field))()
-        return found
+        if field in _RECORDED:
+            return self._recorded()
+        return {field: getattr(self, field)()}
 
     # --- parts, each found once ---
 
@@ -126,7 +132,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def _system(self) -> tuple[str | None, Operation | None]:
         return self._part(_system, self._root, self._question(), self._operations)
 
-    def _calls(self) -> tuple[ToolCall, ...]:
+    def tool_calls(self) -> tuple[ToolCall, ...]:
         return self._part(Recovery._find_calls, self)
 
     def _find_calls(self) -> tuple[ToolCall, ...]:
@@ -146,22 +152,22 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return ()
         return [part for message in last.output_messages[-1:] for part in waiting_calls(message)]
 
-    def _waits(self) -> bool:
+    def waiting(self) -> bool:
         """Return True for a run that ended to wait: paused, or with calls that have no result yet."""
         answer = self._answer()
-        if any(call.status == "pending" for call in self._calls()):
+        if any(call.status == "pending" for call in self.tool_calls()):
             last = self._last()
             answered = answer is not None and last is not None and _is_after_calls(last, self._operations)
             return not answered
         if (answer is not None and answer.said) or self._failed() is not None:
             return False
         paused = self._root.paused or any(o.paused for o in self._operations)
-        return paused or self._reasons()[-1:] == ("paused",) or is_unfinished(self._root)
+        return paused or self.finish_reasons()[-1:] == ("paused",) or is_unfinished(self._root)
 
     def _names(self) -> Mapping[str, Named]:
         return self._part(versions_and_tenant, self._root, self._operations)
 
-    def _documents(self) -> tuple[Document, ...]:
+    def documents(self) -> tuple[Document, ...]:
         return self._part(_retrieved, self._operations)
 
     def _failed(self) -> Operation | None:
@@ -185,70 +191,64 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     # --- fields, by name ---
 
-    def input_messages(self) -> Mapping[str, Any]:
+    def input_messages(self) -> tuple[Message, ...]:
         question = self._question()
-        return {
-            "input_messages": question.messages if question else (),
-            "history": question.history if question else (),
-        }
+        return question.messages if question else ()
 
-    def system_instructions(self) -> Mapping[str, Any]:
-        return {"system_instructions": self._system()[0]}
+    def history(self) -> tuple[Message, ...]:
+        question = self._question()
+        return question.history if question else ()
 
-    def output(self) -> Mapping[str, Any]:
+    def system_instructions(self) -> str | None:
+        return self._system()[0]
+
+    def output_messages(self) -> tuple[Message, ...]:
         answer = self._answer()
-        return {
-            "output_messages": answer.messages if answer else (),
-            "output": answer.text if answer else None,
-        }
+        return answer.messages if answer else ()
 
-    def tool_calls(self) -> Mapping[str, Any]:
-        return {"tool_calls": self._calls()}
+    def output(self) -> str | None:
+        answer = self._answer()
+        return answer.text if answer else None
 
-    def documents(self) -> Mapping[str, Any]:
-        return {"documents": self._documents()}
-
-    def provider(self) -> Mapping[str, Any]:
+    def provider(self) -> str | None:
         asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
-        return {"provider": first_of("provider", self._root, asked) if asked else self._root.provider}
+        provider: str | None = first_of("provider", self._root, asked) if asked else self._root.provider
+        return provider
 
-    def usage(self) -> Mapping[str, Any]:
-        return {"usage": tokens_used(self._operations, self._above)}
+    def usage(self) -> Usage:
+        return tokens_used(self._operations, self._above)
 
-    def _reasons(self) -> tuple[str, ...]:
+    def finish_reasons(self) -> tuple[str, ...]:
         return self._part(reasons_of, self._last() or self._root, self._answer())
 
     def _ending(self) -> Ending:
-        if self._waits():
+        if self.waiting():
             return "waiting"
-        reasons = self._reasons()
+        reasons = self.finish_reasons()
         if "refused" in reasons or "blocked" in reasons:
             return "refused"
         if any(o.error is not None or o.error_type is not None for o in self._operations):
             return "failed"
         return "cut" if "length" in reasons else "answered"
 
-    def finish_reasons(self) -> Mapping[str, Any]:
-        return {"finish_reasons": self._reasons()}
-
-    def waiting(self) -> Mapping[str, Any]:
-        return {"waiting": self._waits()}
-
-    def error(self) -> Mapping[str, Any]:
+    def error(self) -> str | None:
         failed = self._failed()
-        return {
-            "error": failed.error if failed else None,
-            "error_type": failed.error_type if failed else None,
-        }
+        return failed.error if failed else None
 
-    def availability(self) -> Mapping[str, Any]:
-        calls, documents, (system, system_from) = self._calls(), self._documents(), self._system()
-        parts = self._question(), self._answer(), calls, documents, system_from
+    def error_type(self) -> str | None:
+        failed = self._failed()
+        return failed.error_type if failed else None
+
+    def _recorded(self) -> Mapping[str, Any]:
+        """Return the availability and the sources of all fields."""
+        calls, documents = self.tool_calls(), self.documents()
+        parts = self._question(), self._answer(), calls, documents, self._system()[1]
         found = find_availability(self._operations, *parts, self._ending())
         named = {name: source for name, (_, source) in self._names().items()}
-        found["sources"] = ReadOnlyDict(found["sources"] | named)
-        found["availability"] = ReadOnlyDict(found["availability"])
-        return found | {"tool_calls": calls, "documents": documents, "system_instructions": system}
+        return {
+            "availability": ReadOnlyDict(found["availability"]),
+            "sources": ReadOnlyDict(found["sources"] | named),
+        }
 
 
 def _outside(

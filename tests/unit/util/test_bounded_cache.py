@@ -2,79 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from otel_evals._internal.util.bounded_cache import BoundedCache
 from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.model import SpanRecord
-
-ROOT = Path(__file__).parents[3]
-FOLDERS = (
-    "otel_evals/_internal/read",
-    "otel_evals/_internal/model",
-    "otel_evals/_internal/otlp",
-    "otel_evals/_internal/model/convention.py",
-    "instrumentation",
-)
-BOUNDED = {
-    "Conventions._ranks": "markers of the installed conventions",
-    "Conventions._by_marker": "markers of the installed conventions",
-    "Conventions._named": "span names of the installed conventions",
-    "Conventions.failing": "installed conventions",
-    "FieldsByAttribute._fields": "names of a convention",
-    "FieldsByAttribute._lists": "names of a convention",
-    "SpanFactory._attributes": "attributes of one decorator",
-    "MessageCalls._by_id": "calls of one run",
-    "MessageCalls._reused": "calls of one run",
-    "MessageCalls._alike": "calls of one run",
-    "_SpanCalls._by_id": "spans of one run",
-    "_SpanCalls.calls": "spans of one run",
-    "_SpanCalls._with_id": "spans of one run",
-    "_SpanCalls._alike": "spans of one run",
-    "Mentioned._left": "calls of one run",
-    "Mentioned._by_id": "calls of one run",
-    "Mentioned._by_name": "calls of one run",
-    "SplitRuns._since": "held runs, at most `window`",
-    "Spill._held": "records in memory, at most `memory` bytes",
-}
-"""Dicts that need no cache of their own, and what they hold."""
-
-
-_KINDS = ("dict", "set", "defaultdict", "Counter")
-
-
-def dict_attributes() -> Iterator[str]:
-    """The dicts and sets that methods of our classes keep on themselves."""
-    for folder in FOLDERS:
-        path = ROOT / folder
-        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    yield from (f"{node.name}.{name}" for name in _kept(node))
-
-
-def _kept(node: ast.ClassDef) -> Iterator[str]:
-    for each in ast.walk(node):
-        target = each.target if isinstance(each, ast.AnnAssign) else None
-        if isinstance(each, ast.Assign):
-            target = each.targets[0]
-        value = getattr(each, "value", None)
-        is_own = isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self"
-        is_dict = isinstance(value, ast.Dict | ast.DictComp) or (
-            isinstance(value, ast.Call)
-            and getattr(value.func, "id", "") in ("dict", "set", "defaultdict", "Counter")
-        )
-        if is_own and is_dict:
-            yield target.attr  # type: ignore[union-attr]
-
-
-def test_every_dict_that_lives_on_is_bounded() -> None:
-    assert set(dict_attributes()) <= set(BOUNDED), "use BoundedCache, or say what bounds it"
 
 
 def test_the_oldest_entry_makes_room() -> None:
