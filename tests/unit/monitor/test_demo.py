@@ -13,9 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_evals.model import Message, OperationKind, Part, Run
-from otel_evals_monitor._internal.demo.agent import FIELDS, Fault
+from otel_evals_monitor._internal.demo.agent import FIELDS, Fault, Truth, converse, plan
 from otel_evals_monitor._internal.demo.main import handbook
-from otel_evals_monitor._internal.demo.traffic import Truth, converse, plan
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Media, Message, Part
 from otel_evals.testing import run_of
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.page.content import media
+from otel_evals_monitor._internal.page.templates import media
 from otel_evals_monitor._internal.report.dataset import items_of
 from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database

@@ -58,7 +58,7 @@ def monitor(
         with closing(Database(store, create=False)) as database:
             if once:
                 raise typer.Exit(_check(database, limits, receivers, as_json))
-            from otel_evals_monitor._internal.page.server import serve
+            from otel_evals_monitor._internal.page.app import serve
 
             serve(database, limits, receivers, link=link, host=host, port=port, token=token, browser=browser)
 

@@ -7,8 +7,6 @@ import hashlib
 import json
 import math
 import random
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +18,7 @@ from otel_evals_monitor._internal.store.writer import ResultsStore
 _HOURS, _ROLLOUT, _RUNS, _QUIET_RUNS = 48.0, 34.0, 1_600, 60
 _FAILING, _FAULTY, _PASSED_OVER = 0.35, 0.04, 0.9
 _BUSY, _DROPPED = (36.0, 36.7), 0.3
-_CUSTOMERS, _COMPLAINTS, _EVERY = 300, 0.15, 20.0
+_CUSTOMERS, _COMPLAINTS = 300, 0.15
 
 
 def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
@@ -45,13 +43,12 @@ def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
 class History:
     """Made-up runs, the same for the same scores and seed."""
 
-    def __init__(self, scores: Path, seed: int, first: int = 0) -> None:
-        """Read the scores; `first` is the number of the first run, from which its ids are made."""
+    def __init__(self, scores: Path, seed: int) -> None:
         lines = scores.read_text(encoding="utf-8").splitlines()
         # Sorted by their words: ids and the order of delivery differ.
         key = lambda record: json.dumps([record["input"], record["output"]])  # noqa: E731
         self.records = sorted((json.loads(line) for line in lines if line.strip()), key=key)
-        self.rng, self._number = random.Random(seed), first
+        self.rng, self._number = random.Random(seed), 0
         wrong = [record for record in self.records if _value(record, "grounded_in_tools") not in (None, 1.0)]
         silent = [record for record in self.records if _value(record, "owns_up") == 0.0]
         fine = [record for record in self.records if record not in wrong and record not in silent]
@@ -104,28 +101,6 @@ class History:
             evaluation["evaluation_id"] = f"{trace[:16]}-{evaluation['scorer']}"
             evaluation["time"] += shift
         return again
-
-
-class Trickle:
-    """Adds a made-up run to the history every 20 seconds, for an open page to show."""
-
-    def __init__(self, store: Path, scores: Path, seed: int) -> None:
-        self._store, self._history = store, History(scores, seed + 1, _RUNS + _QUIET_RUNS)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Trickle:
-        if self._history.records:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-
-    def _run(self) -> None:
-        with closing(ResultsStore(self._store)) as results:
-            while not self._stopped.wait(_EVERY):
-                results.write([self._history.run("2", _HOURS, time.time())])
 
 
 def _value(record: Mapping[str, Any], scorer: str) -> float | None:

@@ -82,10 +82,11 @@ def demo(
     backends that receive scores, NAME or NAME=URL; the first one receives spans too.
     """
     from pydantic_ai import Agent
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from otel_evals.sdk.commands import backend_of_demo, send_spans_to
-    from otel_evals_monitor._internal.demo.report import Watch, print_links, print_report
-    from otel_evals_monitor._internal.demo.traffic import Ask, Truth, converse, plan
+    from otel_evals_monitor._internal.demo.agent import Ask, Truth, converse, plan
+    from otel_evals_monitor._internal.demo.report import print_links, print_report
 
     out.mkdir(parents=True, exist_ok=True)
     scores, truth = out / "scores.jsonl", out / "truth.jsonl"
@@ -107,9 +108,17 @@ def demo(
     guarded: Callable[[Ask], Ask] = grounded if guard else lambda ask: ask
 
     truths: list[Truth] = []
-    with Watch(runs, seen, truths):
-        asyncio.run(converse(*plan(runs, seed), truths.append, guarded=guarded))
-        pipeline.force_flush(timeout_millis=600_000)
+    with Progress(
+        TextColumn("runs answered"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn()
+    ) as bar:
+        answered = bar.add_task("", total=runs)
+
+        def record(truth: Truth) -> None:
+            truths.append(truth)
+            bar.advance(answered)
+
+        asyncio.run(converse(*plan(runs, seed), record, guarded=guarded))
+    pipeline.force_flush(timeout_millis=600_000)
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()
     print_report(seen.runs, truths, pipeline, [scores, truth])
@@ -121,21 +130,16 @@ def demo(
 def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: int, browser: bool) -> None:
     """Write two days of history, and serve the page on it or print the command for it."""
     from otel_evals.sdk.util import this_command
-    from otel_evals_monitor._internal.demo.history import Trickle, write_history
+    from otel_evals_monitor._internal.demo.history import write_history
 
     store = out / "results.db"
     write_history(store, scores, seed=seed, now=time.time())
-    floor = "grounded_in_tools=0.9"
+    print("\nTwo days of made-up history, with an alarm to find:")
     if not serve_page:
-        print("\nTwo days of made-up history, with an alarm to find:")
-        print(f"    {this_command()} monitor {quote(str(store))} --floor {floor}")
+        print(f"    {this_command()} monitor {quote(str(store))} --floor grounded_in_tools=0.9")
         return
     from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-    from otel_evals_monitor._internal.page.server import serve
+    from otel_evals_monitor._internal.page.app import serve
     from otel_evals_monitor._internal.store.database import Database
 
-    name, value = floor.split("=")
-    limits = AlarmLimits(floors={name: float(value)})
-    print("\nTwo days of made-up history, with an alarm to find, and a made-up run every 20 seconds:")
-    with Trickle(store, scores, seed):
-        serve(Database(store), limits, port=port, browser=browser)
+    serve(Database(store), AlarmLimits(floors={"grounded_in_tools": 0.9}), port=port, browser=browser)

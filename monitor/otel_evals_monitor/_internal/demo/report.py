@@ -1,18 +1,16 @@
-"""The demo's output: its progress, then the tables."""
+"""The tables that the demo prints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from otel_evals import Direction, Evaluation, Pipeline, Run, Score, ScoredRun, Stats
-from otel_evals.destinations import InMemoryDestination
 from otel_evals.sdk.commands import (
     ScorerTally,
     bounds_cell,
@@ -23,8 +21,7 @@ from otel_evals.sdk.commands import (
     meaning,
     tally,
 )
-from otel_evals_monitor._internal.demo.agent import Fault
-from otel_evals_monitor._internal.demo.traffic import Truth
+from otel_evals_monitor._internal.demo.agent import Fault, Truth
 from otel_evals_monitor._internal.report.words import one_line
 
 _FACTS = (Fault.WRONG_NUMBER, Fault.WRONG_DATE, Fault.GLOSSED_ERROR)
@@ -48,22 +45,6 @@ def alarms(evaluation: Evaluation) -> bool:
     if evaluation.direction is Direction.LOWER:
         return value > 0
     return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
-
-
-class Watch(Progress):
-    """Shows how many runs are answered and scored."""
-
-    def __init__(self, runs: int, seen: InMemoryDestination, truths: Sequence[Truth]) -> None:
-        self._sources: list[tuple[TaskID, Callable[[], int]]] = []
-        bar, description = BarColumn(40), TextColumn("{task.description:14}")
-        super().__init__(description, bar, MofNCompleteColumn(), TimeElapsedColumn())
-        self._sources.append((self.add_task("runs answered", total=runs), lambda: len(truths)))
-        self._sources.append((self.add_task("runs scored", total=runs), lambda: len(seen.runs)))
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        for task, count in self._sources:
-            self.update(task, completed=count())
-        return super().get_renderables()
 
 
 def print_report(

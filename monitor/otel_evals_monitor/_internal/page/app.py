@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import socket
 import threading
 import time
+import webbrowser
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import uvicorn
 from sqlalchemy import func, select
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals.sdk.commands import echo, trace_link
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident, incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
@@ -27,7 +31,7 @@ from otel_evals_monitor._internal.alarms.record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
 from otel_evals_monitor._internal.page.forms import Forms, message
-from otel_evals_monitor._internal.page.overview import Causes, overview
+from otel_evals_monitor._internal.page.overview import causes_in, overview
 from otel_evals_monitor._internal.page.run_view import RunView, chosen_of
 from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
@@ -73,8 +77,7 @@ class Page:
         self._limits = limits or AlarmLimits()
         self._link = link or TraceLink()
         self.alarm_check = AlarmCheck(database, self._limits, receivers)
-        self._pulse = Pulse(database)
-        self._causes = Causes(database)
+        self._causes = causes_in(database)
         forms = Forms(database, access, self.alarm_check)
         routes = [
             Route("/", self._page(self._overview)),
@@ -105,7 +108,7 @@ class Page:
 
     async def _state(self, request: Request) -> Response:
         try:
-            return JSONResponse(await run_in_threadpool(self._pulse.state))
+            return JSONResponse(await run_in_threadpool(pulse_of, self._database))
         except OtelEvalsError as error:
             return JSONResponse({"error": str(error)}, 503)
 
@@ -126,7 +129,7 @@ class Page:
             csrf=self._access.csrf,
             asked=asked,
             incidents=incidents,
-            causes=self._causes.of,
+            causes=self._causes,
             windows=WINDOWS,
             recorded=recorded,
             **values,
@@ -216,25 +219,7 @@ def _file(text: str, media_type: str) -> Callable[[Request], Response]:
     return lambda request: Response(text, media_type=media_type)
 
 
-_EVERY = 2.0
 _HOUR = 3600 * schema.NANO
-
-
-class Pulse:
-    """Reads the store at most every two seconds, for all open pages."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._read = -_EVERY
-        self._state: dict[str, Any] = {}
-
-    def state(self) -> dict[str, Any]:
-        with self._lock:
-            if time.monotonic() - self._read >= _EVERY:
-                self._state = pulse_of(self._database)
-                self._read = time.monotonic()
-            return self._state
 
 
 def pulse_of(database: Database) -> dict[str, Any]:
@@ -249,3 +234,49 @@ def pulse_of(database: Database) -> dict[str, Any]:
         count = connection.execute(recent).scalar_one()
     alarms = [each.id for each in lasting_alarms(database)]
     return {"newest": newest, "hour": count, "alarms": alarms}
+
+
+def serve(
+    database: Database,
+    limits: AlarmLimits,
+    receivers: Sequence[Receiver] = (),
+    *,
+    link: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    token: str | None = None,
+    browser: bool = False,
+) -> None:
+    page = Page(
+        database,
+        access=Access(token, host),
+        limits=limits,
+        link=TraceLink.parse(trace_link(link)),
+        receivers=receivers,
+    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+            listening.listen(128)  # before the address is printed
+        except OSError as error:
+            raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        page.alarm_check.run_once()  # the first view already shows alarms
+        echo(f"The page is at {address}  (Ctrl-C ends it)")
+        ended = threading.Event()
+        threading.Thread(target=_check_until, args=(page.alarm_check, ended), daemon=True).start()
+        if browser:
+            webbrowser.open(address)
+        server = uvicorn.Server(uvicorn.Config(page.app, log_level="warning", access_log=False))
+        try:
+            server.run(sockets=[listening])
+        finally:
+            ended.set()
+
+
+def _check_until(check: AlarmCheck, ended: threading.Event) -> None:
+    while not ended.wait(60.0):
+        check.run_once(54.0)

@@ -16,7 +16,7 @@ from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.plot import STEPS, Plot, Point, step_for, timeline
 from otel_evals_monitor._internal.report.report import ReportOptions, ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.terminal import columns_of
-from otel_evals_monitor._internal.report.words import Zone, interval, length_of, number
+from otel_evals_monitor._internal.report.words import Zone, interval, number
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import (
     EVERY,
@@ -42,13 +42,11 @@ def detail_of(
     runs: RunFilter = EVERY,
     floor: float | None = None,
     href: Callable[[int, int], str] | None = None,
-    delay: float | None = None,
     zone: Zone | None = None,
 ) -> dict[str, Any]:
     """Return the values of a template for slices taken together, whose report is `row`.
 
-    `href` returns the address of the runs between two times; `delay` is the time in seconds until a fall is
-    found.
+    `href` returns the address of the runs between two times.
     """
     first, last = _range(window, recorded)
     step, steps = _steps(connection, slices, window, (first, last), runs)
@@ -70,7 +68,7 @@ def detail_of(
     )
     return {
         "row": row,
-        "sentence": sentence_of(row, delay),
+        "sentence": sentence_of(row),
         "points": points,
         "step": step,
         "floor": floor,
@@ -78,8 +76,8 @@ def detail_of(
     }
 
 
-def sentence_of(row: SliceReport, delay: float | None = None) -> str:
-    """Return a sentence with the mean, its interval, and the time until an alarm finds a fall of 0.05."""
+def sentence_of(row: SliceReport) -> str:
+    """Return a sentence with the mean and its interval."""
     known = row.estimate
     if known.mean is None:
         return "No scored run of known probability."
@@ -87,10 +85,7 @@ def sentence_of(row: SliceReport, delay: float | None = None) -> str:
         return f"{number(known.mean)} in the sample, which is not representative of all runs."
     if known.too_few or known.interval is None:
         return f"Too few runs for a statement: {known.n_effective:.0f} effective."
-    text = f"{number(known.mean)}, {interval(known.interval)}"
-    if delay is not None:
-        text += f"; a fall of {0.05 * (row.scale or 1):g} would raise an alarm in about {length_of(delay)}"
-    return text + "."
+    return f"{number(known.mean)}, {interval(known.interval)}."
 
 
 def _steps(

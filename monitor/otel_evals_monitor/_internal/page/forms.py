@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -21,6 +22,14 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
 _LARGEST = 64 * 1024
+
+
+class _Feedback(BaseModel, strict=True):
+    trace_id: str
+    value: bool | float
+    name: str | None = None
+    comment: str | None = None
+    source: str | None = None
 
 
 class Forms:
@@ -78,16 +87,11 @@ class Forms:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return JSONResponse({"error": "Content-Type must be application/json"}, 415)
         try:
-            given = read_json(await _body(request))
-            names, value = ("name", "comment", "source"), given["value"]
-            known = {name: given[name] for name in names if given.get(name) is not None}
-            texts = all(isinstance(each, str) for each in known.values())
-            if not texts or not isinstance(value, bool | int | float):
-                raise TypeError("value must be a number, true or false, and other fields must be strings")
-            await run_in_threadpool(add_feedback, self._database, str(given["trace_id"]), value, **known)
+            given = _Feedback.model_validate_json(await _body(request)).model_dump(exclude_none=True)
+            await run_in_threadpool(add_feedback, self._database, **given)
         except OtelEvalsError as error:
             return JSONResponse({"error": str(error)}, 400 if isinstance(error, ConfigError) else 503)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        except ValidationError as error:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
         return JSONResponse({"kept": True}, 201)
 

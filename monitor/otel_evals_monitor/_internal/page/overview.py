@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup
@@ -145,33 +145,19 @@ def _spark(
     return Markup(sparkline(points, span, divide, scale))
 
 
-_LASTS, _MOST, _REMEMBERED = 60.0, 2, 50
+def causes_in(database: Database) -> Callable[[Incident], Sequence[FailurePattern]]:
+    """Return a function that finds the largest failures of an incident, at most once a minute each."""
 
+    @lru_cache(maxsize=50)
+    def patterns(scorer: str, agent: str, version: str, since: int, minute: int) -> Sequence[FailurePattern]:
+        only = {"scorer_id": scorer, "agent_name": agent, "agent_version": version or None}
+        with database.reading() as connection:
+            return failures_of(connection, stored_slices(connection, **only), Window(since), most=2).patterns
 
-class Causes:
-    """Finds the failures of incidents, at most once a minute each."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, ...], tuple[float, Sequence[FailurePattern]]] = {}
-
-    def of(self, incident: Incident) -> Sequence[FailurePattern]:
-        """Return the patterns with the largest shares; empty unless scores are worse."""
+    def of(incident: Incident) -> Sequence[FailurePattern]:
         if not incident.quality:
             return ()
-        key, now = (*incident.monitors, str(incident.since)), time.monotonic()
-        with self._lock:
-            found = self._known.get(key)
-            if found is None or now - found[0] > _LASTS:
-                while len(self._known) >= _REMEMBERED:
-                    del self._known[next(iter(self._known))]
-                found = self._known[key] = now, self._patterns(incident)
-        return found[1]
+        alarm, minute = incident.first.alarm, int(time.monotonic() // 60)
+        return patterns(alarm.scorer_id, alarm.agent_name, incident.version, incident.since, minute)
 
-    def _patterns(self, incident: Incident) -> Sequence[FailurePattern]:
-        alarm = incident.first.alarm
-        only = {"scorer_id": alarm.scorer_id, "agent_name": alarm.agent_name}
-        with self._database.reading() as connection:
-            slices = stored_slices(connection, **only, agent_version=incident.version or None)
-            return failures_of(connection, slices, Window(incident.since), most=_MOST).patterns
+    return of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
@@ -22,7 +22,6 @@ from otel_evals_monitor._internal.report.report import (
     sampler_checks,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
-from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import (
     Window,
@@ -32,7 +31,7 @@ from otel_evals_monitor._internal.store.queries import (
     time_range,
 )
 
-_WORST, _READ, _NAMED, _OF_SLICE = 8, 50, 40, 200
+_WORST, _READ, _NAMED = 8, 50, 40
 
 
 def scorer_page(
@@ -74,7 +73,6 @@ def scorer_page(
             runs=asked.runs,
             floor=floor,
             href=lambda a, b: asked.href("/runs", since=a, until=b, window=""),
-            delay=state.delay if state and not asked.filters else None,
             zone=asked.zone,
         )
         values |= {
@@ -93,15 +91,9 @@ def scorer_page(
 def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> dict[str, list[str]]:
     """Return the values that the filters offer."""
     agents = {each["agent_name"] for each in stored_slices(connection, scorer_id=scorer).values()}
-    labels: set[str] = set()
-    table = schema.evaluations.c
-    for id in list(known)[:_NAMED]:
-        recent = select(table.label).where(table.slice_id == id).order_by(table.time.desc()).limit(_OF_SLICE)
-        labels |= {label for label in connection.execute(recent).scalars() if label}
     return {
         "agent": sorted(agents)[:_NAMED],
         **{name: _values(known, GROUPS[name]) for name in ("version", "prompt", "model", "tenant")},
-        "label": sorted(labels)[:_NAMED],
     }
 
 
