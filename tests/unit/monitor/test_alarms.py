@@ -207,22 +207,6 @@ def test_a_mean_that_wanders_raises_no_floor_alarm(
     assert max(factors) > 2
 
 
-def test_the_predicted_delay_is_that_of_the_alarms_there_are(store: ResultsStore) -> None:
-    store.write(records(5_000, mean=lambda hour: 0.9))
-    per_run = 48 * 3600 / 5_000
-
-    def runs(**settings: Any) -> float:
-        (state,) = check_store(store.database, AlarmLimits(**settings), END).states.values()
-        assert state.delay is not None
-        return state.delay / per_run
-
-    fallen = runs()
-    assert 2_000 < fallen < 6_000, "against a reference of a day"
-    assert 1_000 < runs(floors={"grounded": 0.9}) < 2_000
-    assert runs(floors={"grounded": 0.5}) == fallen, "a fall by 0.05 does not reach this floor"
-    assert runs(level=0.001) > fallen
-
-
 def test_a_backfill_raises_and_ends_no_alarm(store: ResultsStore) -> None:
     """A week of bad runs, scored today, beside live runs; then the low live runs, scored again as right."""
     store.write(records(600, hours=12, mean=lambda hour: 0.95))

@@ -18,7 +18,7 @@ from otel_evals.errors import ConfigError, StoreError
 from otel_evals_monitor import AlarmOptions
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
+from otel_evals_monitor._internal.alarms.receivers import HttpReceiver
 from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -73,7 +73,7 @@ def test_a_webhook_hears_of_each_start_and_end_once(
     store: ResultsStore, hook: tuple[str, type[_Hook]]
 ) -> None:
     url, handler = hook
-    plain, slack = Webhook(url + "/a"), Webhook(url + "/b", slack=True)
+    plain, slack = HttpReceiver(url + "/a"), HttpReceiver(url + "/b", "slack")
     check = AlarmCheck(store.database, LOW, [plain, slack])
     handler.status = 500
     assert len(check.run()) == 2
@@ -101,7 +101,7 @@ def test_a_webhook_hears_of_each_start_and_end_once(
 def test_names_cannot_make_links_or_mentions_in_slack(hook: tuple[str, type[_Hook]]) -> None:
     url, handler = hook
     alarm = Alarm("m", "floor", "a", "<!channel> & <http://x|y>", 0, 60, 1e72, 400.0, "it is <b>low</b>")
-    Webhook(url, slack=True, page="http://page/").notify(KeptAlarm(1, alarm, None))
+    HttpReceiver(url, "slack", "http://page/").notify(KeptAlarm(1, alarm, None))
     (body,) = handler.got
     assert "a &lt;!channel&gt; &amp; &lt;http://x|y&gt;: it is &lt;b&gt;low&lt;/b&gt;" in body["text"]
     assert (body["mrkdwn"], body["parse"]) == (False, "none"), "names are neither formatted nor made links"
@@ -114,10 +114,10 @@ def test_a_redirect_is_no_delivery_and_problems_do_not_show_the_address(
 ) -> None:
     url, handler = hook
     handler.status = 302
-    (problem,) = AlarmCheck(store.database, LOW, [Webhook(url + "/services/T0/SECRET?key=SECRET")]).run()
+    (problem,) = AlarmCheck(store.database, LOW, [HttpReceiver(url + "/services/T0/SECRET?key=SECRET")]).run()
     assert problem == f"{url.removeprefix('http://')}: HTTP Error 302: Found"
     handler.status = 200
-    assert AlarmCheck(store.database, LOW, [Webhook(url + "/services/T0/SECRET?key=SECRET")]).run() == []
+    assert AlarmCheck(store.database, LOW, [HttpReceiver(url + "/services/T0/SECRET?key=SECRET")]).run() == []
     assert len(handler.got) == 1
 
 
@@ -125,7 +125,7 @@ def test_a_claim_of_a_process_whose_clock_was_ahead_does_not_hold_notifications_
     store: ResultsStore, hook: tuple[str, type[_Hook]]
 ) -> None:
     url, handler = hook
-    check = AlarmCheck(store.database, LOW, [Webhook(url)])
+    check = AlarmCheck(store.database, LOW, [HttpReceiver(url)])
     handler.status = 500
     check.run()
     with store.database.writing() as connection:
@@ -138,7 +138,7 @@ def test_a_claim_of_a_process_whose_clock_was_ahead_does_not_hold_notifications_
 def test_several_processes_tell_of_an_alarm_once(store: ResultsStore, hook: tuple[str, type[_Hook]]) -> None:
     url, handler = hook
     places = [Database(store.database.name) for _ in range(4)]
-    checks = [AlarmCheck(place, LOW, [Webhook(url)]) for place in places]
+    checks = [AlarmCheck(place, LOW, [HttpReceiver(url)]) for place in places]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda check: check.run(), checks * 2)) == [[]] * 8
     assert len(handler.got) == 1
@@ -157,7 +157,7 @@ def test_alertmanager_is_sent_what_lasts_again_and_its_end_once(
     store: ResultsStore, hook: tuple[str, type[_Hook]]
 ) -> None:
     url, handler = hook
-    manager = Alertmanager(url + "/", lasts=100.0)
+    manager = HttpReceiver(url + "/", "alertmanager", lasts=100.0)
     for _ in range(2):
         AlarmCheck(store.database, LOW, [manager]).run()
     for _ in range(2):
@@ -184,7 +184,7 @@ def test_a_receiver_added_later_is_not_told_of_what_is_long_over(
     AlarmCheck(store.database, FINE).run()
     with store.database.writing() as connection:
         connection.exec_driver_sql(f"UPDATE alarms SET ended = {int(time.time()) - 90_000}")
-    assert AlarmCheck(store.database, FINE, [Webhook(url)]).run() == []
+    assert AlarmCheck(store.database, FINE, [HttpReceiver(url)]).run() == []
     assert handler.got == []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from otel_evals.statistics import Sums, expected_delay, shared_threshold, total, wander
+from otel_evals.statistics import Sums, shared_threshold, total, wander
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP, AlarmLimits
 from otel_evals_monitor._internal.alarms.record import (
     MOST_EVIDENCE,
@@ -30,10 +30,7 @@ from otel_evals_monitor._internal.alarms.watchers import (
     drift,
     fall,
     floor,
-    floor_detector,
     missing_share,
-    per_bucket,
-    reference_detector,
     silence,
     worse_version,
     wrong_sampler,
@@ -61,8 +58,6 @@ _OF_SLICE = 6
 _PINNED = 7 * _DAY
 _QUARTER = 6 * HOUR
 _QUARTERS = 12 * 7 * 4
-_FALL = 0.05
-"""The fall, of the scale, whose delay is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +78,6 @@ class WatchState:
     floor: float | None
     reference: float | None
     """Mean of the period that a fall is measured against; None without one."""
-    delay: float | None
-    """Seconds until a fall of 0.05 of the scale raises an alarm."""
     alarm: bool
     """True if the mean raises an alarm."""
     pending: str = ""
@@ -118,7 +111,7 @@ class WatchState:
 
 
 def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
-    """Return the current alarms of a store, without acknowledged ones, and how fast a fall is found."""
+    """Return the current alarms of a store, without acknowledged ones."""
     with database.reading() as connection:
         recorded = time_range(connection)
         if recorded is None:
@@ -130,7 +123,7 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         since = max(recorded[0], last - PERIOD * STEP) // STEP * STEP
         judged = judgements(connection)
         watched = [
-            _watched(connection, slices, key, steps, limits, judged)
+            _watched(connection, slices, key, steps, judged)
             for key, steps in series(connection, slices, Window(since, last), STEP, _BY).items()
         ]
         picked = picks_of(connection, Window(since, last), STEP)
@@ -170,7 +163,6 @@ def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: A
         mean=None if day.mean is None else day.mean * some.scale,
         floor=limits.floors.get(some.scorer_id) if some.scaled else None,
         reference=reference,
-        delay=_delay(some, needed, limits),
         alarm=bool(raised),
         pending=first.kind if first and not raised else "",
         since=first.since if first else None,
@@ -184,22 +176,6 @@ def _remaining(found: Findings, last: int, needed: float) -> float | None:
     if found.since is None or grown < 0.1:
         return None
     return (last - found.since) * (math.log(needed) / grown - 1.0)
-
-
-def _delay(watched: Watched, needed: float, limits: AlarmLimits) -> float | None:
-    """Return the seconds until a usual mean that falls by 0.05 of the scale raises an alarm."""
-    if not watched.scaled:
-        return None
-    limit = limits.floors.get(watched.scorer_id)
-    detectors = [
-        reference_detector(watched, watched.reference, PERIOD),
-        None if limit is None else floor_detector(watched, limit / watched.scale),
-    ]
-    starts = [start for start, _ in watched.steps]
-    buckets = (starts[-1] - starts[0]) / STEP + 1
-    usual = per_bucket(watched.good(total(step.scored for _, step in watched.steps)), buckets)
-    found = [expected_delay(each, usual, _FALL, needed) for each in detectors if each is not None]
-    return min((buckets * STEP for buckets in found if buckets is not None), default=None)
 
 
 def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Findings]:
@@ -231,7 +207,6 @@ def _watched(
     slices: Mapping[int, Any],
     key: tuple[Any, ...],
     steps: Mapping[int, Measured],
-    limits: AlarmLimits,
     judged: Judgements,
 ) -> Watched:
     columns = dict(zip(_BY, key, strict=True))

@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from otel_evals_monitor._internal.report.words import timestamp
@@ -40,27 +40,40 @@ class Receiver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class HttpReceiver:
+    """A server that hears of alarms by POST.
+
+    Alertmanager (version 2 of the API) resolves an alert that is not sent again, so a lasting alarm is sent
+    to it with every check.
+    """
+
     url: str
-    slack: bool = False
-    """Send Slack's format instead of all fields as JSON."""
+    form: Literal["webhook", "slack", "alertmanager"] = "webhook"
     page: str | None = None
     """Address of the page, for links."""
-    repeats: ClassVar[bool] = False
+    lasts: float = 600.0
+    """Seconds until an Alertmanager's alert ends unless it is sent again: several checks."""
 
     @property
     def name(self) -> str:
-        return f"webhook {_digest(self.url)}"
+        return f"{self.form} {hashlib.blake2b(self.url.encode(), digest_size=8).hexdigest()}"
 
     @property
     def shown(self) -> str:
         return urlsplit(self.url).netloc
 
+    @property
+    def repeats(self) -> bool:
+        return self.form == "alertmanager"
+
     def notify(self, kept: KeptAlarm) -> None:
-        if self.slack:
+        if self.form == "webhook":
+            _post(self.url, notification(kept, self.page))
+        elif self.form == "slack":
             _post(self.url, {"text": _slack_text(kept, self.page), **_SLACK_PLAIN})
         else:
-            _post(self.url, notification(kept, self.page))
+            base = self.url.rstrip("/").removesuffix("/api/v2/alerts")
+            _post(f"{base}/api/v2/alerts", [_alert(kept, self.page, self.lasts)])
 
 
 def notification(kept: KeptAlarm, page: str | None) -> dict[str, Any]:
@@ -111,54 +124,28 @@ def _slack_text(kept: KeptAlarm, page: str | None) -> str:
     return f"{text} <{link}|Open the page>" if link else text
 
 
-def _digest(url: str) -> str:
-    return hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Alertmanager:
-    """An Alertmanager with version 2 of the API.
-
-    Alertmanager resolves an alert that is not sent again, so a lasting alarm is sent with every check.
-    """
-
-    url: str
-    lasts: float = 600.0
-    """Seconds until an alert ends unless it is sent again: several checks."""
-    page: str | None = None
-    """Address of the page, for links."""
-    repeats: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return f"alertmanager {_digest(self.url)}"
-
-    @property
-    def shown(self) -> str:
-        return urlsplit(self.url).netloc
-
-    def notify(self, kept: KeptAlarm) -> None:
-        alarm = kept.alarm
-        until = kept.ended if kept.ended is not None else time.time() + self.lasts
-        labels = {
-            "alertname": f"OtelEvals{alarm.kind.capitalize()}",
-            "monitor": alarm.monitor,
-            "gen_ai_evaluation_name": alarm.scorer_id,
-            "gen_ai_agent_name": alarm.agent_name,
-            "severity": alarm.severity,
-        }
-        traces = " ".join(alarm.trace_ids)
-        annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
-        annotations["description"] = alarm.next_step
-        alert: dict[str, Any] = {
-            "labels": {name: value for name, value in labels.items() if value},
-            "annotations": {name: value for name, value in annotations.items() if value},
-            "startsAt": timestamp(alarm.since),
-            "endsAt": timestamp(until),
-        }
-        if link := _link(kept, self.page):
-            alert["generatorURL"] = link
-        _post(f"{self.url.rstrip('/').removesuffix('/api/v2/alerts')}/api/v2/alerts", [alert])
+def _alert(kept: KeptAlarm, page: str | None, lasts: float) -> dict[str, Any]:
+    """Return an alert of Alertmanager's API."""
+    alarm = kept.alarm
+    until = kept.ended if kept.ended is not None else time.time() + lasts
+    labels = {
+        "alertname": f"OtelEvals{alarm.kind.capitalize()}",
+        "monitor": alarm.monitor,
+        "gen_ai_evaluation_name": alarm.scorer_id,
+        "gen_ai_agent_name": alarm.agent_name,
+        "severity": alarm.severity,
+    }
+    traces = " ".join(alarm.trace_ids)
+    annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
+    annotations["description"] = alarm.next_step
+    alert: dict[str, Any] = {
+        "labels": {name: value for name, value in labels.items() if value},
+        "annotations": {name: value for name, value in annotations.items() if value},
+        "startsAt": timestamp(alarm.since),
+        "endsAt": timestamp(until),
+    }
+    link = _link(kept, page)
+    return alert | ({"generatorURL": link} if link else {})
 
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -56,7 +56,7 @@ class Alarm:
     version: str = ""
     """The agent's version that is worse, of a `version` alarm."""
     before: float | None = None
-    """The floor, or the mean or share before; None for silence, samplers and labels."""
+    """The floor, or the mean or share before; None for silence and samplers."""
     now: float | None = None
     """The mean, or share, since then."""
 

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, set_value
@@ -18,7 +18,7 @@ from otel_evals import semconv
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import MODEL, PositiveSeconds, Problems, raises_config_errors, suggestion
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook
+from otel_evals_monitor._internal.alarms.receivers import HttpReceiver, Receiver
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
@@ -69,8 +69,9 @@ class AlarmOptions(AlarmLimits):
 def receivers_of(options: AlarmOptions, lasts: float) -> list[Receiver]:
     """Return the receivers at addresses; an Alertmanager's alert `lasts` so many seconds."""
     hook, manager, page = options.webhook, options.alertmanager, options.page
-    found: list[Receiver] = [Webhook(hook, options.slack, page)] if hook else []
-    return found + ([Alertmanager(manager, lasts, page)] if manager else [])
+    form: Literal["slack", "webhook"] = "slack" if options.slack else "webhook"
+    found: list[Receiver] = [HttpReceiver(hook, form, page)] if hook else []
+    return found + ([HttpReceiver(manager, "alertmanager", page, lasts)] if manager else [])
 
 
 def check_floors(config: Any) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Protocol, Self, TypeVar
+from typing import Any
 
 from otel_evals.statistics import (
     Detector,
@@ -24,15 +24,6 @@ from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.queries import Measured
 
 _clock = Zone().full
-
-_Bucket = TypeVar("_Bucket", contravariant=True)
-
-
-class _Detects(Protocol[_Bucket]):
-    @property
-    def e_value(self) -> float: ...
-
-    def updated(self, bucket: _Bucket) -> Self: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +80,8 @@ class Findings:
 def floor(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     steps = [(start, step.scored) for start, step in watched.steps]
-    detector = floor_detector(watched, limit)
+    level = 1.0 - limit if watched.lower_is_better else limit
+    detector = Detector(level, PERIOD, watched.largest, inflation=watched.inflation)
     side = "above the limit" if watched.lower_is_better else "below the floor"
 
     def text(since: int) -> str:
@@ -97,12 +89,6 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
 
     found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed, text)
     return replace(found, before=limit * watched.scale, now=_mean_of(watched, steps, found.since))
-
-
-def floor_detector(watched: Watched, limit: float) -> Detector:
-    """Return a detector of means below a floor; `limit` is in 0..1."""
-    mean = 1.0 - limit if watched.lower_is_better else limit
-    return Detector(mean, PERIOD, watched.largest, inflation=watched.inflation)
 
 
 def fall(watched: Watched, needed: float) -> Findings:
@@ -120,14 +106,6 @@ def drift(watched: Watched, needed: float, period: int) -> Findings:
     return _against(watched, "drift", watched.pinned, watched.periods, needed, period, before)
 
 
-def reference_detector(watched: Watched, reference: Sums, period: int) -> ReferenceDetector | None:
-    """Return a detector of falls below a reference; None if it has no runs."""
-    good = watched.good(reference)
-    if good.mean is None:
-        return None
-    return ReferenceDetector.start(good, period=period, largest=watched.largest, inflation=watched.inflation)
-
-
 def _against(
     watched: Watched,
     kind: str,
@@ -137,9 +115,12 @@ def _against(
     period: int,
     before: str,
 ) -> Findings:
-    detector = reference_detector(watched, reference, period) if steps else None
-    if detector is None:
+    good = watched.good(reference)
+    if good.mean is None or not steps:
         return Findings(kind)
+    detector = ReferenceDetector.start(
+        good, period=period, largest=watched.largest, inflation=watched.inflation
+    )
 
     def text(since: int) -> str:
         mean = (reference.mean or 0.0) * watched.scale
@@ -247,8 +228,8 @@ def flipped(sums: Sums) -> Sums:
 
 def followed(
     kind: str,
-    detector: _Detects[_Bucket],
-    buckets: Iterable[tuple[int, _Bucket]],
+    detector: Any,
+    buckets: Iterable[tuple[int, Any]],
     needed: float,
     text: Callable[[int], str],
 ) -> Findings:
@@ -269,11 +250,6 @@ def followed(
     if since is None or raised is None:
         return Findings(kind, since, evidence=detector.e_value)
     return Findings(kind, since, raised, detector.e_value, text(since))
-
-
-def per_bucket(sums: Sums, buckets: float) -> Sums:
-    parts = {name: getattr(sums, name) / buckets for name in ("w", "wx", "wxx", "ww", "wwx", "wwxx")}
-    return replace(sums, **parts)
 
 
 def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
