@@ -132,24 +132,24 @@ def test_pydantic_ai_threads(model: StubOpenAI) -> None:
 @pytest.mark.filterwarnings("ignore:Instrumentation format versions")
 @pytest.mark.parametrize("version", [2, 5])
 def test_pydantic_ai_with_an_image(version: int) -> None:
-    """The judge sees the image that the agent was asked about, and its link where only that was recorded."""
-    from pydantic_ai import BinaryContent, ImageUrl
+    """The judge sees the image that the agent was asked about."""
+    from pydantic_ai import BinaryContent
     from pydantic_ai.models.instrumented import InstrumentationSettings
 
-    picture, link = b"\x89PNG\r\n\x1a\n" + bytes(50), "https://cdn.example/lift.png"
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(50)
     with StubOpenAI({"label": "right", "reason": "r"}) as judge, StubOpenAI("Its door is off.") as model:
-        asked = OpenAICompatibleJudge("stub", api_base=judge.url, media=("image", "link"))
+        asked = OpenAICompatibleJudge("stub", api_base=judge.url, images=True)
         with Live(Rule(classifier(asked, question="Right?", classes={"right": 1, "wrong": 0}))) as live:
             agent = pydantic_agent(live, model)
             agent.instrument = InstrumentationSettings(tracer_provider=live.provider, version=version)
-            agent.run_sync([QUESTION, BinaryContent(picture, media_type="image/png"), ImageUrl(link)])
+            agent.run_sync([QUESTION, BinaryContent(picture, media_type="image/png")])
             assert live.flush()
             (scored,) = live.scored.wait_for(1, SECONDS)
     assert scored.run.input == QUESTION
-    own, linked = scored.run.input_messages[-1].media
-    assert (own.mime_type, own.size, linked.uri) == ("image/png", len(picture), link)
+    (own,) = scored.run.input_messages[-1].media
+    assert (own.mime_type, own.size) == ("image/png", len(picture))
     shown = [p["image_url"]["url"] for p in judge.requests[0]["messages"][-1]["content"] if "image_url" in p]
-    assert shown == [f"data:image/png;base64,{b64encode(picture).decode()}", link]
+    assert shown == [f"data:image/png;base64,{b64encode(picture).decode()}"]
 
 
 @pytest.fixture
