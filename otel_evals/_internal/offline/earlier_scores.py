@@ -17,35 +17,38 @@ class EarlierScores:
     """
 
     def __init__(self, files: Iterable[str | os.PathLike[str]]) -> None:
-        self._found: dict[tuple[str, str], tuple[int, Outcome]] = {}
-        """Revision and outcome by evaluation id and judged span."""
+        self._found: dict[tuple[str, str], tuple[int, Outcome, frozenset[str]]] = {}
+        """Revision, outcome and the run's other spans, by evaluation id and judged span."""
         self._newest: dict[str, int] = {}
         """The highest revision, by evaluation id."""
         for path in files:
             for record in read_jsonl(path) if os.path.exists(path) else ():
+                spans = frozenset(record.get("spans", ()))
                 for evaluation in record.get("evaluations", ()):
-                    self._add(evaluation)
+                    self._add(evaluation, spans)
         self.used: set[tuple[str, int]] = set()
         """Ids and revisions that `outcome` has returned."""
 
-    def _add(self, evaluation: Mapping[str, Any]) -> None:
+    def _add(self, evaluation: Mapping[str, Any], spans: frozenset[str]) -> None:
         id, revision = evaluation["evaluation_id"], evaluation["revision"]
         place = id, evaluation["span_id"]
         if revision >= self._found.get(place, (0,))[0]:
-            self._found[place] = revision, _outcome(evaluation)
+            self._found[place] = revision, _outcome(evaluation), spans
         self._newest[id] = max(revision, self._newest.get(id, 0))
 
     def outcome(self, evaluation_id: str, run: Run) -> tuple[int, Outcome | None]:
         """Return an outcome that stands, with its revision; otherwise the next revision.
 
-        Failures are repeated, unless a later state of the conversation was judged: readers keep the newest
-        revision.
+        Repeated are failures, unless a later state of the conversation was judged, since readers keep the
+        newest revision; and scores of a run that a backend had only in part.
         """
         newest = self._newest.get(evaluation_id, 0)
-        revision, outcome = self._found.get((evaluation_id, run.root_span_id), (0, None))
+        place = evaluation_id, run.root_span_id
+        revision, outcome, spans = self._found.get(place, (0, None, frozenset()))
+        grown = any(each.span_id not in spans for each in run.operations if each.span_id != run.root_span_id)
         fails = isinstance(outcome, ScorerFailure | Dropped)
         # Otherwise the failure was overtaken by a newer state, which readers see instead.
-        if outcome is None or (fails and revision == newest):
+        if outcome is None or grown or (fails and revision == newest):
             return newest + 1, None
         self.used.add((evaluation_id, revision))
         return revision, outcome

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -84,6 +85,21 @@ def test_what_is_done_is_not_done_again_and_still_in_the_summary() -> None:
     assert second[1]["scorers"] == first[1]["scorers"]
     assert calls() == 20
     assert len(records()) == 40
+
+
+def test_a_trace_that_a_backend_had_in_part_is_scored_again_once_it_is_whole(folder: Path) -> None:
+    whole = TracesData.FromString((folder / "spans").read_bytes())
+    part = TracesData.FromString((folder / "spans").read_bytes())
+    spans = part.resource_spans[0].scope_spans[0].spans
+    late = next(each for each in spans if each.parent_span_id)
+    spans.remove(late)
+    (folder / "spans").write_bytes(part.SerializeToString())
+    assert score()[0] == 0
+    (folder / "spans").write_bytes(whole.SerializeToString())
+    assert (score()[1]["resumed"], calls()) == (38, 21)
+    assert (score()[1]["resumed"], calls()) == (40, 21)
+    again = [each for each in records() if each["revision"] == 2]
+    assert {each["trace_id"] for each in again} == {late.trace_id.hex()}
 
 
 def test_a_budget_that_is_used_up_ends_it_and_it_goes_on_when_there_is_more(
