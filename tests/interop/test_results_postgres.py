@@ -131,7 +131,7 @@ def test_alarms_labels_feedback_and_deletion_work_there_too(url: str) -> None:
     assert len(labels_on(store.database, first["trace_id"])) == 1
     assert forget(store.database, trace_ids=[first["trace_id"]]) == (1, 1)
     assert labels_on(store.database, first["trace_id"]) == {}
-    assert keep_within(store.database, 1e9, None) == 0
+    assert keep_within(store.database, 1e9) == 0
     store.close()
 
 

@@ -47,7 +47,6 @@ class ResultsDestination:
         content: bool = True,
         media_bytes: int = 0,
         max_age: float | str | None = None,
-        max_bytes: int | None = None,
     ) -> None:
         """Configure the store, which opens with the first batch.
 
@@ -59,7 +58,6 @@ class ResultsDestination:
                 images and sounds are always part of the content.
             max_age: seconds after a run's end, or a duration such as `30d`, after which it is deleted; its
                 rollups stay. No limit by default.
-            max_bytes: size of a SQLite file above which the oldest runs are deleted. No limit by default.
 
         Raises:
             ConfigError: not exactly one of `path` and `url` is given, a limit is not positive, or SQLAlchemy
@@ -72,9 +70,8 @@ class ResultsDestination:
         if url is not None and not _ADDRESS.match(url):
             raise ConfigError("url", "must begin with postgresql://; fix: give a file as path")
         age = _age(max_age)
-        for field, limit in (("max_age", age), ("max_bytes", max_bytes)):
-            if limit is not None and not limit > 0:
-                raise ConfigError(field, "must be greater than zero")
+        if age is not None and not age > 0:
+            raise ConfigError("max_age", "must be greater than zero")
         with extra("cli", "results"):
             import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
         self.place = Path(path).absolute() if path is not None else str(url)
@@ -82,7 +79,7 @@ class ResultsDestination:
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:
             raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
         self._content, self._media_bytes = content, media_bytes
-        self._limits = (age, max_bytes)
+        self._max_age = age
         self._trim_at = 0.0
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
@@ -164,9 +161,9 @@ class ResultsDestination:
                 for problem in store.write([record]).unreadable:
                     error = DestinationError(f"cannot store: {problem}", retryable=False)
                     refused += [Unaccepted(each, error) for each in scored.evaluations]
-        if time.monotonic() >= self._trim_at:
+        if self._max_age is not None and time.monotonic() >= self._trim_at:
             self._trim_at = time.monotonic() + _SELDOM
-            keep_within(store.database, *self._limits)
+            keep_within(store.database, self._max_age)
         return refused
 
     def _reopen(self) -> None:

@@ -121,7 +121,7 @@ def test_the_age_of_a_run_is_that_of_the_run(store: ResultsStore) -> None:
     now = time.time()
     store.write(backfilled([record(1, 1.0, time=now - 40 * DAY)], now))
     store.write([record(2, 1.0, time=now - 60)])
-    assert keep_within(store.database, 30 * DAY, None) == 1
+    assert keep_within(store.database, 30 * DAY) == 1
 
 
 def test_the_filters_of_an_export_are_all_needed(store: ResultsStore, tmp_path: Path) -> None:

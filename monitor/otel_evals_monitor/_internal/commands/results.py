@@ -124,7 +124,7 @@ def trim(
     with _changing("trim", store) as database:
         from otel_evals_monitor._internal.store.retention import keep_within
 
-        runs = keep_within(database, seconds_of(older_than, "--older-than"), None)
+        runs = keep_within(database, seconds_of(older_than, "--older-than"))
         done(f"{counted(runs, 'run')} deleted", as_json, runs=runs)
 
 

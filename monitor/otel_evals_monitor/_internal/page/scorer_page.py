@@ -19,9 +19,9 @@ from otel_evals_monitor._internal.report.report import (
     ReportOptions,
     SliceReport,
     make_report,
-    sampler_checks,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
+from otel_evals_monitor._internal.report.sampler import sampler_checks
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import (
     Window,

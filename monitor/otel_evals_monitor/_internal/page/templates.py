@@ -23,7 +23,7 @@ from msgspec import ValidationError, convert
 
 from otel_evals.model import Media
 from otel_evals_monitor._internal.report import words
-from otel_evals_monitor._internal.report.plot import whisker
+from otel_evals_monitor._internal.report.small_plots import whisker
 from otel_evals_monitor._internal.report.words import Zone
 
 STYLE, SCRIPT, ICON = (

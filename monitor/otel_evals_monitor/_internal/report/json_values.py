@@ -8,8 +8,9 @@ from typing import Any
 from otel_evals.statistics import Picks
 from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.patterns import FailurePattern, Failures
-from otel_evals_monitor._internal.report.report import SURPRISING, ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice
+from otel_evals_monitor._internal.report.sampler import SURPRISING
 from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.rows import STATUSES
 
@@ -68,8 +69,6 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
         "missing_low": bounds.low if bounds else None,
         "missing_high": bounds.high if bounds else None,
         "cost": row.cost,
-        "input_tokens": row.input_tokens,
-        "output_tokens": row.output_tokens,
         "change": asdict(row.change) if row.change else None,
         "worst": [_run(run, link) for run in row.worst],
         "failures": _failures(row.failures, link),

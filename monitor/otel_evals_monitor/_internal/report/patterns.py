@@ -18,7 +18,6 @@ from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.queries import (
     Measured,
     Window,
-    design_effect_around,
     measure,
     time_range,
 )
@@ -136,6 +135,14 @@ def failures_of(
     others = len(rows) - sum(len(each.times) for each in patterns)
     scale = whole.scale
     return Failures(limit=limit * scale, runs=runs, read=len(rows), patterns=tuple(patterns), others=others)
+
+
+def design_effect_around(connection: Connection, slices: Mapping[int, Any], window: Window) -> float:
+    """Return the design effect of the whole hours around a window; 1 if it is unknown."""
+    since = None if window.since is None else window.since // schema.HOUR * schema.HOUR
+    until = None if window.until is None else -(-window.until // schema.HOUR) * schema.HOUR
+    around = measure(connection, slices, Window(since, until), ()).get(())
+    return around.design_effect if around else 1.0
 
 
 def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:

@@ -5,35 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
-from otel_evals.sampling import parse
 from otel_evals.statistics import (
     Estimate,
     Interval,
     Picks,
-    Tally,
     difference,
     estimate,
     missing,
 )
-from otel_evals_monitor._internal.report.patterns import Failures, failures_of
+from otel_evals_monitor._internal.report.patterns import Failures, design_effect_around, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
+from otel_evals_monitor._internal.report.sampler import picked_by_rules, unrepresentative
 from otel_evals_monitor._internal.report.words import count
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
     EVERY,
     Measured,
     RunFilter,
     StoredSlice,
     Window,
-    design_effect_around,
     matching,
     measure,
     stored_slices,
@@ -43,12 +39,9 @@ from otel_evals_monitor._internal.store.queries import (
 from otel_evals_monitor._internal.store.schema import HOUR
 
 _FEW = 20_000
-_RULE_OF_THREE, _UNSEEN = 3.0, 0.1
 _EVEN = 0.95
 """Effective share of runs above which weights count as equal."""
-SURPRISING = 4.0
-"""Standard deviations beyond which chance is unlikely."""
-_COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost", "input_tokens", "output_tokens")
+_COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost")
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 GROUPS: Mapping[str, str] = {
     "agent": "agent_name",
@@ -111,8 +104,6 @@ class SliceReport:
     """Sum of weights: approximate number of runs that the sampled ones represent."""
     sampled: int
     cost: float
-    input_tokens: int
-    output_tokens: int
     representative: bool = True
     """False if the sampled runs stand for other runs than the rule decided on; there is no interval then."""
     clusters: float = math.inf
@@ -325,60 +316,3 @@ def _change(row: SliceReport, other: SliceReport | None, against: str | None) ->
     if not found:
         return None
     return Change(str(against), found.mean, found.interval.low, found.interval.high)
-
-
-def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:
-    """Return the agents of these slices whose sampled runs do not represent the runs of a rule."""
-    rules = sorted({each["rule"] for each in slices.values()})
-    found: set[str] = set()
-    counted: set[tuple[str, str]] = set()
-    for agent in {each["agent_name"] for each in slices.values()}:
-        for rule, steps in picks_of(connection, window, rules=rules, agent=agent).items():
-            counted.add((agent, rule))
-            if not all(picks.representative for picks in steps.values()):
-                found.add(agent)
-    by = ("agent_name", "rule", "sampler")
-    for (agent, rule, sampler), measured in measure(connection, slices, window, by).items():
-        if (agent, rule) not in counted and _lacks_rare(sampler, measured.sampled):
-            found.add(agent)
-    return found
-
-
-def _lacks_rare(sampler: str, sampled: Tally) -> bool:
-    """Return True if no sampled run has a sampler's lowest probability, and many such runs may exist.
-
-    Tells without the number of runs that the rule considered, which files do not have: if none of k runs was
-    picked with probability p, k is below 3 / p in 95 of 100 cases.
-    """
-    floor = _floor_of(sampler)
-    unseen = sampled.n > 0 and floor > 0.0 and sampled.w_max < 0.99 / floor
-    return unseen and _RULE_OF_THREE / floor > _UNSEEN * sampled.w
-
-
-@lru_cache(maxsize=1_000)
-def _floor_of(sampler: str) -> float:
-    """Return the lowest probability of a recorded sampler; 0 if it is unknown."""
-    try:
-        return parse(sampler).floor
-    except ConfigError:
-        return 0.0
-
-
-def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
-    """Return the picks of these slices' rules; only rules whose processes record them."""
-    rules = sorted({each["rule"] for each in slices.values()})
-    found = picks_of(connection, window, rules=rules)
-    return {rule: picks for rule in rules for picks in found.get(rule, {}).values()}
-
-
-def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
-    """Return a sentence for each rule of these slices with recorded picks."""
-    return [_sentence(*each) for each in picked_by_rules(connection, slices, window).items()]
-
-
-def _sentence(rule: str, picks: Picks) -> str:
-    text = f"Sampler check of {rule}: {picks.picked:,} of {picks.runs:,} runs were sampled"
-    if picks.z is None:
-        return f"{text}; no decision was random."
-    verdict = "do not rely on the means" if abs(picks.z) > SURPRISING else "as expected"
-    return f"{text}, {picks.expected:,.0f} expected (z = {picks.z:+.1f}): {verdict}."

@@ -105,7 +105,7 @@ class RunFilter:
         return (
             select(
                 *(table.slice_id, table.status, table.reason, table.missing, table.cluster),
-                *(table.input_tokens, table.output_tokens, group.label("attribute")),
+                group.label("attribute"),
                 cast(table.time // schema.NANO, BigInteger).label("bucket"),
                 known.label("n"),
                 (1 - known).label("unknown"),
@@ -150,8 +150,6 @@ class Measured:
     lower_is_better: bool = False
     cost: float = 0.0
     """US dollars."""
-    input_tokens: int = 0
-    output_tokens: int = 0
 
     @property
     def design_effect(self) -> float:
@@ -172,8 +170,6 @@ class Measured:
             if row.missing:
                 self.lost += tally
         self.cost += row.cost
-        self.input_tokens += row.input_tokens
-        self.output_tokens += row.output_tokens
 
 
 def stored_slices(connection: Connection, **wanted: str | bool | None) -> dict[int, StoredSlice]:
@@ -235,14 +231,6 @@ def measure(
             if clusters and math.isclose(sum(clusters.w), measured.scored.w, rel_tol=1e-6):
                 measured.clusters = measured.clusters or clusters
     return found
-
-
-def design_effect_around(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> float:
-    """Return the design effect of the whole hours around a window; 1 if it is unknown."""
-    since = None if window.since is None else window.since // HOUR * HOUR
-    until = None if window.until is None else -(-window.until // HOUR) * HOUR
-    around = measure(connection, slices, Window(since, until), ()).get(())
-    return around.design_effect if around else 1.0
 
 
 def series(

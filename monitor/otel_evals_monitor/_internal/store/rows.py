@@ -222,7 +222,6 @@ def _evaluation(
         "explanation": (content and (_text(evaluation, "explanation") or _text(evaluation, "message")))
         or None,
         "cost": _number(evaluation.get("cost")),
-        **_tokens(evaluation.get("usage")),
         "duration": _number(evaluation.get("duration")),
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "review": _text(evaluation, "review") or None,

@@ -25,7 +25,7 @@ MINUTE, HOUR = 60, 3600
 """Widths of rollup buckets, in seconds."""
 NANO = 1_000_000_000
 """Nanoseconds per second."""
-COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
+COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost")
 """Columns of rollups that add up."""
 
 metadata = MetaData()
@@ -94,7 +94,6 @@ evaluations = Table(
     Column("weight", Float),  # one over the probability; NULL if unknown
     *_columns(Text, "label", "explanation", nullable=True),
     Column("cost", Float),  # US dollars
-    *_columns(BigInteger, "input_tokens", "output_tokens"),
     Column("duration", Float),
     *_columns(Integer, "cluster"),  # hash of the user or conversation; its group modulo CLUSTER_GROUPS
     Column("details", Text),  # JSON: the scorer's steps, if content is kept
@@ -123,7 +122,6 @@ rollups = Table(
     *_columns(Float, "w", "wx", "wxx", "ww", "wwx", "wwxx", "w_max"),
     *_columns(Float, "x_min", "x_max", nullable=True),
     *_columns(Float, "cost"),
-    *_columns(BigInteger, "input_tokens", "output_tokens"),
 )
 
 clusters = Table(

@@ -156,8 +156,6 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
         into = sums[key] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
         into |= {"missing": row["missing"], "w_max": 0.0, "x_min": None, "x_max": None}
     into["cost"] += sign * (row["cost"] or 0.0)
-    into["input_tokens"] += sign * row["input_tokens"]
-    into["output_tokens"] += sign * row["output_tokens"]
     if (w := row["weight"]) is None:
         into["unknown"] += sign
         return
