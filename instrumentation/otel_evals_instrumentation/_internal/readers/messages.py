@@ -246,5 +246,5 @@ def _part(part: _Text | _Call | _Result) -> Part:
 
 
 def _is_textual_result(message: Message) -> bool:
-    """Return True for a tool's message with text only: this text is the result."""
-    return message.role == "tool" and {part.kind for part in message.parts} == {"text"}
+    """Return True for a tool's message with text only, or with nothing: that is the result."""
+    return message.role == "tool" and {part.kind for part in message.parts} <= {"text"}
