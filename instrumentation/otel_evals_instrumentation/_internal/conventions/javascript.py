@@ -1,9 +1,11 @@
-"""Frameworks for JavaScript: Flue and VoltAgent."""
+"""Frameworks for JavaScript: Flue, VoltAgent, Mastra, Genkit."""
 
 from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
+from otel_evals_instrumentation._internal.readers.tool_values import result_value
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- Flue: OpenTelemetry's names for models, `flue.*` for the rest ---
@@ -92,3 +94,153 @@ def _voltagent_kind(span: SpanRecord) -> OperationKind | None:
     """Return the span's own type; inside an agent, the entity is always the agent."""
     own = span.attributes.get("span.type")
     return kind_named(own if isinstance(own, str) else span.attributes.get("entity.type"))
+
+
+# --- Mastra's exporter: `mastra.<span type>.input` and `.output` next to OpenTelemetry's names ---
+
+
+_RUNS = "agent_run workflow_run"
+_TOOLS = "tool_call mcp_tool_call client_tool_call provider_tool_call"
+_MODELS = "model_inference model_generation model_step llm_generation"
+_KINDS = kinds(
+    agent="agent_run",
+    workflow="workflow_run",
+    inference=_MODELS,
+    tool=_TOOLS,
+    retrieval="rag_vector_operation",
+    embedding="rag_embedding",
+)
+_SESSIONS = "threadId sessionId"
+_METADATA = "mastra.metadata."
+
+
+def _of(types: str, side: str) -> tuple[str, ...]:
+    return tuple(f"{name}.{side}" for name in words(types, "mastra."))
+
+
+def mastra() -> SpanConvention:
+    """Return the convention of Mastra's OpenTelemetry exporter."""
+    return SpanConvention(
+        name="mastra",
+        content="always on",
+        scopes=("@mastra/",),
+        markers=("mastra.span.type",),
+        names=AttributeNames(
+            input="""
+                mastra.agent_run.input mastra.workflow_run.input gen_ai.input.messages
+                mastra.model_inference.input mastra.model_generation.input mastra.model_step.input
+                mastra.llm_generation.input input
+            """,
+            output="""
+                mastra.agent_run.output mastra.workflow_run.output gen_ai.output.messages
+                mastra.model_inference.output mastra.model_generation.output mastra.model_step.output
+                mastra.llm_generation.output output
+            """,
+            arguments="""
+                gen_ai.tool.call.arguments mastra.tool_call.input mastra.mcp_tool_call.input
+                mastra.client_tool_call.input mastra.provider_tool_call.input
+            """,
+            result="""
+                gen_ai.tool.call.result mastra.tool_call.output mastra.mcp_tool_call.output
+                mastra.client_tool_call.output mastra.provider_tool_call.output
+            """,
+            documents="mastra.rag_vector_operation.output",
+            query="mastra.rag_vector_operation.input",
+            tool_name="gen_ai.tool.name tool.name",
+            system="gen_ai.system_instructions mastra.agent.instructions",
+            conversation_id="""
+                gen_ai.conversation.id mastra.metadata.threadId mastra.metadata.sessionId threadId sessionId
+            """,
+            user_id="mastra.metadata.userId mastra.metadata.resourceId userId resourceId",
+            agent_name="gen_ai.agent.name mastra.agent.id agent.id gen_ai.agent.id",
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read structured answers, and a step's model from its request or from the metadata."""
+    if not any(message.text for message in reader.fields.get("output_messages", ())):
+        _read_object(reader, kind)
+    if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
+        body = reader.mapping("mastra.model_step.input").get("body")
+        reader.offer("request_model", body.get("model") if isinstance(body, dict) else None)
+        reader.offer("request_model", reader.mapping(_METADATA + "modelMetadata").get("modelId"))
+    return kind
+
+
+def _read_object(reader: SpanReader, kind: OperationKind) -> None:
+    """Read a structured answer, which is next to an empty text."""
+    if kind not in (OperationKind.AGENT, OperationKind.INFERENCE):
+        return
+    for _, key in reader.found_at.get("output", ()):
+        gave = reader.mapping(key)
+        if gave.get("text") == "" and isinstance(gave.get("object"), (dict, list)):
+            reader.set_messages("output", (text_message("assistant", text_of(gave["object"])),), key)
+            return
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind; a step whose input is not its request only wraps its model call."""
+    kind = span.attributes.get("mastra.span.type")
+    given = span.attributes.get("mastra.model_step.input", '"body"')
+    is_wrapper = kind == "model_step" and '"body"' not in str(given)[:20]
+    return OperationKind.OTHER if is_wrapper else kind_named(kind, _KINDS)
+
+
+# --- Genkit's tracer: `genkit:*`, inputs and outputs as JSON ---
+
+
+_FLOW = "genkit:metadata:flow:"
+_SUBTYPE = "genkit:metadata:subtype"
+
+
+def genkit() -> SpanConvention:
+    """Return the convention of Genkit."""
+    return SpanConvention(
+        name="genkit",
+        content="always on",
+        scopes=("genkit",),
+        markers=("genkit:type", "genkit:name"),
+        names=AttributeNames(
+            input="genkit:input",
+            output="genkit:output",
+            tool_name="genkit:name",
+            arguments="genkit:input",
+            result="genkit:output",
+            documents="genkit:output",
+            query="genkit:input",
+            request_model="genkit:name",
+            conversation_id="genkit:sessionId genkit:metadata:sessionId",
+            name="genkit:name",
+            error="genkit:error",
+        ),
+        kind_of=_genkit_kind,
+        records_turns=True,
+        refine=_genkit_refine,
+    )
+
+
+def _genkit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Read a model's tokens from its output, and drop the names of other actions, which are no models."""
+    if kind not in (OperationKind.INFERENCE, OperationKind.EMBEDDING):
+        reader.fields.pop("request_model", None)
+    gave = reader.mapping("genkit:output")
+    if kind is OperationKind.INFERENCE:
+        reader.offer_usage(gave.get("usage"))
+        reason = gave.get("finishReason")
+        if isinstance(reason, str) and reason:
+            reader.fields["finish_reasons"] = (reason,)
+    if kind is OperationKind.TOOL and reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
+        reader.change_call(result=result_value(gave["output"]))
+    return kind
+
+
+def _genkit_kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind by the action's type; Genkit for Go writes the flow's name on every action in it."""
+    attributes = span.attributes
+    kind = attributes.get(_SUBTYPE)
+    if kind is None and _FLOW + "name" in attributes and _FLOW + "stepName" not in attributes:
+        return OperationKind.WORKFLOW
+    return kind_named(attributes.get("genkit:type") if kind is None else kind) or OperationKind.OTHER

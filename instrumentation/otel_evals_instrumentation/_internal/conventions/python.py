@@ -1,14 +1,18 @@
-"""Frameworks for Python: Haystack and LiteLLM."""
+"""Frameworks for Python: Haystack, LiteLLM, LiveKit, smolagents."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention
+from msgspec.structs import replace
+
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.conventions.openinference import TABLE
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import literal, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
@@ -138,3 +142,125 @@ def _value(value: Any) -> Any:
     parsed = parse(value)
     found = literal(value) if parsed is value else parsed
     return None if isinstance(found, str) and found.startswith(("[{", "{'")) else found
+
+
+# --- LiveKit Agents: `lk.*`, and personal content under `lk.pii.*` ---
+
+
+_KINDS = kinds(agent="agent_turn", tool="function_tool", inference="llm_node llm_request")
+_REDACTED = "exception details redacted"
+"""Replaces every error's text if personal data is not recorded."""
+_OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
+
+
+def _both(names: str) -> tuple[str, ...]:
+    return words(names, "lk.pii.", "lk.")
+
+
+def livekit() -> SpanConvention:
+    """Return the convention of LiveKit's voice agents."""
+    return SpanConvention(
+        name="livekit",
+        content="always on; marked as personal in `lk.pii.*`",
+        scopes=("livekit-agents",),
+        markers=words(
+            """lk.speech_id lk.generation_id lk.function_tool.name lk.function_tool.id lk.agent_name
+            lk.agent_label lk.job_id lk.retry_count lk.pii.chat_ctx lk.chat_ctx lk.pii.room_name
+            lk.room_name lk.pii.participant_identity lk.participant_identity lk.pii.user_input
+            lk.user_input lk.pii.response.text lk.response.text lk.pii.input_text lk.input_text
+            lk.pii.user_transcript lk.user_transcript lk.pii.instructions lk.instructions
+            lk.pii.function_tool.output lk.function_tool.output"""
+        ),
+        names=AttributeNames(
+            input="""
+                lk.pii.user_input lk.user_input lk.pii.input_text lk.input_text lk.pii.user_transcript
+                lk.user_transcript lk.pii.chat_ctx lk.chat_ctx
+            """,
+            answer="lk.pii.response.text lk.response.text",
+            system="lk.pii.instructions lk.instructions",
+            tool_name="lk.function_tool.name",
+            tool_id="lk.function_tool.id",
+            arguments="""
+                lk.pii.function_tool.arguments lk.function_tool.arguments lk.pii.function_tool.args
+                lk.function_tool.args
+            """,
+            result="lk.pii.function_tool.output lk.function_tool.output",
+            conversation_id="lk.pii.room_name lk.room_name",
+            user_id="lk.pii.participant_identity lk.participant_identity",
+            agent_name="lk.agent_label lk.agent_name",
+        ),
+        kind_of=_kind,
+        refine=_livekit_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of a turn, a model call or a tool; sessions and speech are others."""
+    if span.attributes.get("gen_ai.operation.name") == "judge":
+        return OperationKind.OTHER  # a test's verdict, with the attributes of a tool
+    if span.name == "agent_session":
+        return OperationKind.OTHER  # a workflow in some versions, yet each turn is a run
+    kind = _KINDS.get(span.name)
+    if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
+        return OperationKind.TOOL
+    if kind is None and "gen_ai.operation.name" in span.attributes:
+        return None
+    return kind or OperationKind.OTHER
+
+
+def _livekit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Add the calls of a response, which have their own attribute, and read the error flag of tools."""
+    call = reader.fields.get("tool_call")
+    if reader.fields.get("error") == _REDACTED:
+        error = reader.fields["error"] = reader.fields.get("error_type") or "error"
+        if call is not None:
+            call = reader.change_call(error=error)
+    if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
+        text = call.result if isinstance(call.result, str) else None
+        reader.change_call(status="error", error=call.error or text)
+    key = next((k for k in _both("response.function_calls") if k in reader.attributes), None)
+    asked = parse(reader.attributes[key]) if key is not None else None
+    if kind is OperationKind.INFERENCE and key is not None and isinstance(asked, list) and asked:
+        calls = tuple(tool_call(item) for item in asked if isinstance(item, dict))
+        said = [part for m in reader.fields.get("output_messages", ()) for part in m.parts]
+        texts = tuple(
+            part for part in said if part.kind != "tool_call" and (part.text or part.data or part.media)
+        )
+        reader.set_messages("output", (Message(role="assistant", parts=(*texts, *calls)),), key)
+    return kind
+
+
+# --- smolagents as OpenInference instruments it: its agents answer by calling a tool that does not exist ---
+
+
+def smolagents() -> SpanConvention:
+    """Return the convention of OpenInference's instrumentation of smolagents."""
+    return dataclasses.replace(
+        TABLE,
+        name="smolagents",
+        content="on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true",
+        scopes=("openinference.instrumentation.smolagents",),
+        markers=(),
+        refine=_smolagents_refine,
+    )
+
+
+def _smolagents_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    call = reader.fields.get("tool_call")
+    if call is not None and call.name == "final_answer":
+        return OperationKind.OTHER
+    reader.rewrite_messages(_plain)
+    return kind
+
+
+def _plain(message: Message) -> Message:
+    """Remove the title of the task, and mark the call of the pseudo tool."""
+    parts = tuple(
+        replace(part, kind="other")
+        if part.kind == "tool_call" and part.name == "final_answer"
+        else replace(part, text=part.text.removeprefix("New task:\n"))
+        if part.kind == "text" and part.text and message.role == "user"
+        else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
