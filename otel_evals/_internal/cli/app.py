@@ -24,7 +24,7 @@ _PANELS = {
     "Start": ("init", "demo", "doctor"),
     "Look": ("runs", "explain", "report", "monitor", "mcp", "top"),
     "Run": ("score", "gateway", "judge"),
-    "Manage": ("config", "scorers", "destinations", "results", "labels", "export"),
+    "Manage": ("config", "scorers", "destinations", "results", "export"),
 }
 _ORDER = [name for names in _PANELS.values() for name in names]
 

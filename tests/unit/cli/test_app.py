@@ -58,7 +58,7 @@ def test_help_lists_every_command_in_its_panel() -> None:
         "Start": ["init", "demo", "doctor"],
         "Look": ["runs", "explain", "report", "monitor", "mcp", "top"],
         "Run": ["score", "gateway", "judge"],
-        "Manage": ["config", "scorers", "destinations", "results", "labels", "export"],
+        "Manage": ["config", "scorers", "destinations", "results", "export"],
     }
 
 
