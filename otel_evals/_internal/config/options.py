@@ -64,7 +64,7 @@ def _redacting(value: Any) -> Callable[[str], str]:
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
 class Limits:
-    """Bounds of what is kept in memory; whatever is beyond them is dropped, and counted with its reason."""
+    """Bounds of memory; anything beyond them is dropped, and counted with its reason."""
 
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to

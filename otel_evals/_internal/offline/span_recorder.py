@@ -85,7 +85,7 @@ class SpanRecorder(SpanProcessor):
     def record_context(self) -> Iterator[Recording]:
         """Record the spans that start in this context and in copies of it, as separate traces."""
         recording = Recording(self._conventions)
-        # Without a parent, so that each item's spans are a trace of their own, whatever runs around them.
+        # Without a parent: the spans of each item become a separate trace, also inside another span.
         context = trace.set_span_in_context(INVALID_SPAN, context_api.set_value(_KEY, recording))
         self._recordings.add(recording)
         token = context_api.attach(context)
