@@ -135,11 +135,13 @@ class Attacher:
         if self._metrics is not None:
             self.expect(rule, run)
         span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
+        # Never detached: the context is this attempt's own.
         context.run(context_api.attach, trace.set_span_in_context(span, marked))
         return Opened(span, context, span_id)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
+        # Each by itself: a way that fails must not keep the outcome from the others.
         for way in self._ways:
             try:
                 way(run, evaluation, opened)
@@ -163,6 +165,7 @@ class Attacher:
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         steps: object = getattr(evaluation.outcome, "steps", ())
+        # If nothing was written on it and no step was made, the span is never created.
         if self._spans is not None and opened is not None and (opened.span.needed or steps):
             self._spans.end(opened.span, evaluation)
 
@@ -193,6 +196,7 @@ class Attacher:
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
+            # A score about one operation is shown there and on the judged span.
             for span_id in {evaluation.span_id, _about(run, evaluation)}:
                 self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from otel_evals._internal.model import NotScored, Outcome, Score, ScorerFailure, StepRecord
 
 _LONGEST_NAME = 100
+# One word: a sentence in its place could quote the run.
 _NAME = re.compile(r"[\w.:-]{1,100}")
 _LABEL = re.compile(r"[\w.:/+%<>=-]+( [\w.:/+%<>=-]+){0,2}")
 _LONGEST_LABEL = 40
@@ -29,6 +30,7 @@ def without_content(outcome: Outcome) -> Outcome:
             )
         case ScorerFailure():
             kind = _name(outcome.error_type)
+            # The message may quote the run: its place is taken by the type.
             return replace(outcome, error_type=kind, message=kind, steps=_bare(outcome.steps))
     return outcome
 

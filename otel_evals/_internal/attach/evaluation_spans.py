@@ -81,6 +81,7 @@ class EvaluationSpans:
         except Exception as error:
             own = EvaluationSpan(self, *given)
             own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+            # For all that follow: the processor would refuse each of them.
             self._same_trace = False
             _logger.warning(
                 "evaluation spans have traces of their own: a span processor refused one below the judged"
@@ -98,6 +99,7 @@ class EvaluationSpans:
     def start(self, span: EvaluationSpan) -> Span:
         """Start an evaluation's span in its own trace."""
         run, tracer = span.run, self._tracer
+        # The scorer may have seen the ids already: the recorded span must have the same.
         if span.generator is not None:
             judged = mark(judged_context(run, span.span_id))
             tracer = with_ids(tracer, span.get_span_context(), judged)
@@ -262,6 +264,7 @@ class EvaluationSpan(OwnSpan):
             return self._recorded
 
     def is_recording(self) -> bool:
+        # True before its start: code that asks first would otherwise write nothing.
         return self._recorded is None or self._recorded.is_recording()
 
     def set_attribute(self, key: str, value: Any) -> None:

@@ -32,6 +32,7 @@ _Item = TypeVar("_Item")
 class _Pending:
     exporters: int
     """Number of exporters that take the attributes."""
+    # A list as a counter: appending is atomic, adding to a number is not.
     takers: list[None] = field(default_factory=list)
     by_scorer: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
     """Revision of each scorer's latest evaluation, and its attributes."""
@@ -40,6 +41,7 @@ class _Pending:
     @property
     def attributes(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        # Copied in one step: the engine's thread may add a scorer meanwhile.
         for _, attributes in list(self.by_scorer.values()):
             found.update(attributes)
         return found
@@ -70,6 +72,7 @@ class PendingScores:
         if self._listeners and self.open and key not in self._pending:
             self._pending[key] = _Pending(len(self._listeners))
             if len(self._pending) > self._most:
+                # Many at once: copying the keys costs the same for one.
                 for oldest in list(self._pending)[: self._most // 10]:
                     self._pending.pop(oldest, None)
 
@@ -94,6 +97,7 @@ class PendingScores:
         """Let a span pass: it gets no more attributes."""
         pending = self._pending.get((trace_id, span_id))
         if pending is not None:
+            # Before the wake-up: the thread that it wakes looks at this.
             pending.complete = True
             self._wake((trace_id, span_id))
 
@@ -118,6 +122,7 @@ class PendingScores:
         """
         pending = self._pending.get(key)
         if pending is None:
+            # Not announced, dropped for others, or taken by all exporters: it passes as it is.
             return {}
         if not (pending.complete or anyway or self.lets_pass(end_time)):
             return None
@@ -187,15 +192,18 @@ class Hold(Generic[_Item]):
 
     def put(self, key: Key, item: _Item, end_time: int) -> bool:
         """Hold an item until its scores are complete; returns False if it must pass."""
+        # A few spans need no bound in bytes, and measuring one is expensive.
         size = self._measure(item) if len(self._held) >= _UNMEASURED else 0
         if not self.has_capacity(size):
             return False
+        # A clock that was set back must not prolong the wait.
         left = self._seconds - max(0.0, time.time() - end_time / 1e9)
         before = self._held.get(key)
         if before is not None:  # sent again while held: the first one leaves with its scores so far
             self._replaced.append((before.item, key))
         self._held[key] = _Held(item, end_time, time.monotonic() + max(0.0, left), size)
         self._bytes += size  # not atomic; a sweep counts again
+        # Scores that were completed just before are not noted by `_wake`: a sweep finds them.
         self.changed()
         return True
 
@@ -216,6 +224,7 @@ class Hold(Generic[_Item]):
                 continue
             anyway = everything or held.deadline <= now
             attributes = self._scores.take(key, held.end_time, anyway=anyway)
+            # Of two threads, only the one that removes the item has it.
             if attributes is not None and self.remove(key):
                 self._bytes -= held.size
                 ready.append((held.item, attributes))
@@ -231,8 +240,10 @@ class Hold(Generic[_Item]):
         held = list(self._held.items())
         if everything or self._all or now >= self._next_sweep:
             self._all, self._next_sweep = False, now + SWEEP_SECONDS
+            # Corrects what additions by several threads have lost.
             self._bytes = sum(each.size for _, each in held)
             return [key for key, _ in held]
+        # Deadlines mostly rise in this order; the next sweep finds the others.
         return keys + [key for key, _ in takewhile(lambda pair: pair[1].deadline <= now, held)]
 
     def _wake(self, key: Key | None) -> None:

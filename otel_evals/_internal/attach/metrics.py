@@ -47,6 +47,7 @@ class BoundedNames:
 
     def __call__(self, name: str) -> str:
         if name not in self.known:
+            # Backends keep a series for each value: some applications have one per request.
             if len(self.known) >= MOST_NAMES:
                 return OTHER
             self.known.add(name)
@@ -165,6 +166,7 @@ class Estimates:
 
     def _key(self, rule: str, run: Run) -> tuple[str, ...]:
         agent = run.agent_name or ""
+        # Looked up here, which saves a call per run.
         if agent and agent not in self._agents.known:
             agent = self._agents(agent)
         return (
@@ -186,10 +188,11 @@ class Estimates:
 
     def _update_soon(self, series: _Series) -> None:
         self._changed.append(series)
+        # The first change schedules the update, and later ones of this turn join it.
         if len(self._changed) == 1:
             try:
                 asyncio.get_running_loop().call_soon(self._update_all)
-            except RuntimeError:
+            except RuntimeError:  # no event loop runs on this thread
                 self._update_all()
 
     def collecting(self) -> None:
@@ -278,6 +281,7 @@ class Metrics:
         self._cost = meter.create_counter(
             semconv.METRIC_JUDGE_COST, unit="{USD}", description="What judges cost, where the price is known."
         )
+        # Last: a reader may call back as soon as an observable instrument exists.
         Observed(meter, look, self.estimates.collecting)
 
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:

@@ -84,6 +84,7 @@ class Observed:
         )
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
+        # This instrument is created first, and readers ask in that order.
         self._collecting()
         stats = self._look().stats
         yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})

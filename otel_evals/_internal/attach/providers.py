@@ -24,6 +24,7 @@ def unwrapped(provider: Any) -> Any:
         if hasattr(provider, "_active_span_processor"):
             break
         inner = next((getattr(provider, name) for name in _PROVIDERS if hasattr(provider, name)), None)
+        # A field of such a name may hold anything: only what takes processors is a provider.
         if inner is None or not hasattr(inner, "add_span_processor"):
             break
         provider = inner
@@ -32,6 +33,7 @@ def unwrapped(provider: Any) -> Any:
 
 def with_ids(tracer: Any, own: SpanContext, judged: Context) -> Any:
     """Return a copy of a tracer that gives a root span these ids, and samples it as if below another span."""
+    # A copy, since the application uses the same tracer meanwhile.
     tracer = copy.copy(tracer)
     tracer.id_generator = _Given(own)
     tracer.sampler = _AsBelow(tracer.sampler, judged)
@@ -60,6 +62,7 @@ class _AsBelow(Sampler):
     ) -> SamplingResult:
         judged = get_current_span(self._judged).get_span_context()
         result = self._sampler.should_sample(self._judged, judged.trace_id, name, kind, attributes, links)
+        # The SDK takes the span's trace state from here: without the mark, the span would be scored.
         return SamplingResult(result.decision, result.attributes, marked_state(result.trace_state))
 
     def get_description(self) -> str:
@@ -77,4 +80,4 @@ class _Given(IdGenerator):
         return self._context.span_id
 
     def is_trace_id_random(self) -> bool:
-        return bool(self._context.trace_flags & 0x02)
+        return bool(self._context.trace_flags & 0x02)  # W3C's flag for random trace ids

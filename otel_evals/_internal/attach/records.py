@@ -59,6 +59,7 @@ def end_span(tracer: Tracer, span: Span, evaluation: Evaluation, *, may_fail: bo
     With `may_fail`, a failure sets the status of these spans; in a trace of the application it would become
     the trace's own.
     """
+    # A span that is not recorded ignores attributes, and composing them is work.
     if span.is_recording():
         span.set_attributes(result_attributes(evaluation))
         span.set_attribute(semconv.EVALUATION_OUTCOME, evaluation.outcome.status)
@@ -87,8 +88,10 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     child = tracer.start_span(
         step.name,
         links=[*map(_link, step.links)],
+        # Without the mark, a judge's call would be scored as a run of the application.
         context=mark(set_span_in_context(parent)),
         attributes=attributes,
+        # 0 stands for unknown: the SDK then takes the present.
         start_time=step.start_time or None,
     )
     if step.error is not None and may_fail:
@@ -144,6 +147,7 @@ def _score(score: Score) -> dict[str, Any]:
 
 def _judges(score: Score) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
+    # Sorted: the same judges always result in the same value.
     models = sorted({s.model for s in score.steps if s.model is not None})
     if models:
         attributes[semconv.JUDGE_MODEL] = ",".join(models)

@@ -110,6 +110,7 @@ class ScoringSpanExporter(SpanExporter):
         thread, left = self._thread, Wakeup()
         if thread is None:
             return True
+        # Before the wake-up: this round of the thread includes it.
         self._waiting.append((left, everything))
         self._work.set()
         while not left.wait(min(_LOOK_SECONDS, deadline - time.monotonic())):
@@ -135,6 +136,7 @@ class ScoringSpanExporter(SpanExporter):
         if attributes is None and self._holds(key, span, end_time):
             return None
         if attributes is None:
+            # It cannot be held, and passes with the scores so far.
             attributes = self._scores.take(key, end_time, anyway=True)
         return _with(span, attributes or {})
 
@@ -163,9 +165,11 @@ class ScoringSpanExporter(SpanExporter):
 
     def _serve(self) -> None:
         me = threading.current_thread()
+        # After a second start at the same moment, one of the two ends.
         while self._thread is me and not (self._closing and not self._hold):
             self._work.wait(0.0 if self._closing else self._hold.next_look - time.monotonic())
             time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
+            # Before the release: a caller that comes during it waits for the next round.
             waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 self._release(everything=self._closing or any(everything for _, everything in waiting))
@@ -179,6 +183,7 @@ class ScoringSpanExporter(SpanExporter):
             ready = [
                 _with(span, attributes) for span, attributes in self._hold.release(everything=everything)
             ]
+            # As many as the SDK's batches have by default: servers limit the size of a request.
             for start in range(0, len(ready), _MAX_BATCH):
                 try:
                     self._send(ready[start : start + _MAX_BATCH])
@@ -204,6 +209,7 @@ def _with(span: ReadableSpan, scores: Mapping[str, Any]) -> ReadableSpan:
     if not scores and (_OURS not in "\n".join(attributes) or _is_own(span)):
         return span
     kept = {key: value for key, value in attributes.items() if not key.startswith(_OURS)}
+    # Without limits: the SDK has applied the application's to the span already.
     bounded = BoundedAttributes(attributes={**kept, **scores})
     bounded.dropped = span.dropped_attributes
     changed: Any = copy.copy(span)  # with all that the SDK's spans have

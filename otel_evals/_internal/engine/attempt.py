@@ -44,6 +44,7 @@ async def contained(scorer: Scorer, run: Run) -> Result:
     try:
         return await scorer.score(run)
     except asyncio.CancelledError as error:
+        # After a timeout, the steps so far are kept; otherwise the scorer cancelled itself.
         return ended_early(steps_of_error(error))
     except BaseException as error:
         return error
@@ -66,12 +67,14 @@ def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
 
 def wait_before_retry(rule: Rule, attempts: int, cause: BaseException) -> float | None:
     """Return the seconds until the attempt after an error; None if there is none."""
+    # A process that died gets one further attempt, whatever the rule allows.
     if isinstance(cause, ProcessDiedError) and attempts == 1:
         return 0.0
     asked = asked_wait(cause)
     if asked is None or attempts >= rule.attempts:
         return None
     wait = backoff(attempts, first=_FIRST_BACKOFF, longest=_LONGEST_BACKOFF, draw=random.random)
+    # A server may ask for hours, for which the evaluation would keep its place in the queue.
     return max(wait, min(asked, _LONGEST_BACKOFF))
 
 

@@ -92,6 +92,7 @@ def policy_of(rule: Rule, threshold: float | None, on_fail: OnFail, on_error: On
         if facts.scale is None:
             raise ConfigError("threshold", f"{facts.id!r} accepts every number: name the score that passes")
         threshold = 0.0 if facts.direction is Direction.LOWER else facts.scale
+    # `bool` is an `int`: True would pass as the threshold 1.
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise ConfigError("threshold", f"must be a number, not {threshold!r:.100}")
     if not 0 <= threshold <= (threshold if facts.scale is None else facts.scale):
@@ -127,6 +128,7 @@ class Check:
 
     def settle(self, verdict: Verdict) -> Verdict:
         """Give the verdict, unless there is one; returns the one that counts."""
+        # Appended even if late: whichever thread is first, all agree on the first verdict.
         self._verdicts.append(verdict)
         with suppress(RuntimeError):  # the caller's event loop is closed
             self.wake()
@@ -138,6 +140,7 @@ class Check:
 
     def leave(self) -> None:
         """Record that the caller no longer waits."""
+        # Read before `expire` gives a verdict: one that came before the cancellation was in time.
         self.left = self.verdict is None
         self.expire("cancelled", "the caller was cancelled")
 
@@ -160,6 +163,7 @@ class CheckedRun:
         """Record the begin of a check; returns its number."""
         self.open += 1
         self.decisions.run = run
+        # As if sampling had picked it: the rule of the same scorer then skips the run.
         self.decisions.sampled[rule.scorer_id] = CHECKED
         self.decisions.on_record[rule.scorer_id] = Sampled(inclusion_probability(CHECKED, run), "check")
         count = self.counts[rule.scorer_id] = self.counts.get(rule.scorer_id, 0) + 1
@@ -173,10 +177,12 @@ class CheckedRun:
         self.open -= 1
         verdict = check.settle(check.policy.verdict(evaluation.outcome))
         earlier = self.newest.get(evaluation.evaluation_id)
+        # After a cancellation, the verdict had no effect on the answer.
         effect = None if check.left else verdict.effect
         if effect == "allowed" and earlier is not None and earlier.effect == "rewritten":
             effect = "rewritten"
         evaluation = replace(evaluation, verdict=verdict.status, effect=effect)
+        # The checks of a run may end in another order than they began.
         if earlier is None or earlier.revision < evaluation.revision:
             self.newest[evaluation.evaluation_id] = evaluation
         self.decisions.outcomes[evaluation.scorer_id] = Earlier(CHECKED, evaluation.outcome)
@@ -196,6 +202,7 @@ class CheckedRuns:
         checked = self.runs.setdefault(run.root_span_id, CheckedRun(RunDecisions(run)))
         self.runs.move_to_end(run.root_span_id)
         if len(self.runs) > self._limit:
+            # Its open checks still end; at its close, the rules decide as if it had not been checked.
             self.runs.popitem(last=False)
         return checked
 

@@ -112,6 +112,7 @@ class Conversations:
 
     def next_due(self, now: float) -> float:
         """Return the time of the next call of `due`; infinity if no conversation waits."""
+        # Each order is by the last activity: only its first conversation can be the next.
         firsts = [
             (group, next(iter(waiting.values()))) for group, waiting in self._waiting.items() if waiting
         ]
@@ -141,6 +142,7 @@ class Conversations:
             self._ledger.decided(run, decisions)
             return []
         known = self._all.get(conversation_key(run))
+        # A broker may deliver a run that was passed on twice.
         if source is not None and known is not None and (run.trace_id, run.root_span_id) in known.runs:
             return []
         conversation = self._add(run, now, ruled_out=self.rules_out(run))
@@ -161,16 +163,19 @@ class Conversations:
             conversation = Conversation(ruled_out, revisions=self._revisions.pop(key, {}))
         place = run.trace_id, run.root_span_id
         if ruled_out:
+            # A single run's ids are enough to count the conversation as not sampled.
             run, former = _ids_of(run), conversation.runs.popitem()[1] if conversation.runs else None
         else:
             former = conversation.runs.get(place)
             conversation.unjudged.append(run)
+            # A run that is ruled out waits for nothing, and its source may forget it.
             self._waits(run, True)
         conversation.runs[place] = run
         grown = _size(run) - (0 if former is None else _size(former))
         conversation.size += grown
         self._bytes += grown
         conversation.last = now
+        # All groups wait again: a conversation that continues is judged again as a whole.
         for each in (self._all, *self._waiting.values()):
             each[key] = conversation
             each.move_to_end(key)
@@ -191,11 +196,13 @@ class Conversations:
     def due(self, now: float, most: int) -> list[JoinedConversation]:
         """Return idle conversations, as many as result in at most `most` evaluations."""
         self._forget_old(now)
+        # One at least: otherwise a capacity below the number of rules would stop them all.
         limit = max(1, most // len(self._rules)) if most and self._rules else 0
         found: list[DueConversation] = []
         for group, waiting in self._waiting.items():
             while waiting and len(found) < limit:
                 key, conversation = next(iter(waiting.items()))
+                # Those behind it were active later.
                 if conversation.last + self._idle[group] > now:
                     break
                 found.append(self._due(key, group))
@@ -209,6 +216,7 @@ class Conversations:
 
     def forget(self, which: Callable[[Conversation], object]) -> None:
         """Forget conversations without a loss: another process gathers them now."""
+        # A list, since dropping changes the dict.
         for key in [key for key, conversation in self._all.items() if which(conversation)]:
             for group in self._groups(key):
                 self._stop_waiting(key, group)
@@ -222,6 +230,7 @@ class Conversations:
     def _stop_waiting(self, key: _Key, group: str) -> Conversation:
         """Take a conversation from those that wait for a group of rules."""
         conversation = self._waiting[group].pop(key)
+        # The source keeps the runs until the last group of rules has judged them.
         if not self._groups(key):
             unjudged, conversation.unjudged = conversation.unjudged, []
             for run in unjudged:
@@ -235,6 +244,7 @@ class Conversations:
     def _forget_old(self, now: float) -> None:
         while self._all:
             key, conversation = next(iter(self._all.items()))
+            # One that waits is not forgotten, and those behind it were active later.
             if conversation.last + self._keep > now or self._groups(key):
                 return
             self._drop(key)
@@ -254,6 +264,7 @@ class Conversations:
         """Delete a conversation, but remember its revisions."""
         conversation = self._all.pop(key)
         self._bytes -= conversation.size
+        # Should it continue, its next evaluation needs a higher revision than the last.
         self._revisions[key] = conversation.revisions
         if len(self._revisions) > _REMEMBERED:
             self._revisions.popitem(last=False)

@@ -121,6 +121,7 @@ class Engine(Stages):
         """Run a coroutine on the thread; errors are logged, not raised in the application."""
 
         async def contained() -> _T | None:
+            # A scorer may cancel every task in `asyncio.all_tasks`, and must not cancel this one.
             hide_task()
             try:
                 return await work()
@@ -135,6 +136,7 @@ class Engine(Stages):
     def check(self, check: Check, seconds: float) -> None:
         """Begin a check, after at most `seconds` for starting the thread; the caller waits by itself."""
         self.thread.call(lambda: self._check(check), seconds)
+        # Nothing would run the check, and the caller would wait until its deadline.
         if not self.thread.alive:
             check.expire("shutdown", "scoring has ended in this process")
 
@@ -156,6 +158,7 @@ class Engine(Stages):
                 reason, why = "other_version", "a rule has this scorer's id and another version"
         except BaseException as error:
             log_error(_logger, "an answer could not be checked", error=error)
+        # Reached only if no evaluation has begun: otherwise its end gives the verdict.
         check.expire(reason, why)
         self.ledger.refused(check.rule.name, reason)
 
@@ -169,6 +172,7 @@ class Engine(Stages):
                 self._raised = [*self._raised, (time.time_ns(), self.config.ceiling)][-_RAISES:]
             self.scorer.use(config)
             self.config = config
+            # Kept, because the loop has only weak references to tasks.
             self._preparing = asyncio.ensure_future(self.scorer.rules.prepare())
             return True
 
@@ -176,6 +180,7 @@ class Engine(Stages):
 
     def ignore_runs_before(self, time_ns: int) -> None:
         """Count runs that began before a time, instead of scoring them: some of their spans are lacking."""
+        # Another thread calls this: the list is replaced, since the engine's may iterate over it.
         self._raised = [*self._raised, (time_ns, 0.0)][-_RAISES:]
 
     def flush(self, timeout: float, *, ending: bool = False) -> bool:
@@ -192,9 +197,11 @@ class Engine(Stages):
         self.thread.drain(self._read_until)
         delivered = more = True
         while more and delivered:  # a gatherer may close only as many runs as fit in the destinations' queues
+            # Infinity closes every run whose root has ended, without waiting for its grace period.
             more = self._score_due(inf)
             settled = await self.scorer.settled(deadline - time.monotonic())
             while ending and settled and self.conversations.waiting:
+                # In rounds within the capacity: the queues would drop what exceeds it.
                 self._score_conversations(self.conversations.due(inf, self.scorer.capacity))
                 settled = await self.scorer.settled(deadline - time.monotonic())
             self._attacher.release_metrics()
@@ -206,6 +213,7 @@ class Engine(Stages):
         if not self.here and not self._is_unused:
             timeout = deadline - time.monotonic()
             scored_until = time.monotonic() + timeout * 0.8
+            # Reading never awaits: no timeout can interrupt it, and it has to stop by itself.
             self._read_until = scored_until + _LATE_SECONDS / 2
             self.run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
             self.finish(deadline)
@@ -225,6 +233,7 @@ class Engine(Stages):
 
     def close(self, deadline: float) -> None:
         """End the thread."""
+        # Even after the deadline, unscored runs have to be counted.
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
         for close in (lambda: self._losses.close(self.losses()), self.ledger.exclusions.close):
             safely(close, "a log could not be closed")

@@ -27,6 +27,7 @@ def health_of(engine: Stages, stalled_after: float, *, closed: bool) -> Health:
     problems = [f"scores do not reach {name}: it did not accept its last batch" for name in destinations]
     if engine.source is not None and engine.source.problem is not None:
         problems.append(engine.source.problem)
+    # Nothing ends during a long attempt and the backoff after it, which is no stall.
     longest_attempt = max((rule.timeout for rule in engine.config.rules), default=0.0)
     status, problem = judge_health(
         closed=closed,
@@ -74,6 +75,7 @@ def explain(engine: Stages, trace: str, trace_state: str) -> Explanation:
         return explain_unknown(trace, engine.config.ceiling, trace_state, tuple(_possible_reasons(engine)))
     samplers = {rule.name: rule.sampling.words for rule in engine.config.rules}
     queues = engine.scorer.queues()
+    # Copied in one step: the engine's thread changes it meanwhile.
     running = {(q.name, each.target.run.root_span_id) for q in queues for each in tuple(q.running)}
     return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, running)
 

@@ -76,8 +76,10 @@ class Deliveries:
         if self._deliver is not None:
             self._deliver(scored)
             return
+        # A target that was only held for its checks has no evaluations: each check delivers its own.
         delivers = self._has_destinations and scored.evaluations
         names = self.fan_out.put(scored, kept=self._left is not None) if delivers else []
+        # A check is not counted: the run that it judges is, once it has closed.
         if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)
 
@@ -87,6 +89,7 @@ class Deliveries:
         Beyond `max_bytes`, it is left to the next process, since the source has it until it is done.
         """
         self._ledger.trace_log.delivered(destination, batch, end)
+        # A run that the shutdown cuts off stays counted: the source keeps it for the next process.
         if self._left is None or end == "shutdown":
             return
         if end in FINAL:
@@ -97,6 +100,7 @@ class Deliveries:
             self._waiting_runs += len(batch)
             self._waiting_bytes += size
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination, size)
+        # Logged once: it would be repeated for each batch.
         elif not self._leaves_runs:
             self._leaves_runs = True
             _logger.warning(
@@ -109,7 +113,7 @@ class Deliveries:
         self._waiting_runs -= len(batch)
         self._waiting_bytes -= size
         for scored in batch:
-            self.fan_out.put(scored, [destination], kept=True)
+            self.fan_out.put(scored, [destination], kept=True)  # the other destinations have it
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -137,9 +141,10 @@ class Deliveries:
         """Send the number of runs picked by each rule to destinations that store it for the sampler check."""
         rows = self._ledger.picks.changed()
         if rows and await self.fan_out.keep_picks(rows):
-            self._ledger.picks.told(rows)
+            self._ledger.picks.told(rows)  # unless stored, they are sent again
 
 
+# The application's own sampler left the first ones out; the second have nothing to score.
 _NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 

@@ -97,7 +97,7 @@ class Pending(msgspec.Struct, eq=False):
 
     def settle(self, value: Any = None) -> None:
         """Continue the coroutine with a value until it waits or ends; only the first value counts."""
-        coroutine, self.coroutine = self.coroutine, None
+        coroutine, self.coroutine = self.coroutine, None  # a second value finds none
         if coroutine is None:
             return
         try:
@@ -138,7 +138,7 @@ class RuleQueue:
         if rule.isolation == "process":
             self.scorer = IsolatedScorer(rule.scorer, rule.facts, rule.timeout)
             self._slots, self._at_once = min(rule.concurrency, most_processes()), False
-            self._timeout += START_SECONDS
+            self._timeout += START_SECONDS  # its process may have to start first
         self._ready = type(self.scorer).prepare is Scorer.prepare
         """True once the scorer is prepared."""
         self._scorer_context = contextvars.copy_context()
@@ -172,7 +172,7 @@ class RuleQueue:
                 outcome = self._join(pending) or await _settled()
             left = len(self.abandoned) + len(self._threads.calls)
             if outcome is None and left >= _MAX_ABANDONED + 2 * self._slots:
-                outcome = _STUCK
+                outcome = _STUCK  # no more are started: each keeps a thread or a task
             if outcome is not None:
                 break
             opened = self._open(pending)
@@ -230,12 +230,12 @@ class RuleQueue:
             pending.timer = None
         task, pending.task = pending.task, None
         if task is not None:
-            self.abandoned.add(task)
+            self.abandoned.add(task)  # counted in `evaluate` until it ends
             task.cancel()
 
     def _outcome_of(self, pending: Pending, result: Result | Dropped) -> Outcome | None:
         """Return the outcome of an attempt; None if another attempt follows."""
-        if type(result) is Dropped:
+        if type(result) is Dropped:  # by `abort`
             return result
         attempts, timed_out = pending.attempts, pending.timed_out
         if not isinstance(result, BaseException):
@@ -251,7 +251,7 @@ class RuleQueue:
 
     def _pause(self, pending: Pending) -> None:
         """Let an evaluation wait for its next attempt: it is settled with None, or with an outcome."""
-        self.fill()
+        self.fill()  # its slot is free during the pause
         pending.paused = time.time_ns()
         self._retrying.add(pending)
         self._call_later(pending, pending.retry_after, self._resume, pending)
@@ -268,7 +268,7 @@ class RuleQueue:
         self._filling = True
         until = time.monotonic() + _AT_ONCE_SECONDS
         while self.waiting and len(self.running) < self._slots:
-            self.waiting.popleft().settle()
+            self.waiting.popleft().settle()  # its coroutine takes the slot
             if self._at_once and time.monotonic() > until:
                 asyncio.get_running_loop().call_soon(self.fill, context=self._context)
                 break
@@ -277,7 +277,7 @@ class RuleQueue:
     def abort(self, reason: str) -> None:
         """Drop all evaluations that wait or run, and all that follow."""
         self._stopped_for, self._ready = reason, False
-        left = [*self.running, *self._retrying, *self.waiting]
+        left = [*self.running, *self._retrying, *self.waiting]  # settling changes them
         self.waiting.clear()
         self._retrying.clear()
         for pending in left:
@@ -292,7 +292,7 @@ class RuleQueue:
             # Logged on that thread: not every exception can cross threads.
             problem = f"{self.rule.scorer_id} failed to prepare"
             await in_thread(lambda: safely(self.scorer.prepare, problem), abandon_on_cancel=True)
-            self._ready = self._stopped_for is None
+            self._ready = self._stopped_for is None  # `abort` may have come meanwhile
             self.fill()
 
     def _watch(self) -> None:
@@ -311,7 +311,7 @@ class RuleQueue:
                 # A scorer that lacks only its reason may still return a score.
                 pending.timed_out = True
                 self._call_later(pending, _CLEANUP_SECONDS, pending.settle, StepFailure("timeout"))
-                pending.task.cancel()
+                pending.task.cancel()  # a scorer may refuse: the timer settles it anyway
 
     def _call_later(
         self, pending: Pending, seconds: float, function: Callable[..., None], value: Any

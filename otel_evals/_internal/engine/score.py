@@ -131,7 +131,7 @@ class RunScorer:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 while self.open:
-                    self._all_ended.clear()
+                    self._all_ended.clear()  # it may be set from before
                     await self._all_ended.wait()
         return not self.open
 
@@ -158,7 +158,7 @@ class RunScorer:
         self._ledger.accepted(run, accepted)
         if checked is not None and checked.open:
             target = targets.get(run.root_span_id) or Target(run)
-            sampled.setdefault(target, [])
+            sampled.setdefault(target, [])  # its span is held until these checks have ended
             target.open += checked.open
             checked.closing = target
         return sampled
@@ -219,6 +219,7 @@ class RunScorer:
     ) -> None:
         if target not in self.open:
             target.size = target.run.__dict__.get(SIZE) or size_of_run(target.run)
+            # While nothing else is open, a run is scored even if it alone exceeds the bound.
             if outcome is None and self.open and self._bytes + target.size > self._max_bytes:
                 outcome = Dropped(reason="queue_full")
             self._bytes += target.size

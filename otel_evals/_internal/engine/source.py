@@ -53,6 +53,7 @@ def mark_passed(run: Run) -> None:
 
 
 def _keys(run: Run) -> list[_Key]:
+    # A run that was joined from several traces keeps each of them.
     return [(trace_id, _PASSED in run.__dict__) for trace_id in run.trace_ids or (run.trace_id,)]
 
 
@@ -95,8 +96,10 @@ class Unfinished:
 
     def put(self, target: Target, destinations: Sequence[str]) -> None:
         """Count the deliveries of a target that has ended, instead of the target."""
+        # Added before the target is removed: the trace must not seem done in between.
         for _ in destinations:
             self._add(target.run)
+        # A dropped target stays counted, so its trace is never reported as done.
         if not self.dropping:
             self._remove(target.run)
 
@@ -123,6 +126,7 @@ class Unfinished:
         until = self._clock() - pause
         while self._ending:
             key, (since, put) = next(iter(self._ending.items()))
+            # Items put before its end may have more spans of the trace. Later entries are no older.
             if since > until or put > taken:
                 return
             del self._ending[key]

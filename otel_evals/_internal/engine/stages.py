@@ -96,8 +96,10 @@ class Stages:
         )
         self._left: Unfinished | None = None
         """What is left to do for the source's traces."""
+        # Without a source, nothing calls `take_left`, and the ids would pile up.
         self.gatherer.reports_left = self.source is not None
         if self.source is not None:
+            # Items that wait in the deque count as put: a trace is done only after they are taken.
             put = lambda: self.thread.taken + self.thread.waiting  # noqa: E731
             self._left = Unfinished(self.source, self._is_gathering, put, time.monotonic)
         self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, self._deliver_to)
@@ -136,6 +138,7 @@ class Stages:
     def tick(self) -> float:
         """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
         now, gatherer = time.monotonic(), self.gatherer
+        # Before the eviction: a run that is complete is scored, not evicted.
         self._score_due(now)
         if gatherer.next_eviction <= now:
             self._lose(gatherer.evict_old(now))
@@ -149,20 +152,23 @@ class Stages:
             self._left.touch(gatherer.take_left())
             self._left.poll(self.thread.taken)
         next_run = min(gatherer.next_close, gatherer.next_eviction, self._split_runs.next_due)
+        # The last bound is for the source's traces: their pause has no due time here.
         return min(next_run, next_conversation, now + _TICK_SECONDS)
 
     def _score_due(self, now: float) -> bool:
         """Score the runs that are complete; returns False if none was."""
         groups = self.gatherer.close_due(now) if self.gatherer.next_close <= now else []
         for group in groups:
+            # Asked for each group: reading a long backlog may outlast a shutdown.
             if time.monotonic() < self._read_until:
                 self._score_group(*self._read(group))
                 if time.monotonic() - self._yielded > _LOCK_SECONDS:
-                    time.sleep(0)
+                    time.sleep(0)  # releases the GIL
                     self._yielded = time.monotonic()
             else:
                 self.ledger.lost(_undecided(group.spans[0].trace_id))
         uncontinued = self._split_runs.due(now) if self._split_runs.next_due <= now else []
+        # Their traces closed earlier: a new group has their spans, which are held and have to be released.
         for run in uncontinued:
             self._score_group([run], group_of([run]))
         return bool(groups or uncontinued)
@@ -177,6 +183,7 @@ class Stages:
             self.ledger.lost(Loss("run", "unreadable", trace_id))
             return [], group
         self.ledger.trace_log.assembled(trace_id, len(group.spans), read)
+        # The size of the spans is the run's only if the run consists of all of them.
         if len(read) == 1 and group.size and len(read[0].operations) == len(group.spans):
             read[0].__dict__[SIZE] = group.size  # measured when the spans arrived
         if not read:
@@ -209,13 +216,16 @@ class Stages:
         if not run.trace_flags & 1:
             self.ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
             return []
+        # Before the rules of runs: a run that none of them samples is still a turn.
         if self.conversations.active:
             self.take_conversation_run(run)
+        # Capture left out spans that no rule could sample then: such a run may lack some.
         for when, ceiling in self._raised:
             if run.start_time < when and not _sampled_by(ceiling, run):
                 self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
                 return []
         sampled = self.scorer.decide(run)
+        # Kept before an evaluation starts: one may crash the process.
         if self.source is not None and (sampled or self._waits(run)):
             self.ledger.not_kept += not self.source.sampled(group or group_of([run]))
         self._start(sampled)
@@ -223,6 +233,7 @@ class Stages:
 
     def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
         """Add a closed run to its conversation; one with a `source` comes from another process."""
+        # A run from another process is never passed on: it would go round in circles.
         if source is not None:
             mark_passed(run)
         elif self.source is not None and self.source.pass_on(run):
@@ -261,6 +272,7 @@ class Stages:
         """Prepare the scorers and deliver to destinations, until cancelled."""
         hide_task()
         limiter = current_default_thread_limiter()
+        # anyio's limit is one for all callers: no rule may wait for threads that another occupies.
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
         await asyncio.gather(self.scorer.rules.prepare(), self._deliveries.run())
 
@@ -269,13 +281,15 @@ class Stages:
         self._drop_all()
         self._attacher.release_metrics()
         if self._left is not None:
+            # Before the gatherer forgets its open traces, which must not be reported as done.
             self._left.touch(self.gatherer.take_left())
-            self._left.poll(pause=0.0)
+            self._left.poll(pause=0.0)  # no further span comes
         self._lose(self.gatherer.end(items))
         self._lose([_undecided(run.trace_id) for run in self._split_runs.flush()])
 
     def _drop_all(self) -> None:
         if self._left is not None:
+            # First: runs that are dropped below are not done, but left to the next process.
             self._left.dropping = True
         for queue in self.scorer.queues():
             queue.abort("shutdown")

@@ -34,14 +34,14 @@ _Result = TypeVar("_Result")
 
 _GATHER_SECONDS: Final = 0.005
 """Seconds from the first item of a batch until it is taken, if no run ends or many have."""
-_CHUNK: Final = 256
+_CHUNK: Final = 256  # items, after which scorers and timers get a turn
 _AT_ONCE: Final = 32
 """Batches that may be taken at once after a rest; one more per gathering time."""
 _IDLE_SECONDS = 5.0
 _AFTER_ERROR_SECONDS = 1.0
 _FIRST_STEPS = 5
 _LONGEST_START = 5.0
-_LOOK_SECONDS = 0.002
+_LOOK_SECONDS = 0.002  # polled: the frame that would set an event may be interrupted by the caller
 _START_AGAIN_SECONDS = 0.1
 
 
@@ -79,7 +79,7 @@ class EngineThread:
         self._starting = threading.Lock()
         self._ready = False
         """True once the thread works, or could not be started."""
-        self._start_again = 0.0
+        self._start_again = 0.0  # on the monotonic clock; 0 without a failure
         self._thread: OSThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -169,7 +169,7 @@ class EngineThread:
         if ended.wait(timeout) and not tasks[0].cancelled():
             return tasks[0].result()
         call_soon(loop, self._context, lambda: [task.cancel() for task in tasks])
-        if not tasks and not self.alive:
+        if not tasks and not self.alive:  # or Python warns that it was never awaited
             coroutine.close()
         return None
 
@@ -232,7 +232,7 @@ class EngineThread:
             await asyncio.sleep(0)
         self._ready = True
         self._wake()
-        if self.backlog.capacity == 0:
+        if self.backlog.capacity == 0:  # `stop` came before there was a loop
             self._stop.set()
         await self._stop.wait()
         self._end()
@@ -258,6 +258,7 @@ class EngineThread:
             self._batch_timer = None
         took, now = self._take_chunk(), loop.time()
         if took:
+            # A rest saves up at most `_AT_ONCE` batches: a steady load is gathered.
             saved = max(self._paid_until, now - (_AT_ONCE - 1) * _GATHER_SECONDS)
             self._paid_until = min(saved, now) + _GATHER_SECONDS
         self._eager = eager = self._paid_until <= now
@@ -266,7 +267,7 @@ class EngineThread:
             self._armed = False
         if self._items:
             self._armed = True
-            loop.call_soon(self._pump)
+            loop.call_soon(self._pump)  # others on the loop get a turn in between
         elif self._armed:
             self._wake()
         if self._tick_timer is None:

@@ -46,6 +46,7 @@ class UnfinishedRuns:
         for trace_id in place.traces:
             opened = self._open_spans.of_trace(trace_id)
             found = self._find(trace_id, opened, place, answer)
+            # The likeliest trace is ambiguous: a run of another trace would be a guess.
             if isinstance(found, NotScored):
                 return found
             if found is not None:
@@ -63,15 +64,18 @@ class UnfinishedRuns:
             record = _record(opened[span_id], owner)
             if record is not None:
                 records.append(record)
+                # Unclaimed spans in between are no records: the link leads over them.
                 if owner and format_span_id(owner) != record.parent_span_id:
                     links[record.span_id] = format_span_id(owner)
         if not records:
             return None
         runs = find_runs(records, self._conventions, links)
         claimed = {record.span_id for record in records}
+        # The current span first, then those above it: the nearest claimed one is in the run meant.
         for here in map(format_span_id, place.above):
             if here in claimed:
                 return _containing(here, runs)
+        # No span of the run is around the caller: one that began before the place is not meant.
         return _latest([run for run in runs if run.start_time >= place.since], answer)
 
     def _owner(self, span_id: int, opened: Mapping[int, Span]) -> int | None:
@@ -93,6 +97,7 @@ def with_answer(run: Run, answer: str) -> Run:
 
 def _upward(span_id: int, opened: Mapping[int, Span]) -> Iterator[int]:
     """Yield an open span and those above it."""
+    # Bounded: malformed parents may form a cycle.
     for _ in range(len(opened)):
         if span_id not in opened:
             return

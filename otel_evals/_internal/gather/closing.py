@@ -65,6 +65,7 @@ class LiveClosing:
         self._looked_at = -inf
 
     def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        # Below an open span, a run closes together with that one.
         if span.is_root and span.above not in trace.spans:
             trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
 
@@ -75,6 +76,7 @@ class LiveClosing:
             self._looked, self._looked_at = OpenSpansNow(self._open_spans), now
         trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
         only_above = self._looked.only_above(trace_id, int(root.span_id, 16), parent_id)
+        # A check after its end still needs the run's spans, which closing hands on.
         if not only_above or self._looked.may_be_checked(trace_id, parent_id):
             return self._grace
         return min(self._grace, _ALL_ENDED_SECONDS)
@@ -87,8 +89,10 @@ class LiveClosing:
         for root, at in trace.ended.items():
             if at <= now:
                 due.append(root)
+        # Deleted afterwards: a dict must not change while it is iterated.
         for root in due:
             del trace.ended[root]
+        # Spares most runs the walk over the tree.
         if len(due) == 1 and _is_flat(trace, due[0]):
             return [[*trace.spans]]
         tops = trace.tops()
@@ -103,7 +107,9 @@ class OpenSpansNow:
 
     def __init__(self, open_spans: OpenSpans) -> None:
         self._guarded = open_spans.guarded if open_spans.checks else None
+        # Copied in one step: other threads begin and end spans meanwhile.
         spans = dict(open_spans.by_id)
+        # Many open spans take too long to look at: runs then wait for their grace period.
         self._known = len(spans) <= MOST_LOOKED_AT
         self._above: dict[int, int] = {}
         self._by_trace: dict[int, int] = {}
@@ -125,6 +131,7 @@ class OpenSpansNow:
             return False
         # A span is handed over before it stops being open.
         count, seen = self._by_trace.get(trace_id, 0), int(span_id in above)
+        # Bounded by the count: malformed parents may form a cycle.
         while parent_id in above and seen <= count:
             seen += 1
             parent_id = above[parent_id]
@@ -158,6 +165,7 @@ class QuietClosing:
         remember: float = _REMEMBER_SECONDS,
         remember_bytes: int = _REMEMBER_BYTES,
     ) -> None:
+        # A trace with its root must not wait longer than one without.
         self._quiet = min(quiet, idle)
         self._idle = idle
         self.max_age = max_age
@@ -179,6 +187,7 @@ class QuietClosing:
 
     def parts(self, trace: Trace, now: float) -> list[list[str]]:
         """Return the spans of each group that closes now."""
+        # A flush leaves traces open whose root may still be on its way.
         if now == inf:
             return [[*trace.spans]] if trace.rooted else []
         if self.closes_at(trace, now) <= now:

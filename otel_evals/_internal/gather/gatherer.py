@@ -48,7 +48,7 @@ class Gatherer:
         self._limits = limits
         self._closing = closing
         self._capacity = capacity
-        self._shortest = min(closing.evicts_after, closing.remember)
+        self._shortest = min(closing.evicts_after, closing.remember)  # nothing is due earlier
         self._traces = Traces(limits, closing.remember, closing.remember_bytes)
         self._by_id = self._traces.by_id
         self._due: list[tuple[float, int, str]] = []
@@ -134,7 +134,7 @@ class Gatherer:
                 span = item if isinstance(item, UnclaimedSpan) else item.record()
                 trace_id, span_id = span.trace_id, span.span_id
             trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
-            trace.lacks_spans = True
+            trace.lacks_spans = True  # its runs become `run_truncated`
             if span_id is not None and span_id not in trace.spans:
                 trace.remember(span_id, arrived=True)
             self._traces.settle(trace)
@@ -187,7 +187,7 @@ class Gatherer:
     def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
         self.roots_seen += item.parent_span_id is None
         trace = self._by_id.get(item.trace_id) or Trace(item.trace_id, now, now)
-        active = trace.ignored_to < inf
+        active = trace.ignored_to < inf  # an evicted trace stays so
         if active:
             trace.last_seen = now
             trace.rooted = trace.rooted or item.parent_span_id is None
@@ -227,7 +227,7 @@ class Gatherer:
     def _look_at(self, trace: Trace, due: float) -> None:
         if due < trace.due:
             trace.due = due
-            heappush(self._due, (due, next(self._numbers), trace.trace_id))
+            heappush(self._due, (due, next(self._numbers), trace.trace_id))  # an earlier entry is skipped
             self.next_close = min(self.next_close, due)
 
     # --- what leaves ---
@@ -244,7 +244,7 @@ class Gatherer:
             trace = self._by_id.get(trace_id)
             if trace is None or trace.due != due:
                 continue  # it was evicted, or is looked at earlier
-            trace.due = inf
+            trace.due = inf  # it has no entry any more
             closed += self._close(trace, now)
             stays = trace.state is State.UNCLAIMED and (
                 now == inf or self._closing.closes_at(trace, now) > now
@@ -258,7 +258,7 @@ class Gatherer:
         self.waits = len(closed) >= capacity
         self.next_close = self._due[0][0] if self._due else inf
         if self.waits:
-            self.next_close = max(self.next_close, now + _AGAIN_SECONDS)
+            self.next_close = max(self.next_close, now + _AGAIN_SECONDS)  # not again at once
         return closed
 
     def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
@@ -291,7 +291,7 @@ class Gatherer:
         for trace in self._traces.open():
             runs = trace.runs()
             ended = len(runs if trace.rooted else runs & trace.ended.keys())
-            self._evict(trace, "")
+            self._evict(trace, "")  # the losses are counted below
             if ended and not self.keeps_open:
                 losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, ended))
             if ended < len(runs) and not self.keeps_open:
@@ -305,7 +305,7 @@ class Gatherer:
             lost = sum(map(len, trace.logs.values()))
             if lost:
                 losses.append(Loss("log", "log_limit", trace.trace_id, lost))
-            self._note_left(trace)
+            self._note_left(trace)  # nothing of it is left to do
 
     def _evict(self, trace: Trace, reason: str) -> list[Loss]:
         """Drop the open runs of a trace, including their spans that have not ended yet."""

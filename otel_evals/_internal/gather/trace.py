@@ -93,6 +93,7 @@ class Trace(msgspec.Struct, gc=False):
     def reason_to_ignore(self, record: SpanRecord, above: str | None) -> str | None:
         """Return the reason for which a span joins no run; None if it does."""
         span = self.spans.get(record.span_id)
+        # Some senders send a span before its end too: only one that has ended is repeated.
         if self.closed.get(record.span_id) or (span is not None and span.record.end_time):
             return "span_repeated"
         if record.start_time <= self.ignored_to:
@@ -100,6 +101,7 @@ class Trace(msgspec.Struct, gc=False):
         if not self.closed:
             return None
         above = self.above(above)
+        # Also a parent that was missing when the spans below it closed.
         is_late = record.span_id in self.closed or (above is not None and self.closed.get(above))
         return "span_late" if is_late else None
 
@@ -110,6 +112,7 @@ class Trace(msgspec.Struct, gc=False):
         above = self.above(parent)
         if self.closed and above is not None and self.closed.get(above):
             self.remember(span_id, arrived=True)
+        # Beyond the bound, spans below it look as if their parent had not arrived.
         elif len(self.links) < _MOST_LINKS:
             self.links[span_id] = parent
             self.size += _LINK_BYTES
@@ -160,6 +163,7 @@ class Trace(msgspec.Struct, gc=False):
         seen: dict[str, None] = {}
         while span_id is not None and span_id in self.links and span_id not in seen:
             seen[span_id] = None
+            # Earlier results make deep chains cheap.
             span_id = self.over.get(span_id, self.links[span_id])
         if span_id not in seen:  # malformed traces have cycles
             self.over.update(dict.fromkeys(seen, span_id))
@@ -184,6 +188,7 @@ class Trace(msgspec.Struct, gc=False):
         records: list[SpanRecord] = []
         size, with_logs = 0, False
         links = dict(self.links)
+        # A part of the trace needs only the links above its own spans.
         if links and len(span_ids) < len(self.spans):
             links = self._links_of(span_ids)
         for span_id in span_ids:
@@ -200,6 +205,7 @@ class Trace(msgspec.Struct, gc=False):
             records.append(record)
         if self.logs:
             records += self._unclaimed_with_logs(span_ids, links)
+        # Spans were measured without their log records.
         return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
     def close(self, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
@@ -207,6 +213,7 @@ class Trace(msgspec.Struct, gc=False):
         group = self.group(span_ids)
         for span_id in span_ids:
             self.size -= self.spans.pop(span_id).size
+            # `remember`, without a call for each span.
             if span_id not in self.closed:
                 self.size += _ID_BYTES
             self.closed[span_id] = True
@@ -215,6 +222,7 @@ class Trace(msgspec.Struct, gc=False):
         if self.logs:
             for record in group.spans:
                 self.take_logs(record.span_id)
+        # Missing parents are remembered: should they arrive, they are late and start no run.
         if whole:
             parents = {record.parent_span_id for record in group.spans}
             for above in parents.union(group.links.values()):
@@ -242,7 +250,7 @@ class Trace(msgspec.Struct, gc=False):
             self.size -= span.size
         self.spans.clear()
         self.ended.clear()
-        self.rooted = self.lacks_spans = False
+        self.rooted = self.lacks_spans = False  # both were about open spans
         if whole:
             for span_id in [*self.logs]:
                 self.take_logs(span_id)

@@ -41,6 +41,7 @@ class Traces:
         self._remember = remember
         self._remember_bytes = remember_bytes
         self.by_id: dict[str, Trace] = {}
+        # Not plain dicts: these find their first key by scanning the places of deleted ones.
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
         self._bytes = [0 for _ in State]
         self.full = False
@@ -130,6 +131,7 @@ class Traces:
         """Yield the traces of a state without activity since then; each has to be removed or settled."""
         traces = self._of[state]
         while traces:
+            # Looked up each time, because the caller has removed or moved the last one.
             trace = next(iter(traces.values()))
             if trace.last_seen > last_seen:
                 return
@@ -140,6 +142,7 @@ class Traces:
         for trace in self.older(State.CLOSED, now - self._remember):
             self.forget(trace)
         closed = self._of[State.CLOSED]
+        # The most recent one stays, even if it alone exceeds the bound.
         while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
             self.forget(next(iter(closed.values())))
 

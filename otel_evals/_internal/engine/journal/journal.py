@@ -78,16 +78,19 @@ class Journal:
         with self._lock:
             if not HAS_FILE_LOCKS:
                 return False
+            # Bounds the disk while nothing is accepted: unfinished runs are never deleted.
             if self._size > self._max_bytes:
                 self._report("write", f"{self._all} has {self._max_bytes} bytes of runs that are not done")
                 return False
             try:
                 segment = self._current or self._begin()
                 before = segment.size
+                # Keys that are done go along with new entries, which saves writes of their own.
                 segment.write([done(segment.unwritten), *entries] if segment.unwritten else entries)
             except OSError as error:
                 self._report("write", f"{self._all} cannot be written: {error}")
                 return False
+            # Only after the write: if it fails, they go along with the next one.
             segment.unwritten.clear()
             self._size += segment.size - before
             self._problems.pop("write", None)
@@ -105,6 +108,7 @@ class Journal:
                     segment.unwritten.append(key)
                     if not segment.keys:
                         self._delete(segment)
+                    # An adopted segment gets no further entries that could take its keys along.
                     elif segment.path.parent != self._folder or len(segment.unwritten) >= _MOST_UNWRITTEN:
                         self._write_done(segment)
 
@@ -141,6 +145,7 @@ class Journal:
     def _begin(self) -> Segment:
         if self._folder is None:
             self._all.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Names sort by time, for the oldest runs to be adopted first.
             folder = self._all / f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
             folder.mkdir(mode=0o700)
             if not self._try_lock(folder):
@@ -196,6 +201,7 @@ class Journal:
                 raise ForeignFileError(
                     f"{segment.path} is set aside: {times} processes crashed with its runs"
                 )
+            # Counted before its runs are scored: they may crash this process as well.
             segment.path = path.rename(path.with_name(f"{number}.{times + 1}.log"))
         except (OSError, ForeignFileError, ValueError) as error:
             self._report("read", f"runs of an earlier process are not scored: {error}")
@@ -214,6 +220,7 @@ class Journal:
             return
         with contextlib.suppress(OSError):
             if {each.name for each in folder.iterdir()} == {"lock"}:
+                # While it is locked: another process that has opened it notices that it is gone.
                 (folder / "lock").unlink()
                 folder.rmdir()
                 release = True

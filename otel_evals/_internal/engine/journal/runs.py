@@ -23,6 +23,7 @@ _logger = logging.getLogger(__name__)
 _RUN: Final = "run"
 _WHOLE: Final = b"r"
 _IDS: Final = b"i"
+# Attribute values of types that MessagePack lacks are kept as their text.
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _decoder = msgspec.msgpack.Decoder(SpanGroup)
 _id_decoder = msgspec.msgpack.Decoder(tuple[str, str, str | None, str | None, int, Any])
@@ -56,6 +57,7 @@ def _restored_event(event: SpanEvent) -> SpanEvent:
 
 
 def _with_tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    # MessagePack has no tuples, which the SDK's attributes have instead of lists.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
 
 
@@ -144,4 +146,5 @@ class RunJournal(Source):
                 yield items_of(decode_group(entry.payload))
             except ValueError:
                 _logger.exception("a run of an earlier process cannot be read")
+                # Otherwise each later process would try to read it again.
                 self._journal.done(*entry.keys)

@@ -46,6 +46,7 @@ def _decoded(data: bytes) -> tuple[list[Entry], int]:
     while end + _HEAD.size <= len(data):
         kind, count, length, checksum = _HEAD.unpack_from(data, end)
         body = data[end + _HEAD.size : end + _HEAD.size + length]
+        # After a broken entry, nothing says where the next one begins.
         if len(body) < length or zlib.crc32(body) != checksum:
             break
         end += _HEAD.size + length
@@ -54,6 +55,7 @@ def _decoded(data: bytes) -> tuple[list[Entry], int]:
             keys.append(body[place + 1 : place + 1 + body[place]])
             place += 1 + body[place]
         entries.append(Entry(body[:kind].decode(), body[place:], keys))
+    # A file without the whole magic ends before `end`.
     return entries, min(end, len(data))
 
 
@@ -75,6 +77,7 @@ class Segment:
         try:
             written = os.write(file, data)
             if written < len(data):
+                # A part of an entry would hide all entries behind it.
                 os.ftruncate(file, self.size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
             self.size += written
@@ -85,6 +88,7 @@ class Segment:
         """Return the entries with keys that are not done; ForeignFileError for other files."""
         data = self.path.read_bytes()
         if not data.startswith(_MAGIC):
+            # A crash may have cut off the magic: such a file has no entry.
             if not _MAGIC.startswith(data):
                 raise ForeignFileError(f"{self.path} was not written by this version's journal")
             data = b""
@@ -95,6 +99,7 @@ class Segment:
         finished: dict[bytes, int] = {}
         for entry in read:
             if entry.kind == _DONE:
+                # Only for the entries so far: a key may come again, and is then not done.
                 finished |= dict.fromkeys(entry.keys, len(entries))
             else:
                 entries.append(entry)
