@@ -27,7 +27,9 @@ from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, Judg
 
 _log = logging.getLogger(__name__)
 
+# Whole nano-dollars: counters are integers, and their sums do not drift as sums of floats do.
 _NANO = 1_000_000_000
+# Longer than a day, since a call that begins before midnight is settled after it.
 _SECONDS = 2 * 86_400.0
 """Seconds for which a day's sums are kept."""
 _SCHEMA = "CREATE TABLE IF NOT EXISTS counters (key TEXT PRIMARY KEY, value INTEGER, ends REAL)"
@@ -99,6 +101,7 @@ class Budget:
             JudgeError: the price is unknown, or the answer's length unlimited.
         """
         usd, tokens = self._maximum(call)
+        # Taken once: a call across midnight is given back to the day that has reserved it.
         key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
         await self._reserve(call, key, usd, tokens)
         settled: list[tuple[Usage | None, float | None]] = []
@@ -115,8 +118,10 @@ class Budget:
             back = {
                 "usd": round((usd - (cost or 0.0)) * _NANO) if known else 0,
                 "tokens": 0 if usage is None else tokens - max(usage.total_tokens, 0),
+                # Giving back -1 adds one: an upper bound is a part of the day's sums from here on.
                 "estimated": -1 if usage is None or (usd > 0.0 and not known) else 0,
             }
+            # Shielded: a cancelled call would keep its reservation for the rest of the day.
             with anyio.CancelScope(shield=True):
                 await in_thread(self._give_back, key, back)
 
@@ -135,8 +140,10 @@ class Budget:
 
     def _take(self, key: str, amounts: dict[str, int]) -> bool:
         """Add to a key's sums, unless one would exceed its limit; return True if added."""
+        # Add, then compare: processes that compare before they add could exceed the limit together.
         added: dict[str, int] = {}
         for what, amount in amounts.items():
+            # Noted first: the amount that exceeds its limit is taken back too.
             added[what] = -amount
             if self._add(key, what, amount) > self._most[what]:
                 for taken, back in added.items():
@@ -173,6 +180,7 @@ class Budget:
 
 def _is_unbilled(error: JudgeError) -> bool:
     """Return True if the provider refused the call before doing any work."""
+    # 408 is a timeout: the provider may have worked on the call, and bill it.
     return error.status is not None and 400 <= error.status < 500 and error.status != 408
 
 
@@ -191,6 +199,7 @@ class FileCounters:
     def add(self, key: str, amount: int, seconds: float) -> int:
         now = time.time()
         with self._file.transaction() as db:
+            # Past days are deleted here only: without this, the file would grow with every day.
             db.execute("DELETE FROM counters WHERE ends < ?", (now,))
             row = db.execute(
                 "INSERT INTO counters VALUES (?, ?, ?) "

@@ -25,6 +25,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_cache (key TEXT PRIMARY KEY, model TEXT, value TEXT, used INTEGER);
 CREATE INDEX IF NOT EXISTS judge_cache_used ON judge_cache (used);
 """
+# A number and no time: it orders uses exactly, even if clocks jump or two uses share an instant.
 _NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
 _FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"
 
@@ -86,6 +87,7 @@ class CachedJudge:
         """
         key = question_key(self.identity, request)
         asking = of_this_loop(self._asking, dict)
+        # A loop: after a failure, the first of those that waited asks, and the rest wait again.
         while key in asking:
             pending = asking[key]
             await pending.done.wait()
@@ -124,10 +126,12 @@ class CachedJudge:
                 db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
                 (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
                 db.execute(_FORGET, (max(0, count - self._max_entries),))
+        # Values of other types have no JSON form, and are not remembered.
         except (StoreError, ValueError, TypeError, AttributeError) as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
+        # Once: a cache that is away would otherwise be named with every question.
         if not self._warned:
             _log.warning("the judge's cache is not used: %s", error)
         self._warned = True

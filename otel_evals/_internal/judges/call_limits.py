@@ -26,6 +26,7 @@ from otel_evals.errors import ConfigError, JudgeUnavailableError
 
 _LONGEST_WAIT = 5.0
 """Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
+# Waiting calls look again this often: a pause or a correction may change their wait.
 _POLL = 0.05
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "second"), 1.0),
@@ -65,6 +66,7 @@ class CircuitBreaker:
 
     def call_failed(self, now: float) -> None:
         self._failed_in_a_row += 1
+        # With enough failures in a row, this opens the breaker for a cooldown.
         self.call_started(now)
 
     def call_succeeded(self) -> None:
@@ -96,6 +98,7 @@ class RateWindow:
             self._taken.popleft()
         excess = min(amount, self.limit) + sum(each.amount for each in self._taken) - self.limit
         wait = 0.0
+        # Oldest first: the wait is over when enough of them have left the window.
         for each in self._taken:
             if excess <= 0:
                 break
@@ -152,6 +155,7 @@ class JudgeLimits:
         self._queues: RunVar[_LoopQueue] = RunVar("otel_evals._internal.judges.call_limits")
 
     def __getstate__(self) -> dict[str, Any]:
+        # Locks cannot be pickled, but a judge is pickled with a scorer that runs in another process.
         return {**self.__dict__, "lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -170,14 +174,17 @@ class JudgeLimits:
         Raises:
             JudgeUnavailableError: the breaker is open, or the provider asked for a long pause.
         """
+        # Before it queues: while the breaker is open, no call takes a slot or waits for one.
         with self.lock:
             self._refuse_if_stopped()
         queue = of_this_loop(self._queues, lambda: _LoopQueue(self._concurrency))
         async with queue.slots:
+            # Only the first in line looks at the windows: small calls cannot overtake a large one for ever.
             async with queue.line:
                 taken = await self._take_turn(call)
             try:
                 yield lambda usage, cost: self._correct(taken, usage)
+            # Any other error is about the request: it neither opens nor closes the breaker.
             except JudgeUnavailableError as error:
                 self._failed(error)
                 raise
@@ -186,9 +193,11 @@ class JudgeLimits:
 
     async def _take_turn(self, call: Call) -> Taken | None:
         """Wait until every window has a place and take it; return the tokens taken."""
+        # The bound counts bytes, of which about three make a token; 500 stand for an answer without a limit.
         tokens = call.max_input_tokens // 3 + (call.max_output_tokens or 500)
         while True:
             with self.lock:
+                # Asked each time: the breaker may open, or a pause begin, while this call waits.
                 self._refuse_if_stopped()
                 now = self._clock()
                 waits = [self._paused_until - now]
@@ -196,6 +205,7 @@ class JudgeLimits:
                     waits.append(self._requests.wait(now, 1))
                 if self._tokens is not None:
                     waits.append(self._tokens.wait(now, tokens))
+                # Taken under the same lock as looked at: threads with other loops share the windows.
                 if max(waits) <= 0.0:
                     return self._start(now, tokens)
             await anyio.sleep(min(max(waits), _POLL))
@@ -226,6 +236,7 @@ class JudgeLimits:
         with self.lock:
             now = self._clock()
             pause = min(error.retry_after or 0.0, self._longest_pause)
+            # A shorter pause that is asked for later does not end a longer one.
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)
 

@@ -74,6 +74,7 @@ class Fence:
         """Return a slot's text in its fence."""
         if isinstance(slot, int | float):
             return f"{slot:g}"
+        # Before `str`, of which it is a subclass: the configuration's own words need no fence.
         if isinstance(slot, TrustedText):
             return str(slot)
         if isinstance(slot, Context):
@@ -111,6 +112,7 @@ class Fence:
 
     @property
     def _most_items(self) -> int:
+        # At least three: the first item, the note about those left out, and the last item.
         return max(3, self.max_chars // _READABLE)
 
     def _block(self, name: str, text: str) -> str:
@@ -137,6 +139,7 @@ class Fence:
         """Shorten a text, then clean it, with a margin in which secrets at the cut are recognised."""
         head, tail = _ends(max_chars)
         margin = min(_MARGIN, max(_MARGIN // 4, max_chars))
+        # The two ends with their margins would overlap: the text is cleaned whole.
         if len(text) <= max_chars + 2 * margin:
             return shorten(self._cleaned(text), max_chars)
         first = self._cleaned(text[: head + margin])[:head]
@@ -144,6 +147,7 @@ class Fence:
         return f"{first}{_left_out(len(text) - max_chars)}{last}"
 
     def _cleaned(self, text: str) -> str:
+        # The mark is removed last: no later change can put it together again.
         return _without(visible(self.redact(text.replace("\r\n", "\n"))), self.mark)
 
 
@@ -167,6 +171,7 @@ def visible(text: str) -> str:
 def _equal_share(lengths: Sequence[int], total: int) -> int:
     """Return the length to which to cut the longest so that the sum is at most `total`."""
     capacity, left = total, len(lengths)
+    # Short texts keep their length and leave more of the total to the longer ones.
     for length in sorted(lengths):
         if length * left >= capacity:
             return max(1, capacity // left)
@@ -182,6 +187,7 @@ def _without(text: str, mark: str) -> str:
 
 def retry_request(request: JudgeRequest, answer: str, complaint: str) -> JudgeRequest:
     """Repeat a question after an unusable answer."""
+    # The question's own mark, which its system message explains to the judge.
     fence = Fence(mark=request.mark, max_chars=4_000) if request.mark else Fence(max_chars=4_000)
     prompt = (
         f"{request.prompt}\n\nYou have answered this before:\n{fence.wrap('earlier answer', answer)}\n"
@@ -212,6 +218,7 @@ _LONGEST = 12_000_000
 """Characters of base64 in one question."""
 IMAGE_TOKENS = 50_000
 """More than any provider's largest image has: a small file may be a large picture."""
+# Slots, by name, that show the question, the answer or earlier messages, each with its media.
 _QUESTION = frozenset(("input", "question", "context", "source", "prompts", "ask", "history", "turns"))
 _ANSWER = frozenset(("output", "turns"))
 _EARLIER = frozenset(("history", "turns"))

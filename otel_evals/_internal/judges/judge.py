@@ -148,6 +148,7 @@ class Exploration:
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "seconds"):
             value = getattr(self, name)
+            # `not >` and no `<=`: NaN is refused too.
             if value is not None and not value > 0:
                 raise ConfigError(f"judge.explore.{name}", f"must be positive, not {value!r}")
         if self.above < 0:
@@ -185,6 +186,7 @@ def window_of(judge: Any) -> Window:
         ConfigError: a value is out of range.
     """
     judge = getattr(judge, "judge", judge)
+    # A user's judge need not have these settings: those that it lacks keep their defaults.
     return Window(**{name: getattr(judge, name) for name in _NAMES if hasattr(judge, name)})
 
 

@@ -26,6 +26,7 @@ OWN_IMPORTS: set[str] = set()
 """Modules that were imported for LiteLLM and not by the application."""
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+# `drop_params`: a field that LiteLLM knows a provider to refuse is left out, and raises no error.
 _OFF = {"max_retries": 0, "num_retries": 0, "caching": False, "drop_params": True}
 _KEYS = {
     "anthropic": ("ANTHROPIC_API_KEY",),
@@ -43,6 +44,7 @@ _KEYS = {
 @cache
 def load() -> Any:
     """Import LiteLLM, which takes seconds, without its output and telemetry."""
+    # A value that the application has set stays.
     added = {name: value for name, value in _QUIET.items() if name not in os.environ}
     os.environ.update(added)
     before = set(sys.modules)
@@ -53,6 +55,7 @@ def load() -> Any:
 
             litellm.ModelResponse()  # builds its models now, rather than within the first question
     finally:
+        # Taken back: the application and its child processes must not find them set.
         for name in added:
             del os.environ[name]
         OWN_IMPORTS.update(sys.modules.keys() - before)
@@ -85,14 +88,18 @@ class LiteLLMJudge(ModelJudge):
         load()
 
     async def _prices(self) -> Prices:
+        # In a thread: the import takes seconds, in which the event loop would be blocked.
         await in_thread(load)
+        # Without max_tokens, no maximum can be computed: the price list is not read then.
         if None in (self.input_price, self.output_price) and self.max_tokens is not None:
             return price_of(self.model)
         return self.input_price, self.output_price
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
         mark = self._mark(self._is_own_server())
+        # A user's header wins over one of the mark with the same name.
         headers = {"extra_headers": {**mark, **fields.get("extra_headers", {})}} if mark else {}
+        # A placeholder: the environment's key must not be sent to another server.
         key = self.api_key or ("none" if self.api_base else None)
         given = {"api_base": self.api_base, "api_key": key, "timeout": self.timeout, **_OFF}
         response = await load().acompletion(
@@ -101,6 +108,7 @@ class LiteLLMJudge(ModelJudge):
         if inside := getattr(response, "error", None):  # LiteLLM raises for most of them
             raise RefusedError(status_inside(inside), {}, str(inside))
         answer = completion_of(response)
+        # LiteLLM computes the cost from the usage: from an impossible usage, it is no cost.
         cost = cost_of(field_of(getattr(response, "_hidden_params", None), "response_cost"))
         return replace(answer, cost=cost if answer.usage is not None else None)
 
@@ -113,6 +121,7 @@ class LiteLLMJudge(ModelJudge):
         return _KEYS.get(self.model.partition("/")[0], ())
 
     def _has_key(self) -> bool:
+        # Asked only if LiteLLM is imported: an import here would take seconds.
         loaded = getattr(sys.modules.get("litellm"), "api_key", None)
         return bool(self.api_key or self.api_base or loaded or any(map(os.environ.get, self._key_names())))
 

@@ -93,6 +93,7 @@ class ModelJudge(ABC):
     def __post_init__(self) -> None:
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+        # Raises if one of the settings is out of range.
         window_of(self)
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
@@ -159,6 +160,7 @@ class ModelJudge(ABC):
         try:
             return await self._ask(request, spent)
         except JudgeError as error:
+            # A failed question costs too: the step's record reads it from the error.
             error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
             raise
 
@@ -201,6 +203,7 @@ class ModelJudge(ABC):
                 settle(answer.usage, cost)
         ECHOES.called(answer.usage, answer.text)
         spent.add(answer.usage or Usage(), cost)
+        # Answers are recorded, and a server may repeat the key in one.
         return replace(answer, text=redact_values(answer.text, self._credentials()))
 
     async def _answered(
@@ -211,6 +214,7 @@ class ModelJudge(ABC):
         if request.instructions:
             messages.append({"role": "system", "content": request.instructions})
         messages.append({"role": "user", "content": user_content(request)})
+        # `trial` has a refusal that names no field, after which the temperature is left out once.
         memory, trial = self._memory(), list[JudgeError]()
         while True:
             sent = self._sent(memory.left_out | ({"temperature"} if trial else set()))
@@ -223,17 +227,21 @@ class ModelJudge(ABC):
                 said = plain_text(error, 4_000)
             else:
                 if trial:
+                    # The call has passed without it, so the server refuses this field.
                     memory.leave_out(["temperature"], self.model)
                 return answer
+            # Each of these rounds leaves out a field that was sent, which bounds their number.
             if named := refused_fields(failed, said, sent, form):
                 memory.leave_out(named, self.model)
             elif form or trial or "temperature" not in sent or not refuses_request(failed):
+                # If the trial fails too, the first error is about the request as configured.
                 raise trial[0] if trial else failed
             else:  # the error names no field
                 trial.append(failed)
 
     def _sent(self, left_out: Collection[str]) -> dict[str, Any]:
         """Return the fields of a call that its server may refuse."""
+        # OpenAI's reasoning models refuse max_tokens, and take this in its place.
         limit = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         given = {"temperature": self.temperature, limit: self.max_tokens, **self.options}
         return {name: value for name, value in given.items() if value is not None and name not in left_out}
@@ -243,6 +251,7 @@ class ModelJudge(ABC):
 
     def _call(self, request: JudgeRequest, prices: Prices) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
+        # Bytes bound the tokens; 100 more are for a provider's text around the messages.
         tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
         tokens += IMAGE_TOKENS * len(request.media)
         return Call(

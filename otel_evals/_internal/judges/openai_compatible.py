@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import httpx
 
 _OPENAI = "https://api.openai.com/v1"
+# Bounds the memory that a server can fill with an answer without end.
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[str, Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 
@@ -78,6 +79,7 @@ class OpenAICompatibleJudge(ModelJudge):
             answer = None
         choices = answer.get("choices") if isinstance(answer, dict) else None
         first = choices[0] if isinstance(choices, list) and choices else None
+        # Even with status 200, the answer or its first choice may contain a provider's error.
         inside = [part["error"] for part in (answer, first) if isinstance(part, dict) and part.get("error")]
         if inside:
             raise RefusedError(status_inside(inside[0]), headers, text)
@@ -93,13 +95,16 @@ class OpenAICompatibleJudge(ModelJudge):
         Raises:
             AnswerTooLongError: it exceeds the bound, or is compressed without being asked to.
         """
+        # Uncompressed, since a small compressed answer may expand to any size.
         headers = {"accept-encoding": "identity", **self._mark(self._base != _OPENAI)}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
+        # As LiteLLM takes it: an option with headers, which is no field of the body.
         extra_headers = body.get("extra_headers")
         sent = {name: value for name, value in body.items() if name != "extra_headers"}
         if isinstance(extra_headers, Mapping):
             headers.update(extra_headers)
+        # Connections belong to the event loop that has opened them.
         clients = of_this_loop(_clients, dict)
         client = clients.get(self._base) or clients.setdefault(self._base, _client_of(self._base))
         received = bytearray()

@@ -60,6 +60,7 @@ def status_inside(error: Any) -> int:
     code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
     if isinstance(code, str):
         code = int(code) if code.isdecimal() and len(code) == 3 else _CODES.get(code)
+    # 422 if there is no status: the request was refused, and a retry is of no use.
     return code if isinstance(code, int) and 400 <= code < 600 else 422
 
 
@@ -70,19 +71,23 @@ def judge_error(
 
     `secrets` are removed from the message; `key_names` are the variables of the key.
     """
+    # httpx is an extra: this module can be imported without it.
     import httpx
 
     status = getattr(error, "status_code", None)
     status = status if isinstance(status, int) else None
     lost = _cause(error, httpx.TransportError)
     text = plain_text(error, _SAID)
+    # A client's own text may leave out why the connection was lost.
     if lost is not None and str(lost) not in text:
         text = f"{plain_text(lost, 1_000)}: {text}"
+    # Redacted before it is cut: the half of a key is not recognised.
     said = redact_secrets(redact_values(text, secrets))[:300] or "no answer in time"
     request = getattr(lost, "_request", None)  # `request` raises if there is none
     place = f" at {request.url.host}" if request is not None else ""
     message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = lost is not None or isinstance(error, ConnectionError | TimeoutError)
+    # APIConnectionError, of LiteLLM and of openai, is no ConnectionError of Python.
     connection = connection or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"
@@ -105,6 +110,7 @@ def judge_error(
 
 def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
     """Return the first exception of a kind among an exception and its causes."""
+    # Bounded: a chain of causes can be a circle.
     for _ in range(10):
         if error is None or isinstance(error, kind):
             return error

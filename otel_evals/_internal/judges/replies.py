@@ -96,6 +96,7 @@ def _text_of(message: Any) -> str:
 def usage_of(usage: Any) -> Usage | None:
     """Return the token counts of an answer; None unless both are possible: every call has some of each."""
     counts = [field_of(usage, name) for name in ("prompt_tokens", "completion_tokens")]
+    # By type and not by isinstance: True is an int too.
     if not all(type(count) is int and 0 < count <= _MOST_TOKENS for count in counts):
         return None
     return Usage(
@@ -131,10 +132,12 @@ def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
     if not text.strip():
         return None, "the answer is empty"
     complaint = ""
+    # From the end: models write their drafts first and the answer last.
     for value in reversed(_objects(text)[-_MAX_OBJECTS:]):
         found, problem = _fit(_unwrapped(value, schema), schema)
         if found is not None:
             return found, ""
+        # Of the last object: those before it may be drafts.
         complaint = complaint or problem
     return None, complaint or "it holds no JSON object"
 
@@ -214,6 +217,7 @@ def _decoded_leniently(text: str, start: int, stop: int) -> tuple[Any, int]:
         piece, end = token[0], token.end()
         if piece.isspace() or piece.startswith(("//", "/*")):
             continue
+        # JSON has no trailing commas.
         if piece in ("}", "]") and pieces[-1] == ",":
             pieces.pop()
         pieces.append(_json_token(piece))
@@ -242,6 +246,7 @@ def _unwrapped(value: dict[str, Any], schema: type[BaseModel]) -> dict[str, Any]
 
 
 def _fit(value: dict[str, Any], schema: type[_Model]) -> tuple[_Model | None, str]:
+    # A corrected reason may reveal another problem. Only reasons are corrected: they decide nothing.
     for _ in range(_MAX_FIXES):
         try:
             return schema.model_validate_json(json.dumps(value)), ""

@@ -18,6 +18,7 @@ from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError
 
 _COMPATIBLE = "openai-compatible/"
+# Arguments that are objects of Python, which a configuration's text cannot name.
 _NOT_IN_TEXT = {"limiters", "judge", "clock"}
 
 
@@ -30,8 +31,10 @@ def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
     settings share its limits. Raises ConfigError for anything else.
     """
     if isinstance(judge, str):
+        # Past the cache: a judge without limits, budget or cache has nothing to share.
         return _built.__wrapped__(json.dumps({"model": judge}))
     if isinstance(judge, Mapping):
+        # As JSON, since mappings cannot be hashed: equal ones give equal texts.
         return _built(json.dumps(dict(judge), sort_keys=True))
     if not callable(getattr(judge, "ask", None)):
         raise ConfigError("judge", f"must be a model's name or have an `ask` method, not {judge!r:.60}")
@@ -43,6 +46,7 @@ def _built(text: str) -> Judge:
     options: dict[str, Any] = json.loads(text)
     limits, budgets, cache = (options.pop(name, None) for name in ("limits", "budget", "cache"))
     budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
+    # Limits come first: a call that waits for its turn has not yet reserved any budget.
     limiters: list[Limiter] = [_make(JudgeLimits, limits, "judge.limits")] if limits else []
     limiters.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
     kind: type[LiteLLMJudge | OpenAICompatibleJudge] = LiteLLMJudge

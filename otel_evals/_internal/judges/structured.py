@@ -38,6 +38,7 @@ Ask = Callable[[JudgeRequest, Mapping[str, Any], Callable[[JudgeError], bool]], 
 
 def request_fields(rung: StructuredOutput, schema: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a chat completion's request that ask for this form."""
+    # OpenAI takes names of up to 64 letters, digits, underscores and hyphens.
     name = re.sub(r"[^\w-]", "_", schema.__name__)[:64]
     form = _strict(schema.model_json_schema())
     match rung:
@@ -62,6 +63,7 @@ def _strict(schema: Any) -> Any:
         return [_strict(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    # OpenAI's strict mode refuses defaults, and wants every property to be required.
     found = {name: _strict(value) for name, value in schema.items() if name != "default"}
     if isinstance(found.get("properties"), dict):
         found |= {"required": list(found["properties"]), "additionalProperties": False}
@@ -96,6 +98,7 @@ class Ladder:
         if form in self.known:
             return LADDER[LADDER.index(self.known[form]) :]
         if not self.searches(form):
+            # The last rung asks for nothing that a server could refuse.
             return LADDER[-1:]
         return LADDER[min(map(LADDER.index, self.known.values()), default=0) :]
 
@@ -142,9 +145,11 @@ class TypedQuestion:
         one that worked before, are repaired instead.
         """
         form = self.schema.__qualname__
+        # Read together, before the first wait: other questions of this form may change them meanwhile.
         known, searching, rungs = ladder.known.get(form), ladder.searches(form), ladder.rungs(form)
         for rung in rungs[:-1]:
             try:
+                # On a rung that has worked before, a server error is an outage and no refusal.
                 answer = await self._ask(rung, refuses_request if rung == known else may_refuse_form)
             except FormRefusedError:
                 if rung == known:
@@ -173,6 +178,7 @@ class TypedQuestion:
         """Parse an answer; a refusal or a cut one raises, since asking again would bring the same."""
         value, complaint = parse_reply(answer.text, self.schema)
         withheld = no_answer(answer, self.model) if value is None else None
+        # An empty answer is none of these: another form, or the repair, may bring a full one.
         if withheld is not None and not isinstance(withheld, JudgeEmptyError):
             raise withheld
         return value, complaint

@@ -74,6 +74,7 @@ async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
     found = await call(resolver, params)
     if isinstance(found, Context):
         return found
+    # Before the check for an iterable: a text would be split into its characters.
     if found is None or isinstance(found, str):
         return Context((found,) if found else ())
     if not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
@@ -103,6 +104,7 @@ def tool_results(tools: Iterable[str] | None = None) -> Resolver:
     Args:
         tools: names of the tools to show; all by default.
     """
+    # A single name is no iterable here: its letters would be the names.
     names = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
     return _Resolver(_tool_results, (names,))
 

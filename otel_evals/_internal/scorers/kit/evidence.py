@@ -55,7 +55,9 @@ async def with_evidence(
         try:
             request = await explorer.explore(of(fence, smaller), judge, fence)
         finally:
+            # After an error too: the looks have cost something.
             record.looks += explorer.records
+        # A judge that ends its looks by itself has seen what decides: nothing counts as cut then.
         cut = explorer.reached and f"the judge had not seen enough at the limit {explorer.reached}"
     if cut is not None and window.on_cut == "not_scored":
         return NotScored(reason="evidence_too_long", explanation=cut)
@@ -67,4 +69,5 @@ def _explorer(slots: Mapping[str, Slot], params: Params[Any, Any], window: Windo
     assert window.explore is not None
     texts = {name: items_of(slot) for name, slot in slots.items()}
     steps = [*run_steps(params.run), *question_steps(texts)]
+    # Half of the prompt is for the evidence, the other half for the results of looks.
     return Explorer(steps, window.explore, window.max_prompt_chars // 2)

@@ -88,6 +88,7 @@ class RunView:
         return self._compare(look.step, look.other)
 
     def text(self, number: int) -> str:
+        # Kept: redaction reads the whole text, however small the part is that a look shows.
         if number not in self._texts:
             self._texts[number] = self._redact(self.steps[number - 1].text)
         return self._texts[number]
@@ -147,10 +148,12 @@ class RunView:
 def _matches(text: str, wanted: str) -> Iterator[str]:
     """Return places of a text, in any case, with their surroundings."""
     folded, wanted = text.casefold(), wanted.casefold()
+    # Folding may change the length (ß becomes ss): places in the text itself would be wrong then.
     shown = text if len(folded) == len(text) else folded
     at = folded.find(wanted)
     while at >= 0:
         yield json.dumps(shown[max(0, at - _AROUND) : at + len(wanted) + _AROUND], ensure_ascii=False)
+        # Beyond the surroundings of the last place, which are shown already.
         at = folded.find(wanted, at + len(wanted) + _AROUND)
 
 
@@ -225,12 +228,14 @@ class Explorer:
 
     def _limit(self, seconds: float) -> str | None:
         limits, spent = self._limits, self._spent
+        # A look with retries counts as several calls, and one from a cache as one.
         if max(self._looks, spent.calls) >= limits.calls:
             return f"calls={limits.calls}"
         if limits.tokens is not None and spent.usage.total_tokens >= limits.tokens:
             return f"tokens={limits.tokens}"
         if seconds >= limits.seconds:
             return f"seconds={limits.seconds:g}"
+        # A look may exceed its part by one line; another line's length is for its fence.
         return "max_prompt_chars" if self._room < self._part + 2 * _LONGEST_LINE else None
 
     async def _ask(self, prompt: str, request: JudgeRequest, judge: Judge) -> Look:

@@ -33,6 +33,7 @@ def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value.value if isinstance(value, Enum) else value
     name = _type_name(type(value))
+    # Objects may refer to each other in a circle.
     if depth == 0:
         return name
     if isinstance(value, type):
@@ -50,6 +51,7 @@ def _plain(value: Any, depth: int) -> Any:
     if inspect.isfunction(value):
         return _function(value, depth)
     if dataclasses.is_dataclass(value):
+        # Fields that a repr leaves out, such as keys, have no influence on a judgement.
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr}
         return [name, _plain(fields, depth - 1)]
     if isinstance(value, msgspec.Struct):
@@ -93,5 +95,6 @@ def _source(code: CodeType) -> str:
 
 
 def _code(code: CodeType) -> str:
+    # Bytecode differs between versions of Python, and so does the version of such a scorer.
     constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"

@@ -68,6 +68,7 @@ def is_child() -> bool:
 
 def most_processes() -> int:
     """Return the maximum number of processes of a scorer: one less than the CPUs, from 1 to 4."""
+    # The process may be bound to fewer CPUs than the machine has.
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(4, usable - 1))
 
@@ -89,6 +90,7 @@ class IsolatedScorer(Scorer):
 
     def __init__(self, scorer: Scorer, facts: ScorerFacts, timeout: float) -> None:
         self.id, self.version, self.direction = facts[:3]
+        # Packed at once: a scorer that cannot be sent fails here and not at its first run.
         self._packed = pack((scorer, current_redaction(), content_is_shown()))
         self._key = sha256(self._packed).hexdigest()
         self._timeout = timeout
@@ -109,13 +111,16 @@ class IsolatedScorer(Scorer):
         if time.monotonic() - self._last > _IDLE_SECONDS:
             self._started = 0
         self._running += 1
+        # With more runs than processes that have answered, this run may have to wait for a start.
         starts = 0.0 if self._running <= self._started else START_SECONDS
         try:
             async with asyncio.timeout(self._timeout + starts):
+                # First without the scorer, whose pickle each process needs only once.
                 reply = await self._ask(None, run)
                 if reply is None:  # the process does not have the scorer yet
                     reply = await self._ask(self._packed, run)
         except BaseException as error:
+            # anyio kills the process of a run that is cancelled: none is known to be left.
             self._started = 0
             if isinstance(error, TimeoutError):
                 raise RemoteError("timeout", f"no score within {self._timeout:g} s") from None
@@ -207,11 +212,14 @@ def _score(key: str, packed: bytes | None, run: Run) -> Any:
             if packed is None:
                 return None
             _set_up()
+            # After the set-up, since this imports the scorer's modules.
             _scorers[key] = pickle.loads(packed)
             _scorers[key][0].prepare()
         scorer, redaction, content = _scorers[key]
+        # For each run: one process serves several scorers, each with its own settings.
         use_redaction(redaction)
         show_content(content)
+        # One loop for all runs: connections that a scorer keeps belong to it.
         _runner = _runner or asyncio.Runner()
         reply: Any = _runner.run(_scored(scorer, run))
     except BaseException as error:

@@ -48,6 +48,7 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
         kind = next((kind for kind in _KINDS if isinstance(value, kind)), None)
         problem = f"a {type_name(value)}"
         if kind is not None:
+            # There and back: msgspec checks the types of fields when it converts, not when a struct is made.
             outcome: Score | NotScored | ScorerFailure = _bounded(
                 convert(to_builtins(value, enc_hook=plain_value), kind)
             )
@@ -111,6 +112,7 @@ def _is_plain(score: Score) -> bool:
 
 
 def _is_plain_text(text: object, limit: int) -> bool:
+    # ASCII has no halves of surrogate pairs, which have no UTF-8 form.
     return text is None or (type(text) is str and len(text) <= limit and text.isascii())
 
 

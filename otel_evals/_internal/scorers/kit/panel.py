@@ -74,6 +74,7 @@ class Panel(Scorer):
 
         async def ask(index: int, member: Scorer) -> None:
             with vote(index):
+                # A member that raises must not cancel the others, as an exception in a task group does.
                 try:
                     answers[index] = await member.score(run)
                 except BaseException as error:
@@ -96,6 +97,7 @@ class Panel(Scorer):
         else:
             value = median(score.value for score in scores)
             agreeing = [score for score in scores if abs(score.value - value) <= self._tolerance]
+        # Of equally near scores, one with an explanation: False comes before True.
         nearest = min(scores, key=lambda score: (abs(score.value - value), score.explanation is None))
         said = ", ".join(f"{score.value:g}" for score in scores)
         return replace(

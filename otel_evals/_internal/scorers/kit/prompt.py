@@ -44,6 +44,7 @@ _FIELDS = {
 }
 
 
+# A context variable: the members of a panel ask concurrently, each in its own task.
 _VOTE: ContextVar[int] = ContextVar("otel_evals.vote", default=0)
 
 
@@ -191,6 +192,7 @@ class PromptStep(Generic[_R]):
             return slots
         judge = cast("Judge", self.judge or scorer.judge)
         instructions = self.instructions if self.instructions is not None else scorer.instructions
+        # The judge by its identity: a user's judge need not be hashable.
         parts = (self.prompt, instructions, id(self.schema), id(judge), _VOTE.get())
 
         def form(fence: Fence, fenced: Mapping[str, str]) -> JudgeRequest:
@@ -208,6 +210,7 @@ class PromptStep(Generic[_R]):
             return await self._ask(form, slots, params, judge, record)
 
         def fits(answer: _R | NotScored) -> bool:
+            # An answer that passed another scorer's check may fail this one's.
             return isinstance(answer, NotScored) or not (self.check and self.check(params, answer))
 
         question = question_of(slots, *parts)
@@ -251,6 +254,7 @@ class PromptStep(Generic[_R]):
         given = dict(self.data(params)) if self.data else {}
         slots: dict[str, Slot] = {}
         for name in names:
+            # A scorer's own slot wins over the ready-made one of that name.
             value = given[name] if name in given else READY_SLOTS[name](params)
             if isinstance(value, NotScored):
                 return value

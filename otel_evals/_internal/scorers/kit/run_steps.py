@@ -35,6 +35,7 @@ def run_steps(run: Run) -> list[RunStep]:
         return [*_of_fields(run)]
     messages = _NewMessages()
     steps = [*_of_operations(run, messages)]
+    # The output of an operation with others below is left out: no other may have shown the answer.
     if run.output and not messages.shown(run.output):
         root = run.trace_id, run.root_span_id
         steps.append(RunStep(title="answer", texts={"output": run.output}, span=root))
@@ -82,6 +83,7 @@ def _of_operations(run: Run, messages: _NewMessages) -> Iterator[RunStep]:
     depths: dict[str, int] = {}
     for operation in run.operations:
         id = operation.span_id
+        # By start time, parents come before their children; a parent that does not is taken for none.
         depths[id] = depths.get(above.get(id, ""), -1) + 1
         yield RunStep(
             title=_title(operation),

@@ -246,6 +246,7 @@ def _unboxed(value: Any) -> Any:
 
 
 def _number(value: Any, scale: float | None) -> float:
+    # A Decimal is no numbers.Real.
     if not isinstance(value, numbers.Real | Decimal):
         kind = type(value).__name__
         raise TypeError(
@@ -298,6 +299,7 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
         case Availability.REFUSED:
             return NotScored(reason=f"{name}_refused", explanation="the answer was refused or blocked")
         case Availability.EMPTY:
+            # Goes on to the reason for a text without content.
             recorded = True
     if recorded:
         return NotScored(reason=f"{name}_empty", explanation=f"{name} is empty")
@@ -315,4 +317,5 @@ def limit_of(run: Run) -> str:
         return "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"
     if any(span.spans_dropped for span in spans):
         return "`max_spans_per_trace`"
+    # Shortened values are not counted anywhere: this limit is the only one left.
     return "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"

@@ -26,6 +26,7 @@ class _Answer:
 
 
 _Answers = dict[Hashable, _Answer]
+# One for each event loop, to which an anyio Event belongs.
 _of_runs: RunVar[dict[int, _Answers]] = RunVar("otel_evals.answers_about_runs")
 
 
@@ -67,6 +68,7 @@ def question_of(slots: Mapping[str, Slot], *parts: Hashable) -> Hashable:
 def _answers_about(run: Run) -> _Answers:
     """Return the answers about a run, which are forgotten with it."""
     runs = of_this_loop(_of_runs, dict[int, _Answers])
+    # By identity: runs with equal content are different runs. The finalizer frees the id for another.
     if id(run) not in runs:
         runs[id(run)] = {}
         weakref.finalize(run, runs.pop, id(run), None).atexit = False

@@ -133,6 +133,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
 
     def _fingerprint(self) -> str:
         steps = [self.steps.get(name) for name in _ORDER]
+        # Of a judge only what changes its judgement: not its key, its limits or its address.
         judges = [_described(getattr(owner, "judge", None)) for owner in (self, *steps)]
         steps = [replace(step, judge=None) if isinstance(step, PromptStep) else step for step in steps]
         context = (self.get_context, self.without_context)
@@ -256,6 +257,7 @@ class _StepExecution:
         return value
 
     async def _run(self, step: Any, params: Params[Any, Any], record: StepRecordBuilder) -> Any:
+        # Before the judge is paid: there is no material to judge by.
         if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
         if isinstance(step, PromptStep):
