@@ -170,6 +170,7 @@ class ConfigReload:
 def _same(value: Any, rule: Rule, known: list[tuple[Any, Rule]]) -> Rule:
     for index, (before, earlier) in enumerate(known):
         if before == value:
+            # Each earlier rule serves once: two equal rules stay two objects.
             del known[index]
             return earlier
     return rule

@@ -31,6 +31,7 @@ class HeldSpans:
     """
 
     def __init__(self, limit: int, seconds: float, max_bytes: int) -> None:
+        # Spans that are sent again have scores here, besides the held ones.
         self.scores = PendingScores(max(_MOST_SCORES, 2 * limit))
         self._hold = Hold[_Held](
             self.scores,

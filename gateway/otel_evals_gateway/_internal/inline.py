@@ -210,6 +210,7 @@ class _Outbox:
             await asyncio.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             while len(batch) < _BATCH and not self._parts.empty():
                 batch.append(self._parts.get_nowait())
+            # Joined protobuf messages are read as one, with the elements of all.
             answer = await self._sent(b"".join(part.data for part in batch))
             if self._journal is not None:
                 self._journal.forwarded([part.key for part in batch])

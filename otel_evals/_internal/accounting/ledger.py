@@ -98,7 +98,7 @@ class Ledger:
             if before == self._changes and before % 2 == 0:
                 break
             time.sleep(0)  # the engine's thread finishes its change
-        return stats
+        return stats  # after many reads: this frame may have interrupted a change
 
     def lost(self, loss: Loss) -> None:
         """Count runs, spans or log records that were lost before the rules were evaluated."""
@@ -169,7 +169,7 @@ class Ledger:
 
     def refused(self, name: str, reason: str) -> None:
         """Count a check of an answer that found no run to evaluate."""
-        self.add_rules([name])
+        self.add_rules([name])  # a scorer may be in no rule
         rule = self._rules[name]
         self._changes += 1
         rule.eligible += 1

@@ -89,6 +89,7 @@ class PickLog:
 
     def told(self, rows: Sequence[MinuteOfPicks]) -> None:
         kept = {(row.minute, row.rule, row.agent): row.picks for row in rows}
+        # A minute that was counted further meanwhile is sent again.
         self._changed -= {key for key, picks in kept.items() if self._counts.get(key) == picks}
         self._forget()
 

@@ -85,6 +85,7 @@ class FailureLog:
         known = self._rules.get(rule)
         if known is None:
             known = _Rule()
+            # A rule is noted from its first failure on: its outcomes before were good.
             known.last.extend([False] * min(good_before, _WINDOW))
             self._rules[rule] = known
         known.last.append(isinstance(outcome, ScorerFailure))

@@ -53,6 +53,7 @@ class ConsoleDestination:
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Print a batch."""
         lines = [line for scored in batch for line in self._lines(scored)]
+        # On a thread, because a terminal or a pipe may block.
         await in_thread(self._print, lines)
 
     async def shutdown(self) -> None:
@@ -64,6 +65,7 @@ class ConsoleDestination:
         colored = file.isatty() and os.name != "nt" and not os.environ.get("NO_COLOR")
         encoding = getattr(file, "encoding", None) or "utf-8"
         text = "".join(_text(line, colored) for line in lines)
+        # A terminal's encoding may lack characters, and `write` would raise.
         file.write(text.encode(encoding, "replace").decode(encoding))
         file.flush()
 
@@ -110,6 +112,7 @@ class ConsoleDestination:
 def _short(text: str | None) -> str:
     if text is None:
         return "(not recorded)"
+    # Cut before it is split: a text may have megabytes.
     line = _printable(" ".join(text[: _WIDTH * 8].split()))
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 

@@ -207,6 +207,7 @@ class DeliveryQueue:
                 kept = tuple(evaluation for evaluation in again if evaluation is not None)
                 delivery.left = structs.replace(delivery.left, evaluations=kept)
                 delivery.soonest = soonest
+                # Parked runs that give way to it end here.
                 ended["queue_full"] += self._pending.park(delivery, until)
             else:
                 ended[next(iter(delivery.lost), "exported")].append(delivery)
@@ -262,6 +263,7 @@ class DeliveryQueue:
             if counted:
                 self._counts = self._counts.ended(end, counted, lost, pending=True)
             self._report([delivery.scored for delivery in deliveries], end)
+        # Replaced, because anyio's events cannot be reset.
         self._moved.set()
         self._moved = anyio.Event()
 

@@ -127,6 +127,7 @@ class DestinationStats:
             failed=left.failed + (0 if dropped else runs),
             dropped=left.dropped + (runs if dropped else 0),
             losses={**left.losses, end: left.losses.get(end, 0) + runs},
+            # The sign drops reasons with a count of zero.
             lost_evaluations=dict(+kept),
         )
 

@@ -108,6 +108,7 @@ class HttpClient:
         self.headers = {**headers, **options.headers}
         addresses = [*secrets_of_address(url), *secrets_of_address(options.proxy)]
         hidden = {*addresses, *map(str, headers.values()), *map(str, options.headers.values())}
+        # The longest first: a shorter one may be a part of it.
         self._secrets = sorted(_with_parts(hidden), key=len, reverse=True)
         self._options: HttpOptions = options
         self._client: httpx.AsyncClient | None = None
@@ -145,6 +146,7 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close the connections."""
+        # A forked child must not close its parent's connections.
         if self._client is not None and self._owner == os.getpid():
             await self._client.aclose()
         self._client = None

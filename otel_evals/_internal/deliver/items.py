@@ -35,6 +35,7 @@ class ScoreItem:
     @property
     def uuid(self) -> str:
         """The id as a UUID."""
+        # A lone surrogate has no UTF-8 form.
         return str(uuid.uuid5(_NAMESPACE, self.id.encode("utf-8", "replace").decode()))
 
     @property

@@ -38,6 +38,7 @@ class PendingDeliveries:
         self._queue_size = queue_size
         self._parked_size = parked_size
         self._queue: deque[PendingDelivery] = deque()
+        # The number decides between equal times, since deliveries have no order.
         self._parked: list[tuple[float, int, PendingDelivery]] = []
         self._open: dict[int, PendingDelivery] = {}
         self._max_bytes = max_bytes
@@ -71,6 +72,7 @@ class PendingDeliveries:
 
     @property
     def oldest(self) -> int | None:
+        # Numbers rise, and a dict keeps the order of insertion.
         return next(iter(self._open), None)
 
     def put(self, scored: ScoredRun, left: ScoredRun, *, kept: bool = False) -> None:

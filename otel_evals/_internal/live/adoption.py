@@ -74,6 +74,7 @@ class _Adopted:
         self._count_unsampled(provider)
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
+        # A field of another type cannot be given a processor in front: a public method adds one.
         if isinstance(getattr(self._composite, "_span_processors", None), tuple):
             self._wrap_later_ones()
         else:
@@ -133,6 +134,7 @@ class _Adopted:
         add = composite.add_span_processor
 
         def add_and_wrap(span_processor: SpanProcessor) -> None:
+            # Before it is added: from then on, it may export.
             if self.holds:
                 self.wrap(span_processor)
             add(span_processor)
@@ -144,10 +146,12 @@ class _Adopted:
         places = exporters_in(processor)
         wrapped: dict[int, AdoptedExporter] = {}  # an exporter may be in several fields
         for owner, _, exporter, put in places:
+            # Wrapped by hand, or by an earlier configuration.
             if isinstance(exporter, ScoringSpanExporter) or exporter in self.exporters:
                 continue
             adopted = wrapped.get(id(exporter))
             if adopted is None:
+                # The exporter of the auto-instrumentation is a wrapper already.
                 adopted = exporter if isinstance(exporter, AdoptedExporter) else AdoptedExporter(exporter)
                 wrapped[id(exporter)] = adopted
             put(adopted)
@@ -191,6 +195,7 @@ def release(provider: Any, front: Pipeline) -> None:
     """Let a provider's exporters go, and its spans, unless another pipeline captures them already."""
     adopted = getattr(unwrapped(provider), _MARK)
     adopted.hold(None)
+    # Configuring again lets the new pipeline capture before the old one is released.
     if adopted.front is front:
         adopted.capture(None)
 
@@ -251,6 +256,7 @@ def same_provider(one: Any, other: Any) -> bool:
 def scopes_of(provider: Any) -> set[str]:
     """Return the instrumentation scopes that have a tracer of this provider."""
     processor = getattr(unwrapped(provider), "_active_span_processor", None)
+    # By type: `isinstance` reads `__class__`, which runs the code of lazy proxies.
     tracers = [each for each in gc.get_objects() if issubclass(type(each), Tracer)]
     own = [each for each in tracers if getattr(each, "span_processor", None) is processor]
     return {str(getattr(getattr(each, "_instrumentation_scope", None), "name", "")) for each in own}

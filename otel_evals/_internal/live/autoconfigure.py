@@ -40,6 +40,7 @@ def start() -> None:
     if not path or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return
     try:
+        # Imported here: a process without the variable should not pay for it.
         from otel_evals._internal.live.configure import install
 
         install(path)
@@ -53,6 +54,7 @@ def _exporter(name: str) -> SpanExporter:
     variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     protocol = next(filter(None, map(os.environ.get, variables)), "")
     otlp = "otlp_proto_grpc" if protocol.strip().lower() == "grpc" else "otlp_proto_http"
+    # Without the own entry point, which would wrap itself for ever.
     points = {
         p.name: p for p in entry_points(group="opentelemetry_traces_exporter") if p.name != "otel_evals"
     }

@@ -179,8 +179,8 @@ def _replace(built: Pipeline, used: Providers) -> None:
                 capture(tracers, built)
         if used.loggers is _used.loggers:
             adopt_logs(used.loggers, built)
-    shutdown()
-    built.resume()
+    shutdown()  # the new one captures already
+    built.resume()  # the old one has left its journal
 
 
 def _log_start(built: Pipeline) -> None:
@@ -255,9 +255,9 @@ def shutdown(timeout_millis: int | None = None) -> None:
     with _stopping:
         if _pipeline is None:
             return
-        write_report(doctor)
+        write_report(doctor)  # while there is a pipeline to examine
         pipeline, _pipeline = _pipeline, None
-        _ended = pipeline
+        _ended = pipeline  # its `shutdown_timeout` bounds the exit
         # In a forked child the timer's thread does not exist: the parent checks.
         _unchecked = pipeline if _traffic_timer is not None and _traffic_timer.is_alive() else None
         if _traffic_timer is not None:

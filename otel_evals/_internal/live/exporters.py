@@ -44,6 +44,7 @@ class AdoptedExporter(SpanExporter):
         """Hold spans for the scores of this pipeline; None stops holding."""
         last = self._held or self._leaving
         self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
+        # A new hold exports through the one that still leaves: exporters need not be thread-safe.
         self._held = None if front is None else front.hold(self._leaving or self._own)
 
     @property
@@ -60,6 +61,7 @@ class AdoptedExporter(SpanExporter):
         self._next.shutdown()
 
     def __getattr__(self, name: str) -> Any:
+        # By `__dict__`: an object that is being copied has no `_own` yet, and would ask here for ever.
         return getattr(self.__dict__["_own"], name)
 
 
@@ -86,6 +88,7 @@ def exporters_in(processor: Any) -> list[_Place]:
 
 def _places(owner: Any) -> Iterator[_Place]:
     """Yield the values of an object's fields, and the values in lists, tuples and dicts there."""
+    # Fields of classes with `__slots__` are in no `__dict__`.
     slots = [name for kind in type(owner).__mro__ for name in getattr(kind, "__slots__", ())]
     for name in (*slots, *getattr(owner, "__dict__", {})):
         value = getattr(owner, name, None)

@@ -58,6 +58,7 @@ def guard(
 
 
 def _guarded(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    # Decorators may hide that it is a generator.
     body = inspect.unwrap(function)
     if inspect.isasyncgenfunction(body):
         return _stream_later(function, checks, fallback)
@@ -129,6 +130,7 @@ class _Call:
 
     def __exit__(self, *_: object) -> None:
         if self._outer is not None:
+            # A guarded call around this one includes its traces.
             self._outer.extend(self._traces)
         if self._pipeline is not None:
             self._pipeline.spans.open_spans.guarded.difference_update(self._traces)

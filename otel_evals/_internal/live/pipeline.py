@@ -132,6 +132,7 @@ class Pipeline:
 
     async def _resume(self, journal: RunJournal) -> None:
         """Put as many runs at once as the rules' queues take, and the next when these have arrived there."""
+        # A quarter: the rest is for the runs of this process.
         most, most_bytes = max(1, self.config.limits.queue_size // 4), self.config.limits.max_bytes // 4
         put = size = 0
         for left in journal.left():
@@ -190,6 +191,7 @@ class Pipeline:
         timeout = _seconds(timeout_millis)
         deadline = time.monotonic() + timeout
         done = self._engine.flush(timeout)
+        # After scoring: held spans leave with the scores that it resulted in.
         self._scores.let_pass(time.time_ns())
         return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
 
@@ -208,12 +210,14 @@ class Pipeline:
         try:
             self._engine.shutdown(deadline)
         finally:
+            # Also after an exception: the held spans have to leave.
             self._closed = True
             for watch in self._watches:
                 safely(watch.stop, "a section's work could not be stopped")
             self._scores.close()
             self._engine.close(deadline)
             if self._journal is not None:
+                # After the engine, which reports finished traces until its end.
                 self._journal.close()
             self._released(time.monotonic() + _MOMENT_SECONDS)
 

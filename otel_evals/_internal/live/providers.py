@@ -89,6 +89,7 @@ def _in_time(calls: Sequence[Callable[[], Any]], deadline: float) -> bool:
 
     def run(call: Callable[[], Any]) -> None:
         try:
+            # Only False means failure: some providers return None.
             done.append(call() is not False)
         except BaseException:  # processors of other libraries may raise anything
             _logger.warning("a provider could not be flushed", exc_info=True)
@@ -115,6 +116,7 @@ def make_missing(given: Providers, made: Providers) -> Providers:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.
     """
     tracers = given.tracers or trace.get_tracer_provider()
+    # Logs and metrics share the resource of the application's spans.
     resource = getattr(unwrapped(tracers), "resource", None)
     if isinstance(tracers, trace.ProxyTracerProvider):
         made.tracers = tracers = made.tracers or _new_tracers()
@@ -128,6 +130,7 @@ def make_missing(given: Providers, made: Providers) -> Providers:
 
 
 def _new_tracers() -> TracerProvider:
+    # Its own exit handler could end it before the last runs are scored.
     provider = TracerProvider(shutdown_on_exit=False)
     if _exports("TRACES"):
         exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
@@ -176,12 +179,14 @@ def _serve_proxies(proxy: Any, field: str, get: Callable[..., Any], names: Seque
         names: the fields of a proxy with the arguments of `get`.
     """
     find: Any = getattr(getattr(proxy, field, None), "fget", None)
+    # The API's own function, also if it was replaced before.
     find, idle = getattr(find, _PROXIED, find), f"_noop{field}"
     if find is None or not all(hasattr(proxy(""), name) for name in (idle, *names)):
         return False
 
     def found(self: Any) -> Any:
         behind = find(self)
+        # A global provider has been set, and takes precedence.
         if behind is not getattr(self, idle):
             return behind
         own = self.__dict__.get(_PROXIED)
@@ -231,6 +236,7 @@ def _noting(signal: str, exporter: Any) -> Any:
     export = exporter.export
 
     def export_and_note(*args: Any, **options: Any) -> Any:
+        # Before the call, which may never return.
         _undelivered.add(signal)
         result = export(*args, **options)
         if result.value == SpanExportResult.SUCCESS.value:  # as in the enums of the other signals
@@ -272,6 +278,7 @@ def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
 
     setattr(trace, _SET, set_and_notify)
     _Noticing.noticed = staticmethod(noticed)
+    # An assignment to a module's field calls `__setattr__` only if the module's class defines it.
     trace.__class__ = _Noticing
 
 

@@ -45,6 +45,7 @@ class OneAtATime:
     def __exit__(self, *error: object) -> None:
         self._lock.release()
         self._inside.discard(threading.get_ident())
+        # Python runs signal handlers on the main thread only.
         if threading.current_thread() is threading.main_thread():
             while self._postponed:
                 self._postponed.pop(0)()
@@ -90,6 +91,7 @@ def chain_sigterm(
         else:
             _begin(shutdown).join(timeout)
             signal.signal(number, signal.SIG_DFL)
+            # Raised again: the parent process sees that the signal has ended this one.
             os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, handle)
@@ -126,6 +128,7 @@ def register_exit_hook(shutdown: Callable[[], object]) -> None:
     """
     _hook(shutdown)
     if hasattr(os, "register_at_fork") and shutdown not in _hooked:
+        # Fork handlers cannot be removed, so each function has one.
         _hooked.append(shutdown)
         os.register_at_fork(after_in_child=lambda: _hook(shutdown))
 
@@ -139,6 +142,7 @@ def _hook(shutdown: Callable[[], object]) -> None:
             _finalize(shutdown)
     celery = sys.modules.get("celery.signals")
     if celery is not None:
+        # Not weak, since nothing else refers to the lambda; its id connects it once.
         celery.worker_process_shutdown.connect(lambda **_: shutdown(), weak=False, dispatch_uid=__name__)
 
 

@@ -110,11 +110,13 @@ class Checks:
 
     async def verdict(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
         """Return the verdict before the deadline."""
+        # First: the time until the check begins counts, too.
         until, done = time.monotonic() + self._deadline, asyncio.Event()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self._policy.undecided("no_event_loop", "asyncio does not run here: use check_sync")
+        # Woken by the engine's thread, which may not set an event of another thread's loop.
         begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), guarded)
         try:
             if begun.verdict is None:
@@ -157,6 +159,7 @@ class Checks:
         if pipeline is None:
             _logger.warning("answers are not checked: call otel_evals.configure() at startup")
             begun.expire("not_configured", "otel_evals.configure() was not called, or scoring was shut down")
+        # A scorer that waits on the engine's thread would keep the check from running.
         elif is_marked(None) or pipeline.engine.here:
             begun.expire("inside_evaluation", "a scorer cannot check answers")
         else:
@@ -170,6 +173,7 @@ class Checks:
         if context.is_valid:
             traces, since = (context.trace_id, *traces), since or getattr(span, "start_time", None) or 0
             above = () if context.is_remote else pipeline.spans.open_spans.upward(context.span_id)
+        # Each trace once, with the current span's first, as the likeliest.
         begun.place = Place(tuple(dict.fromkeys(traces)), above, since)
         if context.is_valid and not context.trace_flags.sampled:
             pipeline.engine.refuse(begun, "trace_not_sampled", "the tracer's sampler left the trace out")

@@ -122,6 +122,7 @@ def _may_have_key(text: str) -> bool:
     start = runs.find(_SHORTEST_RUN)
     while start >= 0:
         end = runs.index(b" ", start)
+        # One search in a longer run would hold the interpreter's lock: it is left to the windows.
         if end - start > _WINDOW or KEYS.search(text, start, end):
             return True
         start = runs.find(_SHORTEST_RUN, end)
@@ -139,6 +140,7 @@ def _ends_names(lowered: str) -> bool:
 
 def redact_values(text: str, values: Collection[str]) -> str:
     """Replace every occurrence of the given secrets, such as a judge's own key."""
+    # The longest first: a shorter one may be a part of it.
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= 4:
             text = text.replace(value, MARK)
@@ -161,6 +163,7 @@ def search(
         if worth is not None and not worth(text[start:limit]):
             continue
         for match in pattern.finditer(text, max(start, done), limit):
+            # It begins in the next window, which has more of the text behind it.
             if match.start() >= end or done > end:
                 break
             if match.start() >= done and (found := span(match, limit)) is not None:

@@ -27,6 +27,7 @@ def is_signature(value: object) -> bool:
     if not isinstance(value, str):
         return False
     given, hour = value.encode(errors="replace"), int(time.time()) // SECONDS
+    # In constant time: its duration must not help a sender to guess a signature.
     return any(hmac.compare_digest(_signature_of(h).encode(), given) for h in (hour, hour - 1, hour + 1))
 
 
@@ -43,6 +44,7 @@ def is_proof(value: object, trace_id: str, span_id: str) -> bool:
 
 def keyed_number(kind: bytes, name: bytes) -> int:
     """Return 128 bits for a name that nobody can predict without the key; `kind` has at most 16 bytes."""
+    # A copy: the cached state must stay without a name.
     keyed = _keyed(kind).copy()
     keyed.update(name)
     return int.from_bytes(keyed.digest())

@@ -139,6 +139,7 @@ def mark_headers() -> dict[str, str]:
     own = trace.get_current_span().get_span_context()
     trace_id, span_id = own.trace_id, own.span_id
     if not own.is_valid:
+        # Zero is no valid id.
         trace_id, span_id = random.getrandbits(127) + 1, random.getrandbits(63) + 1
     return {
         "baggage": f"{semconv.MARK}={signature()}",
@@ -165,6 +166,7 @@ def new_mark() -> str:
 
 def has_own_fence(text: str) -> bool:
     """Return True if a text has a fence of this deployment: it is a question of one of its judges."""
+    # Bounded, since a text may have any number of fences.
     return "<data-" in text and any(_proof(m[:_NONCE]) == m[_NONCE:] for m in _OPENED.findall(text)[:20])
 
 

@@ -109,6 +109,7 @@ async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float = inf) ->
 
     task = asyncio.ensure_future(contained())
     try:
+        # `wait` raises only if the caller's own task is cancelled.
         await asyncio.wait({task})
     except asyncio.CancelledError:
         task.cancel()

@@ -27,6 +27,7 @@ def secrets_of_address(address: str | None) -> Iterator[str]:
     except ValueError:
         return
     for secret in secrets:
+        # In an address, they may be percent-encoded.
         yield from (secret, unquote(secret))
     yield from (value for pair in parts.query.split("&") for _, _, value in [pair.partition("=")])
 

@@ -93,6 +93,7 @@ def _before() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT
     for thing in list(_things):
         lock = thing.lock
+        # A lock that is held for longer does not keep the process from forking.
         if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             _held.append(lock)
             if isinstance(thing, Suspendable):
@@ -106,6 +107,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    # Not released: `renew` replaces the locks.
     _held.clear()
     for thing in list(_things):
         thing.renew()

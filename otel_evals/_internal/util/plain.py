@@ -75,6 +75,7 @@ class _Plain:
 
     def value(self, value: object, depth: int) -> Any:
         self.nodes -= 1
+        # By exact type: a subclass may override any method.
         if value is None or type(value) is bool:
             return value
         if type(value) is str:
@@ -123,6 +124,7 @@ def shallow(value: Any) -> Any:
 def _is_shallow(value: Any, depth: int, capacity: list[int]) -> bool:
     if not isinstance(value, Mapping | list | tuple):
         return True
+    # A list with one number, which all levels share.
     capacity[0] -= len(value)
     if depth == 0 or capacity[0] < 0:
         return False
@@ -206,6 +208,7 @@ def write_json(value: Any, **options: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
     except ValueError:
+        # Only then, because few values have such numbers and this takes another pass.
         return json.dumps(_finite(value), ensure_ascii=False, **options)
 
 

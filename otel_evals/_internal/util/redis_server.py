@@ -45,6 +45,7 @@ def servers() -> list[RedisServer]:
 
 def redis_server(url: str) -> RedisServer:
     """Return the server at an address; all users of the address share its connections."""
+    # `setdefault` returns the same object to all threads.
     return _servers.get(url) or _servers.setdefault(url, RedisServer(url))
 
 
@@ -92,6 +93,7 @@ class RedisServer:
             if time.monotonic() < self._pause_ends:
                 self.failures += 1
                 raise StoreError(f"{self.name} failed a moment ago")
+        # Without the lock: threads need not wait for each other's calls.
         try:
             try:
                 found = work()
@@ -131,6 +133,7 @@ def _storage(url: str) -> Any:
             url,
             socket_timeout=CALL_SECONDS,
             socket_connect_timeout=CALL_SECONDS,
+            # `_call` makes the second attempt: the library's own would exceed the bound.
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )

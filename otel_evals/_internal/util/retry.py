@@ -63,5 +63,6 @@ def backoff(
         longest: maximum seconds after any attempt.
         draw: random numbers in [0, 1]; `lambda: 1.0` returns the maximum.
     """
+    # Bounded, because a float overflows at 2 ** 1024.
     doublings = min(max(attempt, 1) - 1, 64)
     return draw() * min(longest, first * 2.0**doublings)

@@ -34,6 +34,7 @@ def open_sqlite(path: str, *, wait: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(db, time.monotonic() + wait)
+        # Safe in WAL mode: only a power cut may lose the last commits.
         db.execute("PRAGMA synchronous = NORMAL")
     except sqlite3.Error:
         db.close()
@@ -68,6 +69,7 @@ def _use_wal(db: sqlite3.Connection, deadline: float) -> None:
             db.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
+            # The low byte is the primary code, of which SQLite has extended forms.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                 raise
         time.sleep(0.01)

@@ -77,6 +77,7 @@ class Reports(Source):
                 self._waiting.append(report)  # its runs, or later items, are on their way
             else:
                 self._progress.finish(report.trace_id, report.when)
+                # A counter keeps its zeros, which would pile up.
                 del self._outgoing[report.trace_id]
 
     def _send(self, run: Run) -> None:

@@ -105,6 +105,7 @@ class KafkaSource:
 
     def close(self) -> None:
         """Commit finished messages, leave the group, and leave its conversations to the others."""
+        # Never started, or still in a call: a consumer is used on one thread at a time.
         if self._thread.ident is None or self._thread.is_alive():
             return
         self._handle_reports()

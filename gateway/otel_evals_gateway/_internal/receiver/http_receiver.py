@@ -191,6 +191,7 @@ class _Server(web.Server):
         self._opening.discard(handler)
         self._idle[handler] = None
         if len(self._idle) + self._busy > self._most:
+            # The new connection is among them, so there is one.
             longest_idle = next(iter(self._idle))
             del self._idle[longest_idle]
             _close(longest_idle)

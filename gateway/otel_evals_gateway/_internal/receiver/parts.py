@@ -18,6 +18,7 @@ def without(data: bytes, places: Collection[Place]) -> bytes:
     if not places:
         return data
     request = ExportTraceServiceRequest.FromString(data)
+    # From the end, since each deletion moves the spans behind it.
     for r, s, i in sorted(places, reverse=True):
         del request.resource_spans[r].scope_spans[s].spans[i]
     return request.SerializeToString()
@@ -33,6 +34,7 @@ def parts_of(data: bytes, places: Collection[Place]) -> Iterator[tuple[Place, by
         around = part.resource_spans.add(resource=block.resource, schema_url=block.schema_url)
         beside = around.scope_spans.add(scope=scoped.scope, schema_url=scoped.schema_url)
         for place in group:
+            # The same message for each span: resource and scope are copied once.
             del beside.spans[:]
             beside.spans.append(scoped.spans[place[2]])
             yield place, part.SerializeToString()

@@ -105,6 +105,7 @@ def write_report(examine: Callable[[], Diagnosis]) -> None:
     try:
         target = Path(folder, f"{os.getpid()}.json")
         target.with_suffix(".part").write_text(json.dumps(examine().as_json()), "utf-8")
+        # Renamed when complete: the reader takes every `*.json` file.
         target.with_suffix(".part").replace(target)
     except Exception:
         _logger.warning("the doctor's report could not be written", exc_info=True)
@@ -117,6 +118,7 @@ def read_reports(folder: Path) -> dict[int, Diagnosis]:
 
 def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Finding]:
     names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
+    # By address: one that several variables share is tried once.
     for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
         yield _reached("otlp", name, address, timeout)
     judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
@@ -131,6 +133,7 @@ def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Find
 def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
     parts = urlsplit(address if "//" in address else f"//{address}")
     try:
+        # OTLP over gRPC has port 4317, and its addresses may lack a scheme.
         port = parts.port or _PORTS.get(parts.scheme, 4317)
         socket.create_connection((parts.hostname or "localhost", port), timeout).close()
     except (OSError, ValueError) as error:

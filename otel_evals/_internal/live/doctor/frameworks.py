@@ -55,6 +55,7 @@ def imported_frameworks() -> list[Framework]:
     found += [Framework(name, "", True) for m, name in _RECORD_BY_THEMSELVES.items() if _imported(m)]
     if not found:
         found = [_by_openinference(*_CLIENTS[module]) for module in _CLIENTS if _imported(module)]
+    # Of several with the same line the first stays, and so does the order.
     return list({each.line: each for each in reversed(found)}.values())[::-1]
 
 
@@ -69,6 +70,7 @@ def _by_openinference(name: str, package: str, prefix: str) -> Framework:
     if not _is_installed(module):
         distribution = f"{_SPACES[0]}{package}".replace(".", "-").replace("_", "-")
         line += f"  # {package_hint(distribution)}"
+    # Without importing it, which could load the whole framework.
     made = getattr(sys.modules.get(module), kind, None)
     on = made is not None and made().is_instrumented_by_opentelemetry
     return Framework(name, line, on or _other_is_loaded(package))

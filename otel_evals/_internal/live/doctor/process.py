@@ -58,6 +58,7 @@ def start_timer(pipeline: Pipeline, used: Providers) -> Timer:
     seconds = pipeline.config.no_traffic_after
     timer = Timer(seconds, warn_if_silent, (pipeline, used, f"in {seconds:g} s"))
     timer.name = "otel-evals-no-traffic"
+    # A waiting timer must not keep the process alive.
     timer.daemon = True
     try:
         timer.start()
@@ -118,6 +119,7 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
         )
     sampler = getattr(tracers, "sampler", None)
     words = str(getattr(sampler, "get_description", lambda: "")())
+    # A parent-based sampler describes its sampler of roots first, then the ones for remote parents.
     if "AlwaysOff" in words.split("remote")[0] or "TraceIdRatioBased{0.0}" in words or "{0}" in words:
         text = f"its sampler records no trace: {words}"
         yield problem("tracer_provider", text, "OTEL_TRACES_SAMPLER=parentbased_always_on")
