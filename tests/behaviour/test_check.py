@@ -127,6 +127,7 @@ LOWER = Direction.LOWER
         (numbered(0.3, direction=LOWER), {}, ("fail", "blocked", None)),
         (numbered(0.3, direction=LOWER), {"threshold": 0.3}, ("pass", "allowed", None)),
         (numbered(7.0, scale=None), {"threshold": 5}, ("pass", "allowed", None)),
+        (numbered(-2.0, scale=None), {"threshold": -3}, ("pass", "allowed", None)),
         (numbered(0.0), {"on_fail": "rewrite"}, ("fail", "rewritten", None)),
         (numbered(0.0), {"on_fail": "allow"}, ("fail", "allowed", None)),
         (numbered(KeyError("order")), {}, ("undecided", "allowed", "KeyError")),
@@ -162,6 +163,8 @@ def test_a_verdict_follows_from_the_outcome_and_the_options(
         ("on_fail", {"on_fail": "raise"}),
         ("scorer", {"scorer": "grounded_in_tool"}),
         ("threshold", {"scorer": numbered(1.0, scale=None)}),
+        ("threshold", {"scorer": numbered(1.0, scale=None), "threshold": float("nan")}),
+        ("threshold", {"scorer": numbered(1.0, scale=None), "threshold": -(10**400)}),
     ],
 )
 def test_wrong_options_raise(field: str, options: Any) -> None:

@@ -6,6 +6,7 @@ scorer then skips the run.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,7 +96,9 @@ def policy_of(rule: Rule, threshold: float | None, on_fail: OnFail, on_error: On
     # `bool` is an `int`: True would pass as the threshold 1.
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise ConfigError("threshold", f"must be a number, not {threshold!r:.100}")
-    if not 0 <= threshold <= (threshold if facts.scale is None else facts.scale):
+    if not abs(threshold) <= sys.float_info.max:  # nor NaN, which fails every comparison
+        raise ConfigError("threshold", f"must be a finite number, not {threshold!r:.100}")
+    if facts.scale is not None and not 0 <= threshold <= facts.scale:
         raise ConfigError("threshold", f"must lie within 0..{facts.scale:g}, not {threshold!r:.100}")
     return Policy(float(threshold), facts.direction, on_fail, on_error)
 
