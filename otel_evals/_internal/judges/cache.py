@@ -146,6 +146,7 @@ class _Pending:
 def question_key(identity: str, request: JudgeRequest) -> str:
     """Return hex digits that are equal for equal questions."""
     schema = request.schema.model_json_schema() if request.schema else None
+    # Images count by their digests, which the prompt lists.
     parts = [identity, request.instructions, request.prompt, schema, request.sample]
     text = json.dumps(parts, sort_keys=True)
     if request.mark:

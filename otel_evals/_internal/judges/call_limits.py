@@ -184,7 +184,7 @@ class JudgeLimits:
                 taken = await self._take_turn(call)
             try:
                 yield lambda usage, cost: self._correct(taken, usage)
-            # Any other error is about the request: it neither opens nor closes the breaker.
+            # Other errors are no sign of an outage: they neither open nor close the breaker.
             except JudgeUnavailableError as error:
                 self._failed(error)
                 raise

@@ -259,6 +259,7 @@ def user_content(request: JudgeRequest) -> str | list[dict[str, Any]]:
     """Return the content of the user's message, in OpenAI's form."""
     if not request.media:
         return request.prompt
+    # Images are fenced too: a picture of text can contain instructions.
     parts = [_text(request.prompt)]
     for number, media in enumerate(request.media, 1):
         url = f"data:{media.raster_type};base64,{media.base64}"

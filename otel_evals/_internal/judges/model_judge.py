@@ -188,6 +188,7 @@ class ModelJudge(ABC):
         refused: Callable[[JudgeError], bool] = never,
     ) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
+        # Before the call is paid: judges stop if their own answers are scored as runs.
         ECHOES.check(self.model)
         call = self._call(request, await self._prices())
         async with AsyncExitStack() as stack:

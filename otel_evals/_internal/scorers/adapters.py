@@ -45,6 +45,7 @@ def deepeval_metric(
     name = id or "deepeval"
     theirs = extra_library("deepeval.metrics", name, "deepeval").BaseMetric
     made = _made(metric, options, f"{name}.metric", theirs, "a DeepEval metric")
+    # Plain values only: the repr of a client contains an address, which differs between processes.
     settings = {k: v for k, v in vars(made).items() if isinstance(v, str | int | float | list)}
     shown = id or "_".join(str(made.__name__).lower().split())
     version = fingerprint(shown, type(made).__qualname__, repr(settings), direction)
@@ -102,6 +103,7 @@ def _case(run: Run) -> Any:
         expected_output=None if run.ground_truth is None else as_text(run.ground_truth),
         retrieval_context=documents,
         context=documents,
+        # DeepEval accepts only an object as the arguments of a call.
         tools_called=[
             cases.ToolCall(
                 name=call.name,

@@ -184,6 +184,7 @@ def failure_step(
     def word(said: Any) -> Any:
         return names.get(normalise_word(said), said)
 
+    # Empty too: a run that did not fail has no category.
     known: Any = Annotated[Literal[("", *categories)], BeforeValidator(word)]
     form = create_model("FailureReply", __base__=judgement("failure_step").reply, category=(known, ""))
 
@@ -211,6 +212,7 @@ def failure_step(
         )
 
     asked: dict[str, Any] = {"slots": slots, "score": score, "check": check, "changes": {"reply": form}}
+    # The categories are a part of the scorer's version.
     scorer = build("failure_step", model, id=id, options={"categories": dict(categories)}, **asked)
     return scorer.preprocess(lambda params: _steps(params.run))
 
@@ -232,6 +234,7 @@ def _defined(run: Run) -> list[str]:
     """Return the distinct tools in the tool definitions of the model calls."""
     definitions = [d for o in run.of_kind(OperationKind.INFERENCE) for d in o.tool_definitions]
     definitions += run.root.tool_definitions if run.root else ()
+    # Each model call records the definitions again.
     return list(dict.fromkeys(as_text(definition) for definition in definitions))
 
 

@@ -92,8 +92,10 @@ def pattern_search(
     """
     library = extra_library("regex", field)
     source, flags = (pattern, 0) if isinstance(pattern, str) else (pattern.pattern, pattern.flags)
+    # A pattern with re.DEBUG is printed when it is compiled.
     flags = (flags & ~re.DEBUG) | (re.IGNORECASE if ignore_case else 0)
     try:
+        # By `re` too: regex accepts more than Python's syntax, which users expect here.
         re.compile(source, flags)
         return PatternSearch(source, flags, whole, library.compile(source, flags))
     except (re.error, library.error) as error:
@@ -109,6 +111,7 @@ def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str
     if absent is not None:
         return absent
     expected = whole_text(getattr(run, reference))
+    # `unreadable` measures texts only, and an expected answer may be an object.
     if len(expected) > most:
         return NotScored(reason=f"{reference}_too_long", explanation=f"more than {most} characters")
     return composed(expected), composed(run.output or "")
@@ -120,6 +123,7 @@ def whole_text(value: object) -> str:
 
 def round_half_up(value: float) -> float:
     """Round to two decimals, halves up: 0.125 becomes 0.13, 2.675 becomes 2.68."""
+    # 2.675 is stored as slightly less than that: the added epsilon makes up for it.
     return math.floor((value + 2.220446049250313e-16) * 100 + 0.5) / 100
 
 
@@ -163,6 +167,7 @@ def pieces(text: str, longest: int = _LONGEST_PIECE) -> Iterator[tuple[int, str]
     while start < len(text):
         end = start + longest
         if end < len(text):
+            # From the second character: a cut before the first would yield empty pieces for ever.
             blank = _BREAK.search(text, max(start + 1, end - _SEARCHED), end)
             end = blank.start() if blank else end
         yield start, text[start:end]
@@ -175,4 +180,5 @@ def in_order(numbers: Iterable[Decimal], longest: int = 2_048) -> tuple[Decimal,
     portions = []
     while portion := sorted(islice(source, longest)):
         portions.append(portion)
+    # merge is written in Python: other threads can run while it works.
     return tuple(merge(*portions))

@@ -55,6 +55,7 @@ def matches(pattern: str | re.Pattern[str], *, exact: bool = False, id: str = "m
     Raises:
         ConfigError: the pattern is no regular expression, or the regex library is not installed.
     """
+    # The check is not inline, since a search may take a second.
     find = pattern_search(f"{id}.pattern", pattern, whole=exact)
     return _of_answer(id, lambda answer: find(answer) is not None, inline=False)
 
@@ -68,6 +69,7 @@ def similarity(expected: str, *, threshold: float | None = None, id: str = "simi
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"{id}.threshold", f"must lie within 0..1, not {threshold!r}")
 
+    # Not inline: comparing all pairs of characters of a long answer takes too long.
     def judge(answer: str) -> float | bool:
         alike = bigram_similarity(expected, answer)
         return alike if threshold is None else alike >= threshold

@@ -123,6 +123,7 @@ def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
     Raises:
         ConfigError: an unknown reference, or rapidfuzz is not installed.
     """
+    # `compare` never divides by zero: `compared` refuses empty texts.
     indel = extra_library("rapidfuzz.distance", "textual_difference").Indel
 
     def compare(expected: str, answer: str) -> Score:
@@ -196,6 +197,7 @@ _EXACT = 3
 _SIMILAR = 0.6
 _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _LONGEST_WORD = 64
+# Each wanted element may be compared with every given one.
 _MOST_ELEMENTS = 2_000
 
 
@@ -261,6 +263,7 @@ def _resembles_one_of(word: str, known: Iterable[str]) -> bool:
 
 def _without_accents(word: str) -> str:
     decomposed = unicodedata.normalize("NFD", word)
+    # This range has European accents; the vowel signs of Indian scripts are outside of it.
     return unicodedata.normalize("NFC", re.sub("[\u0300-\u036f]", "", decomposed)).lower()
 
 

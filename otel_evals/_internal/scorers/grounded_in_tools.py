@@ -106,6 +106,7 @@ def _record(claim: Claim, instead: Instead) -> dict[str, str | bool]:
 
 
 def _distinct(claims: Iterable[Claim]) -> list[Claim]:
+    # Reversed twice: of equal facts the first one is kept, in its place.
     found = {(claim.kind, claim.text.casefold()): claim for claim in reversed(tuple(claims))}
     return list(found.values())[::-1]
 
@@ -149,6 +150,7 @@ def _evidence(run: Run) -> Evidence:
     texts = [run.system_instructions or ""]
     texts += [part.text for message in said for part in message.parts if part.kind in _SAID and part.text]
     results = [result for call in run.tool_calls for result in (call.result, call.error)]
+    # The arguments of a failed call may be invented.
     results += [call.arguments for call in run.tool_calls if call.status != "error"]
     results += [told for document in run.documents for told in (document.content, dict(document.metadata))]
     results += [part.data if part.data is not None else part.text for part in _earlier_results(said)]
@@ -175,6 +177,7 @@ def _no_evidence(run: Run) -> NotScored | None:
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
     """Return the reason if evidence was cut off or not recorded."""
     state = _availability(run)
+    # Media come first: even complete texts may lack the content of an image.
     said = any(message.media for message in (*run.history, *run.input_messages))
     if said or any(call.media for call in run.tool_calls):
         return NotScored(reason="media_not_shown", explanation="a missing fact may be in an image or a sound")

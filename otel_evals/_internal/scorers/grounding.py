@@ -152,6 +152,7 @@ def summarization(
         found = source(run) if callable(source) else source
         return found or missing(run, "input") or run.input or ""
 
+    # A judge may list more points than it was asked for: only the first ones count.
     def score(params: AnyParams, kind: Judgement) -> Score | NotScored:
         reply = params.results.analyze
         points = reply.points[:max_questions]

@@ -126,6 +126,7 @@ def _field(form: str | list[str]) -> tuple[Any, Any]:
     if isinstance(form, list):
         return Annotated[Literal[tuple(form)], Word], ...
     name = form.removeprefix("optional ")
+    # pydantic copies a default list for each reply.
     kind, default = _PLAIN.get(name, (None, []))
     if kind is None:
         item = name.removeprefix("list of ")
@@ -188,6 +189,7 @@ def build(
     # The worths of verdicts are part of the scorer's version.
     options = {"direction": kind.direction, "options": dict(kind.worth), **options}
     step = PromptStep(prompt=prompt or question, schema=kind.reply, data=data, check=complaint)
+    # Inline, since the only step besides the question is arithmetic.
     return (
         step_scorer(id, judge=model, instructions=instructions, inline=True, scale=scale, **options)
         .analyze(step)
@@ -209,6 +211,7 @@ def _file(name: str) -> tuple[str, str]:
 
 def prompt_text(name: str, **words: str) -> tuple[str, str]:
     """Return the instructions and the question of a prompt's file, with these slots filled."""
+    # Safe: the other slots are filled for each run.
     instructions, question = (Template(part).safe_substitute(words) for part in _file(name))
     return instructions, question
 

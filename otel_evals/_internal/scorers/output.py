@@ -132,6 +132,7 @@ def no_secrets(*, personal: bool = True) -> FunctionScorer:
     return no_secrets
 
 
+# Without guesses: a short value after a word such as `password` need not be a secret.
 def _secrets(text: str) -> Iterator[tuple[str, str]]:
     return ((kind, text[first:last]) for kind, first, last in find_secrets(text, guess=False))
 
@@ -155,6 +156,7 @@ def _numbers(
 
 def _is_card(luhn: Any, number: str) -> bool:
     digits = re.sub(r"\D", "", number)
+    # One random number in ten has a valid checksum: card numbers also begin with one of four digits.
     return digits[0] in "3456" and len(set(digits)) > 1 and bool(luhn.is_valid(digits))
 
 
@@ -184,6 +186,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
     """
     extra_library("py3langid.langid", "same_language")
     codes = tuple(languages)
+    # Loaded now: an unknown language is an error of the configuration and not of each run.
     if codes:
         _identifier(codes)
 

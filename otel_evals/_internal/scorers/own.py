@@ -87,6 +87,7 @@ def classifier(
         )
     if stray := sorted((descriptions or {}).keys() - classes.keys()):
         raise ConfigError(f"{id}.descriptions", f"describes {stray[0]!r}, which is not a class")
+    # Models change the case and punctuation of labels.
     choice: Any = Annotated[
         Literal[tuple(classes)], BeforeValidator(lambda w: labels.get(normalise_word(w), w))
     ]
@@ -162,6 +163,7 @@ def rubric(
         # A run's criteria are data, which is fenced.
         return {"criteria": lines if fixed is None else numbered(lines)}
 
+    # `count` ensures that each criterion has exactly one verdict.
     def score(params: AnyParams, kind: Judgement) -> Score:
         verdicts = sorted(params.results.analyze.criteria, key=lambda verdict: verdict.criterion)
         pairs = list(zip(params.results.preprocess, verdicts, strict=True))
@@ -281,6 +283,7 @@ def _criterion(item: str | Criterion | Mapping[str, Any], scorer_id: str) -> Cri
 def _turns(run: Run) -> list[str] | NotScored:
     said = (*run.history, *run.input_messages, *run.output_messages)
     turns = [(m.role, m.text) for m in said if m.role in ("user", "assistant") and m.text]
+    # The answer may be recorded outside of the messages.
     if run.output and ("assistant", run.output) not in turns:
         turns.append(("assistant", run.output))
     if not any(role == "assistant" for role, _ in turns):

@@ -35,6 +35,7 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
 
+    # Judges may list the pieces in any order, but precision depends on their rank.
     def score(params: AnyParams, kind: Judgement) -> Score:
         ranked = sorted(params.results.analyze.pieces, key=lambda piece: piece.piece)
         useful = [piece.verdict == "useful" for piece in ranked]
@@ -88,6 +89,7 @@ def context_relevance(
     check_range(f"{id}.missing_penalty", missing_penalty)
     check_range(f"{id}.max_missing_penalty", max_missing_penalty)
 
+    # Never divides by zero: a run without pieces is not scored, and each piece needs a verdict.
     def score(params: AnyParams, kind: Judgement) -> Score:
         reply = params.results.analyze
         worths = [kind.worth[piece.verdict] for piece in reply.pieces]

@@ -70,6 +70,7 @@ def _words(text: str) -> list[str]:
 def _tone(text: str, valences: Mapping[str, int]) -> float:
     """Return the mean valence of a text's words, -5 to 5."""
     words = _words(text)
+    # The sign of a word depends on the word before it, so the list begins one word earlier.
     signs = [1, *(-1 if word in _NEGATIONS else 1 for word in words)]
     return sum(sign * valences.get(word, 0) for sign, word in zip(signs, words, strict=False)) / len(words)
 

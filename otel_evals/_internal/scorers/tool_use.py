@@ -120,6 +120,7 @@ def _same(call: ToolCall, place: int) -> tuple[str, str]:
         return call.name, f"call {place}"
     if isinstance(call.arguments, str):
         return call.name, arguments
+    # Sorted: the same arguments in another order are the same call.
     return call.name, json.dumps(plain_value(call.arguments), sort_keys=True)
 
 
@@ -190,5 +191,6 @@ def tool_call_accuracy(
 
 
 def is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
+    # One iterator for all names: each search continues after the last match.
     rest = iter(names)
     return all(name in rest for name in wanted)

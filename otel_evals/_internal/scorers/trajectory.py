@@ -109,6 +109,7 @@ def _found(expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: O
     """Yield for each expected step whether it was taken; no step counts twice."""
     left = list(range(len(actual)))
     for place, step in enumerate(expected):
+        # A strict step has one place, which may be beyond the end of a shorter run.
         candidates = left if ordering != "strict" else range(place, min(place + 1, len(actual)))
         at = next((i for i in candidates if step.matches(actual[i])), None)
         if at is not None:
@@ -135,6 +136,7 @@ def _steps(
         operation = below.get(child)
         if operation is None:
             continue
+        # Chains and workflows only group steps: the steps inside take their place.
         if operation.kind in _LIFTED:
             yield from _steps(child, children, below)
         elif operation.kind is OperationKind.TOOL:

@@ -114,6 +114,7 @@ def _plan(given: Plan | Mapping[str, Any]) -> Plan:
 
 
 def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+    # First of all: a forbidden call decides the score even if a measurement is missing.
     _check_forbidden(plan, [step.name for step in taken.steps])
     respects = dict(_respects(plan, taken))
     # Respects that do not apply leave their weight to the others.
@@ -139,6 +140,7 @@ def _respects(plan: Plan, taken: Step) -> Iterator[tuple[str, float]]:
         excess = sum(max(0, count - plan.max_retries_per_tool) for count in retries.values())
         yield "tool_failures", max(0.0, 1 - _PENALTY * excess)
     if plan.forbidden_tools or plan.forbidden_sequences:
+        # `_check_forbidden` has raised for any other case.
         yield "forbidden", 1.0
 
 
@@ -166,6 +168,7 @@ def _retries(steps: Sequence[Step]) -> dict[str, int]:
     calls: defaultdict[str, list[bool]] = defaultdict(list)
     for step in steps:
         calls[step.name].append(step.failed)
+    # A failure of the last call was not retried.
     counts = {name: sum(failed[:-1]) for name, failed in calls.items()}
     return {name: count for name, count in counts.items() if count}
 

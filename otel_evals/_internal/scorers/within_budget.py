@@ -85,6 +85,7 @@ def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> 
 def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
     costs = []
     for operation in run.of_kind(OperationKind.INFERENCE):
+        # The cost of the other calls is a lower bound, which may already exceed the limit.
         if (usage := operation.usage) is None:
             continue
         model = operation.response_model or operation.request_model or ""

@@ -179,6 +179,7 @@ def attribute(key: str) -> Resolver:
     return _Resolver(_attribute, (key,))
 
 
+# The last attributes of a run are its resource's, which belong to no span.
 def _attribute(params: Params[Any, Any], key: str) -> Context:
     places = [place for place in attributes_of(params.run)[:-1] if key in place]
     pieces = tuple(_texts(places[0][key])) if places else ()

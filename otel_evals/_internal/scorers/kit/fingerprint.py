@@ -31,6 +31,7 @@ def fingerprint(*parts: Any) -> str:
 def _plain(value: Any, depth: int) -> Any:
     """Convert a value to JSON that does not depend on addresses or the order of sets."""
     if value is None or isinstance(value, bool | int | float | str):
+        # A member of an Enum may be a text or a number too: its plain value counts.
         return value.value if isinstance(value, Enum) else value
     name = _type_name(type(value))
     # Objects may refer to each other in a circle.

@@ -234,6 +234,7 @@ def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
 
 def _score_of(value: Any, scale: float | None) -> Score:
     plain = _unboxed(value)
+    # Before the numbers, since a bool is one of them in Python.
     if isinstance(plain, bool):
         return Score(value=_number(plain * (scale or 1.0), scale), label="true" if plain else "false")
     return Score(value=_number(plain, scale))

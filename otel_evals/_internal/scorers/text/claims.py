@@ -15,6 +15,7 @@ from otel_evals._internal.scorers.text.dates import dates_in, times_in
 from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import numbers_in, with_context
 
+# Replaces earlier claims: for patterns it is neither a letter nor a digit nor white space.
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
 _SEPARATORS = str.maketrans(
@@ -66,11 +67,13 @@ def fold(text: str, limit: int = sys.maxsize) -> str:
 
 def _fold(text: str) -> str:
     text = unescape(text) if "&" in text else text
+    # Twice: NFKC splits some of these characters, and other characters become one of them.
     return unicodedata.normalize("NFKC", text.translate(_SEPARATORS)).translate(_SEPARATORS)
 
 
 def plain(text: str) -> str:
     """Blank out markdown, list numbering, examples in brackets and scales (4 out of 5)."""
+    # Blanks of equal length keep the positions of all claims valid.
     for aside in (_EXAMPLE, _SCALE):
         text = aside.sub(lambda m: " " * len(m[0]), text)
     text = _NUMBERING.sub(lambda m: m[1] + " " * (len(m[2]) + 1), text)
@@ -142,6 +145,7 @@ def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tup
         pieces, done = [], 0
         # Of two claims at one place, the longer one is meant.
         for claim in sorted(find(text), key=lambda c: (c.start, -len(c.text))):
+            # A pattern may match across the place of an earlier claim.
             if claim.start >= done and _TAKEN not in claim.text:
                 claims.append(claim)
                 pieces += [text[done : claim.start], _TAKEN * len(claim.text)]

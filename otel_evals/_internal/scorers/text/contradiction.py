@@ -122,6 +122,7 @@ def _may_be(claim: Claim, fact: _Fact) -> bool:
         return other.kind == claim.kind and (claim.kind != "number" or _may_be_number(claim, other))
     if claim.kind == "number":
         figure = decimal_of(fact.text.strip("$€£ %"))
+        # Numbers in fields have no unit: a field of minutes cannot contradict hours.
         return figure is not None and claim.unit not in SECONDS and _is_near(claim.readings[0], figure)
     return any(True for _ in (dates_in if claim.kind == "date" else times_in)(fact.text))
 
@@ -147,6 +148,7 @@ def _fields(values: Iterable[Value]) -> Iterator[_Fact]:
     for each in values:
         if each.owner is None or not _is_short(each.value):
             continue
+        # Names and strings are bounded: each of thousands of values is split into words.
         words = [word for name in each.path[-_MAX_SIBLINGS:] for word in _SPLIT_KEY.split(name[:_MAX_STRING])]
         beside = [item for item in each.owner.values() if isinstance(item, str) and _is_short(item)]
         names = content_of(" ".join(words))

@@ -64,6 +64,7 @@ def times_in(text: str) -> Iterator[Claim]:
         hour, minute = int(match["h"]), int(match["m"] or 0)
         if not (match["m"] or match["half"]) or hour > 24:
             continue
+        # 24:00 is midnight.
         hours = [hour % 24]
         if match["half"]:
             hours = [hour % 12 + (12 if match["half"][0] in "pP" else 0)]
@@ -80,6 +81,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
         yield int(match["cjk_y"]) if match["cjk_y"] else None, int(match["cjk_m"]), int(match["cjk_d"])
     else:
         a, b, year = int(match["a"]), int(match["b"]), int(match["y"])
+        # Two digits are a year of this century.
         year += 2000 if year < 100 else 0
         # 3/4/2026 may be read in either order.
         yield year, b, a
@@ -88,6 +90,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
 
 def _around_month(text: str, start: int, end: int, month: int) -> Iterator[Claim]:
     """Yield the dates around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
+    # Bounded: without a start, the search would try each character before the month.
     if before := _DAY_BEFORE.search(text, max(0, start - 12), start):
         after = _YEAR_AFTER.match(text, end)
         day: Day = (int(after[1]) if after else None, month, int(before[1]))
@@ -98,6 +101,7 @@ def _around_month(text: str, start: int, end: int, month: int) -> Iterator[Claim
         yield from _when(text, start, stop, (year, month, int(after[1])))
         if after["until"]:
             yield from _when(text, stop, after.end(), (year, month, int(after["until"])))
+    # Without a day or a year, the name of a month is no date: `may` is also a verb.
     elif after := _YEAR_AFTER.match(text, end):
         yield from _when(text, start, after.end(), (int(after[1]), month, None))
 

@@ -26,6 +26,7 @@ _SEARCHED_AT_ONCE = 4_096
 _PROSE_WORDS = 20
 _PROSE_LOOK = 2_000
 _MAX_SECONDS = 4_102_444_800  # 2100-01-01
+# Not None, which stands for a part that the looked-up date lacks.
 _ANY = -1
 """Stands for the year or the day that a date of the evidence lacks: every one matches."""
 _AT = re.compile(r"(?:\b(?:about|after|around|at|before|by|from|make it|till|to|until)|@) ?\Z", re.IGNORECASE)
@@ -43,6 +44,7 @@ class Evidence:
         self.values = tuple(value for result in results for value in values_in(result))
         strings = list(_strings(self.values))
         whole = "\n".join((*strings, *texts))
+        # Cut before and after folding, which may lengthen the text.
         self.text = fold(whole[:limit], limit)
         """All strings, folded, up to `limit` characters."""
         self.truncated = len(whole) > limit
@@ -196,6 +198,7 @@ def _counts(value: Any) -> Iterator[int]:
 
 def _totals(value: Any) -> Iterator[Decimal]:
     rows = [value] if isinstance(value, Mapping) else [row for row in value if isinstance(row, Mapping)]
+    # Rows and columns are bounded: every two columns are multiplied.
     table = [row for row in map(_figures_of, rows[:_MAX_ROWS]) if row]
     names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
     if len(table) > 1:

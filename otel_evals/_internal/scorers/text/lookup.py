@@ -41,6 +41,7 @@ def check(
     # Left out of the score: neither for nor against the answer.
     uncounted = {claim for claim in missing if lookup.only_a_reader_can_count(claim)}
     checked = [claim for claim in claims if claim not in uncounted]
+    # Bounded: each of these claims is compared with combinations of rows.
     counted = {claim for claim in missing[:_MAX_COUNTS] if lookup.counts_rows(claim, answer)}
     left = [claim for claim in missing if claim not in uncounted | counted]
     return checked, lookup.without_derived(checked, left)
@@ -80,6 +81,7 @@ class _Lookup:
 
     def without_derived(self, claims: Sequence[Claim], left: list[Claim]) -> list[Claim]:
         """Drop claims that follow from others; each round may add numbers that others follow from."""
+        # Bounded: each round may support only one more claim, of up to a thousand.
         for _ in range(_MAX_ROUNDS):
             missing = set(left)
             stated = [claim for claim in claims if claim.kind == "number" and claim not in missing]
@@ -92,6 +94,7 @@ class _Lookup:
     def _number_found(self, number: Claim) -> bool:
         evidence, values, unit = self.evidence, set(number.readings), number.unit
         seconds = SECONDS.get(unit)
+        # Compared in seconds, whatever unit the evidence uses.
         if seconds and not evidence.stated.durations.isdisjoint(value * seconds for value in values):
             return True
         # A field with this value supports it, whatever the texts count.
@@ -130,6 +133,7 @@ class _Lookup:
 
     def _derived(self, stated: Sequence[Claim]) -> set[Decimal]:
         """Return sums, differences, products and percentages of found numbers that the answer states."""
+        # Bounded: the number of pairs grows with the square of the pool.
         pool = _addable(stated)[:_MAX_POOL]
         results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
         # Three bags at a fee of 50 each.
@@ -202,4 +206,5 @@ def _converted(number: Claim) -> Iterator[Decimal]:
                 yield from (round((value - 32) * 5 / 9, places) for places in (0, 1))
             case unit if unit in SECONDS:
                 others = (value * SECONDS[unit] / other for other in (*SECONDS.values(), Decimal("0.001")))
+                # Small results match the evidence by chance.
                 yield from (other for other in others if other > _SMALL)

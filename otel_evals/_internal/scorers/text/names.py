@@ -79,6 +79,7 @@ def names_in(text: str) -> Iterator[Claim]:
         if _begins_sentence(text, group):
             group = group[1:]
         words = tuple(word for match in group if _is_distinctive(word := _plain(match[0])))
+        # An empty group has no words, and the condition ends before its last word is read.
         if len(words) >= least and not text[group[-1].end() :].lstrip(" ").startswith(":"):
             start, end = group[0].start(), group[-1].end()
             gloss = _GLOSS.match(text, end)
@@ -105,6 +106,7 @@ def _groups(text: str) -> Iterator[list[re.Match[str]]]:
         if before is not None and text[before.end() : match.start()] not in (" ", "/"):
             yield group
             group = []
+        # A linking word counts only between two capitalised ones, so the name does not end with it.
         if match[0] in _LINKING and group:
             linking = match
             continue
@@ -120,6 +122,7 @@ def _groups(text: str) -> Iterator[list[re.Match[str]]]:
 
 def _begins_sentence(text: str, group: list[re.Match[str]]) -> bool:
     """Return True if the first word may be capitalised because it begins a sentence."""
+    # A second capital, as in FedEx, is never due to the beginning of a sentence.
     if any(c.isupper() for c in group[0][0][1:]):
         return False
     before = text[: group[0].start()].rstrip(" \t\"'([")

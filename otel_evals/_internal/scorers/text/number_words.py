@@ -26,9 +26,11 @@ def _any(words: str) -> str:
     return f"(?:{'|'.join(words.split())})"
 
 
+# `ten` is not combined with ones, unlike twenty and the other tens.
 _TWO_DIGITS = rf"(?:{_any(_TENS.removeprefix('ten '))}[ -]{_any(_ONES)}|{_any(f'{_TENS} {_TEENS}')})"
 _BELOW_HUNDRED = rf"(?:{_TWO_DIGITS}|{_any(f'zero {_ONES}')})"
 _SCALE = _any("hundred thousand million billion")
+# `a` is a number before a scale only: a hundred, but not a dog.
 _NUMBER = re.compile(
     rf"""\b(?:{_any(f"twenty {_TEENS}")}[ -]{_TWO_DIGITS}\b  # a year
     | (?:{_BELOW_HUNDRED}\b|a(?=[ ](?:{_SCALE}|dozen)\b))

@@ -72,10 +72,13 @@ def readings(digits: str) -> tuple[Decimal, ...]:
     groups = re.split("[.,]", digits)
     if not marks:
         return (Decimal(digits),)
+    # Equal marks separate thousands, decimals, or possibly either.
     if len(set(marks)) == 1:
+        # Inner groups of two digits are Indian: 1,00,000.
         grouped = all(len(g) in (2, 3) for g in groups[1:-1]) and len(groups[-1]) == 3 and len(groups[0]) <= 3
         whole = (Decimal("".join(groups)),) if grouped else ()
         return whole + ((Decimal(".".join(groups)),) if len(marks) == 1 else ())
+    # With both marks, the last one is the decimal mark, and all others separate thousands.
     if marks.count(marks[-1]) > 1 or len(set(marks[:-1])) > 1:
         return ()
     return (Decimal("".join(groups[:-1]) + "." + groups[-1]),)
@@ -97,9 +100,12 @@ def numbers_in(text: str) -> Iterator[Claim]:
 def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Claim:
     power = _MAGNITUDES.get((match["magnitude"] or "").lower(), 0)
     unit = _UNIT_OF.get((match["unit"] or "").replace(" ", "").lower(), "")
+    # An `s` after the digits is read as seconds first.
     if unit == "second" and _is_decade(match, values[0]):
         unit = "decade"
+    # The words after a number belong to the claim only if they are its unit or magnitude.
     start, end = match.start(), match.end("unit" if unit else "magnitude" if power else "digits")
+    # Five characters have room for a currency's code and a blank.
     before = _BEFORE.search(text, max(0, start - 5), start)
     if before and (not before["sign"] or _is_currency(before["sign"])):
         start, unit = before.start(), "money"

@@ -86,6 +86,7 @@ class Rows:
 
         A row's words come from its short strings and from the names of its true fields.
         """
+        # Sorted before the cut: the order of a set differs between processes.
         described = [self._rows_of[word] for word in sorted(words) if word in self._rows_of][:_MAX_WORDS]
         found: set[int] = set()
         for rows in described:
@@ -104,6 +105,7 @@ class Rows:
             for name in {name for row in table[:_MAX_ADDENDS] for name in row if is_amount(name)}:
                 figures = [decimal_of(row.get(name)) for row in table]
                 column = [figure for figure in figures if figure is not None]
+                # Short columns only: each further number doubles the sums.
                 for size in range(2, len(column) + 1) if len(column) <= _MAX_ADDENDS else ():
                     found.update(sum(part, Decimal()) for part in combinations(column, size))
         return frozenset(found)

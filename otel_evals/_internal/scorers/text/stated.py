@@ -49,6 +49,7 @@ class StatedNumbers:
     @cached_property
     def sums(self) -> frozenset[Decimal]:
         """Sums and differences of two numbers, if there are few: many would support anything."""
+        # Years are left out: the difference of two years is no amount.
         plain = {n.readings[0] for n in self.all if n.unit in ("", "money") and not n.is_year()}
         pairs = combinations(plain, 2) if len(plain) <= _MAX_ADDENDS else ()
         return frozenset(result for a, b in pairs for result in (a + b, abs(a - b)))
@@ -81,6 +82,7 @@ class StatedNumbers:
         found: defaultdict[Decimal, list[Claim]] = defaultdict(list)
         for number in self.all:
             for reading in number.readings:
+                # Bounded: `refutes` reads all of them, and does nothing from this number on.
                 if len(found[reading]) < _MAX_SAME:
                     found[reading].append(number)
         return dict(found)

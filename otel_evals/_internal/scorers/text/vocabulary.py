@@ -95,6 +95,7 @@ class Vocabulary:
     def has_abbreviation(self, written: str) -> bool:
         """Return True if consecutive words begin with the letters of an abbreviation in capitals."""
         letters = bare(re.sub("[.'-]", "", written.removesuffix("'s")))
+        # One capital may be only the beginning of a sentence or a name.
         if len(letters) not in _ABBREVIATION or sum(map(str.isupper, written)) < 2:
             return False
         # Two letters begin some words of any text: these need capitals.
@@ -104,6 +105,7 @@ class Vocabulary:
     @cached_property
     def words(self) -> frozenset[str]:
         """All words, bare; dotted words also without dots."""
+        # The pattern of words splits U.S. into two letters.
         dotted = (word.replace(".", "") for word in self._matches(_DOTTED))
         return frozenset(map(bare, (*self._matches(_WORD), *dotted)))
 
@@ -116,6 +118,7 @@ class Vocabulary:
             return True
         if not self._capitalised.isdisjoint(_GROUP.get(word, ())):
             return True
+        # By their first letters: comparing each pair of words would take too long.
         return any(_related(word, other) for other in self._by_stem.get(word[:_STEM], ()))
 
     @cached_property
@@ -144,6 +147,7 @@ class Vocabulary:
         """First letters in a row: of all words, of those that abbreviations keep, of these with a capital."""
         words = [(bare(word), word[0].isupper()) for word in self._matches(_WORD)]
         kept = [(word, capital) for word, capital in words if word not in _SKIPPED]
+        # A blank for each other word, which no abbreviation matches across.
         capitals = "".join(word[:1] if capital else " " for word, capital in kept)
         return "".join(word[:1] for word, _ in words), "".join(word[:1] for word, _ in kept), capitals
 
@@ -172,6 +176,7 @@ def _forms(word: str) -> Iterator[str]:
     """Yield a word, and its singular and plural as far as English endings show them."""
     yield word
     yield word + "s"
+    # `ern` as in northern.
     yield from (word.removesuffix(ending) for ending in ("s", "es", "ern"))
     if word.endswith("ies"):
         yield word[:-3] + "y"
