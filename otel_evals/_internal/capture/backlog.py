@@ -74,6 +74,7 @@ class Backlog:
 
     def taken(self, waiting: int, left: int) -> None:
         """Scale the bytes to the items that are left of those that waited."""
+        # An average is enough for a limit: items are not measured again as they leave.
         self.bytes = self.bytes * left // waiting if left else 0
 
     def close(self) -> None:
@@ -82,6 +83,7 @@ class Backlog:
     @property
     def refused(self) -> int:
         """Items that were refused."""
+        # A copy: another thread may add its key meanwhile, which fails an iteration.
         return sum(list(self._refused.values()))
 
     def refuse(self, count: int) -> None:

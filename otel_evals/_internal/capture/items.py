@@ -89,6 +89,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
         """Return the span as conventions read it. Runs for every span: it makes no call that it can avoid."""
         global _last_trace, _last_scope, _last_resource
         span = self.span
+        # A subclass may override the properties.
         read = read_fields if type(span) is ReadableSpan else read_properties
         name, context, parent, kind, start, end, code, message, scope, resource, *rest = read(span)
         attributes, events, links = rest
@@ -96,6 +97,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
         known_id, trace_text = _last_trace
         if trace_id != known_id:
             trace_text = format_trace_id(trace_id)
+            # Replaced as one tuple: no thread sees an id with another's text.
             _last_trace = trace_id, trace_text
         known_scope, scope_name, scope_version = _last_scope
         if scope is not known_scope:
@@ -112,6 +114,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
         copied = attributes.copy() if type(attributes) is BoundedAttributes else _plain(attributes)
         return SpanRecord(
             trace_id=trace_text,
+            # As `format_span_id`, without a call.
             span_id=f"{span_id:016x}",
             parent_span_id=f"{parent[_SPAN_ID]:016x}" if parent else None,
             name=name,
@@ -119,6 +122,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
             start_time=start or 0,
             end_time=end,
             attributes=copied if type(copied) is dict else dict(copied),
+            # `_dq` is the deque in the SDK's list: its truth costs no Python call.
             events=tuple(map(_event, events)) if getattr(events, "_dq", events) else (),
             status="UNSET" if code is StatusCode.UNSET else _STATUS[code],
             status_message=message or "",

@@ -83,12 +83,14 @@ class CaptureSpans(SpanProcessor):
                     self._foreign.note(context)
                 if self.open_spans.checks:
                     self._note_guard(context[_TRACE_ID], parent_context)
+                # A span that no rule can sample is not remembered; those below it decide the same.
                 if self._loses(context):
                     return
                 ours = self._foreign.is_ours(parent_context, parent)
             else:
                 ours = above is None
             if ours:
+                # Readers of the exported trace recognise an evaluation's spans by these.
                 span.set_attributes(_marked(context))
                 need_span(parent_context)
             self._open[context[_SPAN_ID]] = None if ours else span
@@ -109,6 +111,7 @@ class CaptureSpans(SpanProcessor):
             if self.expect is not None and (owner == 0 or self.nested_targets):
                 self.expect(context[_TRACE_ID], span_id)
             foreign = self._is_foreign(span, context)
+            # Only a root is marked: the run below it is what may be incomplete.
             lacking = not owner and context[_TRACE_ID] in self.intake.backlog.traces
             self.intake.put(CapturedSpan(span, owner, foreign, lacking), owner == 0)
         except Exception:
@@ -155,6 +158,7 @@ class CaptureSpans(SpanProcessor):
     def _is_foreign(self, span: ReadableSpan, context: SpanContext) -> bool:
         """Return True if an untrusted sender wrote the span's tracestate, however long ago."""
         state = context[_TRACE_STATE]
+        # Identity first: the truth of a state costs a Python call.
         if state is DEFAULT_TRACE_STATE or not state or self._foreign.trusts(state):
             return False
         if context[_TRACE_ID] in self._foreign.traces:
@@ -193,6 +197,7 @@ class CaptureSpans(SpanProcessor):
 
     def _forget_oldest(self) -> None:
         """Drop the oldest open spans: some may never end."""
+        # In batches: copying all ids for each new span would be slow. Dicts keep their order.
         for span_id in list(self._open)[: _MAX_OPEN // 10]:
             self._open.pop(span_id, None)
 

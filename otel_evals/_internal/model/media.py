@@ -47,6 +47,7 @@ class Media(Record, frozen=True, kw_only=True):
     @property
     def raster_type(self) -> str | None:
         """The media type of recorded PNG, JPEG, GIF or WebP bytes, by their beginning; else None."""
+        # 16 characters are 12 bytes, as many as WebP's beginning has.
         head = b64decode(self.base64[:16]) if self.base64 else b""
         if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
             return "image/webp"
@@ -77,6 +78,7 @@ class MediaInResult(ReadOnlyDict):
         super().__init__(items)
         self.media = media
 
+    # A plain dict, as other copies are, would lose the media.
     def __deepcopy__(self, _: dict[int, Any]) -> MediaInResult:
         return self
 

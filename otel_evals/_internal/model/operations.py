@@ -110,6 +110,7 @@ class ToolCall(Record, frozen=True, kw_only=True):
     """All executions if there were several with this id, in order; the call itself is as the last one."""
 
     def __post_init__(self) -> None:
+        # All scorers of a run share it: none may change what another judges.
         force_setattr(self, "arguments", read_only(self.arguments))
         force_setattr(self, "result", read_only(self.result))
 

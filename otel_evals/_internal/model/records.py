@@ -31,6 +31,7 @@ class ReadOnlyDict(dict[str, Any]):
         return deepcopy(dict(self), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By default, pickle sets item after item, which is refused.
         return type(self), (dict(self),)
 
 
@@ -48,6 +49,7 @@ class ReadOnlyList(list[Any]):
         return deepcopy(list(self), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By default, pickle appends item after item, which is refused.
         return type(self), (list(self),)
 
 
@@ -69,8 +71,10 @@ def _read_only(value: Any) -> Any:
         copied = ReadOnlyDict(value)
         for key, each in value.items():
             if type(each) in _CONTAINERS:
+                # The copy itself refuses changes.
                 dict.__setitem__(copied, key, _read_only(each))
         return copied
+    # Most lists have plain items, and are not copied item by item.
     for each in value:
         if type(each) in _CONTAINERS:
             value = type(value)(map(_read_only_item, value))

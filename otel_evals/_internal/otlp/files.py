@@ -33,6 +33,7 @@ from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.util.plain import read_json, read_json_at
 from otel_evals.errors import ConfigError
 
+# All are open at once, and each must fit into memory when it is read back.
 _BUCKETS = 256
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")
@@ -89,6 +90,7 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
     if not logs:
         return spans
     for held in logs.values():
+        # A record promises the oldest first; files may have any order.
         held.sort(key=lambda log: log.time)
     return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
 
@@ -122,6 +124,7 @@ def export_requests(path: str, skipped: _Skipped = _ignore) -> Iterator[tuple[in
             skipped(path, found + 1)
     if not found:
         raise ConfigError(path, origin or _NO_OTLP)
+    # Reported last: a file without any OTLP is one error, not one per line.
     for number in foreign:
         skipped(path, number)
 
@@ -135,6 +138,7 @@ def _open(path: str) -> Iterator[BufferedReader]:
         raise ConfigError(path, f"cannot be read: {error.strerror or error}") from error
     reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))
     try:
+        # By gzip's magic number: standard input has no name with an ending.
         packed = reader.peek(2)[:2] == b"\x1f\x8b"
         yield BufferedReader(_Inflated(reader)) if packed else reader
     finally:
@@ -175,6 +179,7 @@ def _requests(stream: BufferedReader, path: str, skipped: _Skipped) -> Iterator[
             yield from _json_requests(stream, path, skipped)
         elif head:
             yield from protobuf_requests(stream, path, skipped)
+    # BadGzipFile is an OSError: a damaged end may be skipped, other errors may not.
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DamagedFileError(path, f"cannot be decompressed: {error}") from error
     except OSError as error:
@@ -204,6 +209,7 @@ def _json(line: bytes) -> Any:
 
 def _json_text(raw: bytes, path: str, skipped: _Skipped) -> Iterator[tuple[int, Any, int]]:
     """Read requests that span lines, one after the other; a broken one ends where a line begins the next."""
+    # Some editors begin a file with a byte-order mark.
     text = raw.decode("utf-8-sig", "replace")
     found, at = 0, _after_blanks(text, 0)
     broken: list[int] = []
@@ -222,6 +228,7 @@ def _json_text(raw: bytes, path: str, skipped: _Skipped) -> Iterator[tuple[int, 
         at = _after_blanks(text, end)
     line, counted = 1, 0
     for at in broken:
+        # From one break to the next: each from the start would take quadratic time.
         line, counted = line + text.count("\n", counted, at), at
         skipped(path, line)
 
@@ -270,6 +277,7 @@ class Spill:
         if not self._files:
             self._files = [self._open.enter_context(tempfile.TemporaryFile()) for _ in range(_BUCKETS)]  # noqa: SIM115 - the stack closes them
         for key, records in self._held.items():
+            # Within a process a string's hash is constant: each key is in one file.
             pickle.dump((key, records), self._files[hash(key) % _BUCKETS], pickle.HIGHEST_PROTOCOL)
         self._held, self._size = {}, 0
 

@@ -16,6 +16,7 @@ LogRecord = tuple[str, str, SpanEvent]
 
 Record = SpanRecord | LogRecord
 
+# By number in OTLP, where 0 is unspecified and may be taken for INTERNAL.
 KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 STATUS = ("UNSET", "OK", "ERROR")
 
@@ -56,6 +57,7 @@ def _span(span: Mapping[str, Any], resource: Mapping[str, Any], scope: str, vers
         resource=resource,
         trace_flags=flags & 0xFF or 1,  # most exporters leave them out, and export sampled spans only
         trace_state=str(span.get("traceState", "")),
+        # OTLP's SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK.
         parent_is_remote=bool(flags & 0x200),
         dropped_attributes=_number(span.get("droppedAttributesCount")),
         links=tuple((_id(link.get("traceId")), _id(link.get("spanId"))) for link in _list(span, "links")),
@@ -106,6 +108,7 @@ def _json_value(value: Any, depth: int = 0) -> Any:
 
 def _number(value: Any) -> int:
     try:
+        # Protobuf's JSON has 64-bit numbers as strings: JavaScript's cannot hold them.
         return int(value or 0)
     except (TypeError, ValueError, OverflowError):
         return 0
@@ -116,6 +119,7 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "doubleValue": float,
     "bytesValue": base64.b64decode,
 }
+# A sender may nest values until a recursion exhausts the stack.
 _DEPTH = 60
 
 
@@ -142,6 +146,7 @@ def _id(value: Any) -> str:
     """Return an id as lower-case hex; accepts base64, protobuf's own JSON form."""
     if not isinstance(value, str) or not value:
         return ""
+    # 16 and 8 bytes in base64; hex has no padding.
     if len(value) in (24, 12) and value.endswith("="):
         try:
             return base64.b64decode(value, validate=True).hex()
@@ -154,7 +159,9 @@ class DamagedFileError(ConfigError):
     """A part of a file cannot be read, such as the end of one whose writer was killed."""
 
 
+# Tag of an export request's first field: a file that begins with it is one request, without its size.
 _FIRST_FIELD = b"\n"
+# A damaged size would ask for up to 4 GB of memory.
 _LARGEST = 512 * 1024 * 1024
 
 
@@ -169,6 +176,7 @@ def protobuf_requests(
         ConfigError: `opentelemetry-proto` is not installed, or the file is not OTLP.
     """
     try:
+        # Imported here: reading JSON must not need the extra.
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

@@ -46,6 +46,7 @@ def decide(side: Literal["input", "output"], facts: Facts) -> Availability:
 def _of_answer(facts: Facts) -> Availability:
     if facts.text:
         return _CUT if facts.recorded is _CUT or facts.ended == "cut" else _PRESENT
+    # Nothing was said yet: the absence proves nothing about content capture.
     if facts.ended == "waiting":
         return _UNKNOWN
     if facts.ended == "refused" and (facts.recorded is _EMPTY or facts.other):
@@ -104,6 +105,7 @@ def find_availability(
             sources[name] = source
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
+            # A lost span may have had more of what several operations share.
             if name not in _OF_ONE or state is _UNKNOWN:
                 availability[name] = _CUT
     return {"availability": availability, "sources": sources}
@@ -118,10 +120,12 @@ def _of_side(
     ended: Ending,
 ) -> Availability:
     models = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    # If nothing was found, the last model call is where an answer would be.
     last = holder or max(models, key=lambda o: o.span.end_time or o.span.start_time, default=None)
     recorded = last.availability.get(side) if last is not None else None
     if recorded is None or (recorded is _PRESENT and not text):
         mine = states.get(side, ())
+        # States that explain an absence come first; `present` explains none.
         recorded = next((state for state in (_OFF, _CUT, _EMPTY, _PRESENT) if state in mine), None)
     known = last if last is not None else operations[0]
     other = known.availability.get("output" if side == "input" else "input") in _RECORDED
@@ -161,6 +165,7 @@ def _is_silent(states: Mapping[str, set[Availability]]) -> bool:
     return not any(_PRESENT in found for found in states.values())
 
 
+# Within a string of JSON, quotes have backslashes in front.
 _FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.IGNORECASE)
 
 
@@ -175,6 +180,7 @@ def reasons_of(operation: Operation, answer: Answer | None) -> tuple[str, ...]:
     recorded = operation.finish_reasons or tuple(_recorded_reasons(operation))
     reasons = tuple(dict.fromkeys(map(finish_reason, recorded)))
     if answer is not None and parts_of(answer.messages, "refusal") and "refused" not in reasons:
+        # Together with a refusal, `stop` would say that the model answered.
         return (*(reason for reason in reasons if reason != "stop"), "refused")
     return reasons
 

@@ -60,6 +60,7 @@ def _defer_content(operations: Iterable[Operation]) -> None:
             found = {name: getattr(operation, name) for name in _AVAILABILITY}
         content = _Content(operation.span, derivation, found)
         contents.append(content)
+        # An operation's own values would hide those of the trace, which include cuts by a length limit.
         values.pop("availability", None)
         values.pop("sources", None)
         values[DERIVATION] = _ContentOfTrace(content, trace)
@@ -97,6 +98,7 @@ class _Content(msgspec.Struct, eq=False, gc=False):
                 return {**found, "tool_definitions": read_only(definitions)}
             return found
         except BaseException as error:  # a third-party convention must not fail the scorer
+            # Every span of a broken convention fails: one warning per scope is enough.
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
             level = logging.DEBUG if logged else logging.WARNING
             if not logged:
@@ -118,6 +120,7 @@ class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
         found = self.content.found()
         self.failed = self.content.failed
         if field in _AVAILABILITY:
+            # Marking again changes nothing, so two threads that both see it undone need no lock.
             if not self.trace.marked:
                 _mark_truncated(self.trace.contents)
                 self.trace.marked = True
@@ -134,6 +137,7 @@ _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONT
 def _mark_truncated(contents: Sequence[_Content]) -> None:
     cut_off = [c for c in contents if Availability.TRUNCATED in c.found()["availability"].values()]
     limit = max((n for c in cut_off for n in _cut_lengths(c)), default=0)
+    # A longer value shows that no limit for all attributes cut the JSON.
     if not limit or any(
         len(v) > limit for c in contents for v in c.span.attributes.values() if isinstance(v, str)
     ):
@@ -171,6 +175,7 @@ def restore_choices(records: Mapping[str, SpanRecord], conventions: Conventions)
             calls = sorted(
                 _without_choice(record.span_id, records, conventions), key=lambda r: r.end_time or 0
             )
+            # If the numbers differ, nothing says which call a choice belongs to.
             if len(calls) == len(choices):
                 restored.update(
                     (c.span_id, replace(c, logs=(*c.logs, log)))

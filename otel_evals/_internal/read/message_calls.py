@@ -59,9 +59,12 @@ class MessageCalls:
         ]
         if not groups:
             return
+        # Two ids with results in one list are two calls, even with equal arguments.
         answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
+        # If all ids are known, the list is no repetition with other ids.
         if not self._by_id.keys() >= answers - {None}:
             self._recognise(conversation[0][0])
+        # By identity: equal calls without ids in one list are as many calls.
         seen: dict[int, MessageCall] = {}
         latest: dict[str | None, MessageCall] = {}
         unplaced: list[Part] = []
@@ -77,8 +80,10 @@ class MessageCalls:
                     seen[id(known)] = latest[part.tool_call_id] = known
                     asked.append(known)
             walk.append(asked)
+        # A single message says nothing about the order of messages.
         if len(walk) > 1:
             self.walks.append(walk)
+        # Requests repeat the results of earlier ones: a sum would count them twice.
         if len(unplaced) > len(self.unplaced):
             self.unplaced = unplaced
 
@@ -92,6 +97,7 @@ class MessageCalls:
         for one, other in zip(known, mine, strict=True):
             call = self._by_id.get(one.tool_call_id or "")
             if call is not None:
+                # Both ids lead to one call, whichever list a later part comes from.
                 self._by_id.setdefault(other.tool_call_id or "", call)
 
     def _again(self, part: Part, time: int, latest: Mapping[str | None, MessageCall]) -> MessageCall | None:
@@ -113,6 +119,7 @@ class MessageCalls:
         call_id = part.tool_call_id
         known = self._by_id.get(call_id) if call_id is not None else None
         if known is None:
+            # A coarse key keeps the search short; `_may_be` compares the arguments themselves.
             alike = self._alike.setdefault((part.name, _coarsely(part.data)), [])
             known = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
             if known is None and call_id is None and part.data is not None:
@@ -122,6 +129,7 @@ class MessageCalls:
             if known is None:
                 known = self._new_call(part, part.data, time)
                 alike.append(known)
+        # Later requests repeat the call: the earliest list that has it is nearest to its start.
         known.time = min(known.time, time)
         if known.arguments is None:
             known.arguments = part.data
@@ -235,6 +243,7 @@ def follow_conversations(found: MessageCalls) -> None:
             earliest = max([earliest, *(known.time for known in group)])
 
 
+# The same few names are compared for every call; the bound is for invented ones.
 @lru_cache(maxsize=1_000)
 def _bare(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower())
@@ -273,6 +282,7 @@ class Mentioned:
         return match
 
     def _find(self, call: ToolCall) -> int | None:
+        # Ids may be used again: arguments decide among calls with one id.
         own = [n for n in self._by_id.get(call.id, ()) if n in self._left] if call.id is not None else []
         for number in own:
             if not differ(call.arguments, self._left[number].arguments):
@@ -281,8 +291,10 @@ class Mentioned:
             return own[0]
         first = None
         alike = [numbers for name, numbers in self._by_name.items() if same_name(name, call.name)]
+        # The numbers of each name ascend: merged, they are in the order of the requests.
         for number in merge(*alike):
             known = self._left[number]
+            # Two recorded ids that differ are two calls.
             if None in (call.id, known.id) or _is_made_up(known):
                 first = number if first is None else first
                 if _agree(call.arguments, known.arguments):
@@ -299,6 +311,7 @@ def _is_made_up(mentioned: MessageCall) -> bool:
 def _agree(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return True
+    # A span may have a bare value where the message has named arguments.
     if isinstance(other, Mapping) and not isinstance(one, Mapping):
         return any(str(value) == str(one) for value in other.values())
     return bool(one == other)

@@ -59,6 +59,7 @@ class Trace(Struct, frozen=True):
 def grouped(trace: Trace, conventions: Conventions) -> Trace:
     """Take the spans of a trace through all passes."""
     trace = roots(link(drop_ours(trace), conventions))
+    # A lone root can neither adopt operations nor drop any.
     if trace.loose or len(trace.roots) > 1:
         trace = drop_foreign_tools(adopt_loose(trace))
     return group_turns(split_groups(trace))
@@ -67,6 +68,7 @@ def grouped(trace: Trace, conventions: Conventions) -> Trace:
 def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None) -> Trace:
     """Return the spans, in any order, without duplicates."""
     records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
+    # Duplicates are rare: spans are compared one by one only then.
     if len(records) < len(spans):
         records = _most_complete(spans)
     parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
@@ -92,6 +94,7 @@ def link(trace: Trace, conventions: Conventions) -> Trace:
     mine = list(records.values())
     if trace.ours:
         mine = [r for i, r in records.items() if not _is_inside(i, trace.ours, trace.parents)]
+    # Next to claimed spans, these events repeat calls that are counted already.
     found = read_operations(mine, conventions) or read_operations(with_details(mine), conventions)
     found.sort(key=itemgetter(0, 1, 2))
     tree = make_tree(dict(map(itemgetter(2, 3), found)), trace.parents)
@@ -133,6 +136,7 @@ def adopt_loose(trace: Trace) -> Trace:
     adopts the model calls next to it.
     """
     tops = [root for root in trace.roots if not _is_lost(root, trace)]
+    # Among several agents, nothing says whose a lost operation is.
     if len(tops) != 1:
         return trace
     (top,) = tops
@@ -213,6 +217,7 @@ def _is_ours(record: SpanRecord) -> bool:
 
 def _is_inside(span_id: str | None, ours: frozenset[str], parents: Mapping[str, str | None]) -> bool:
     seen: set[str] = set()
+    # Senders write the parents, which may form a loop.
     while span_id is not None and span_id not in seen:
         if span_id in ours:
             return True

@@ -67,6 +67,7 @@ def turn_start(operation: Operation) -> int:
     """
     messages = operation.input_messages
     start = operation.new_messages_from
+    # Outside of the list, which may be cut, the index says nothing.
     if start is not None and 0 <= start < len(messages):
         return start
     for index in range(len(messages) - 1, -1, -1):
@@ -124,6 +125,7 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
             asked.append(message)
     if not asked or (messages[0].role == "unknown" and not _ends_with_question(operation, operations)):
         return None
+    # Instructions are in a field of their own.
     history = tuple(m for m in messages[:start] if m.role != "system")
     return Question(operation, tuple(asked), history)
 
@@ -260,6 +262,7 @@ def waiting_calls(message: Message) -> list[Part]:
     answered = {part.tool_call_id for part in results if part.tool_call_id is not None}
     unnamed = sum(part.tool_call_id is None for part in results)
     calls = [p for p in message.parts if p.kind == "tool_call" and p.tool_call_id not in answered]
+    # Results without ids answer the first calls.
     return calls[unnamed:]
 
 
@@ -272,6 +275,7 @@ def _structured(operations: Sequence[Operation]) -> Answer | None:
         if not confirmed and said_so:
             confirmed = [p.tool_call_id for p in parts_of(operation.output_messages[-1:], "tool_call")]
         for call in parts_of(messages, "tool_call") if confirmed else ():
+            # Inputs repeat the conversation: earlier confirmations may be of earlier turns.
             if call.tool_call_id == confirmed[-1] and call.data is not None:
                 text = json.dumps(call.data, ensure_ascii=False, default=str)
                 said = Message(role="assistant", parts=(Part(kind="text", text=text),))

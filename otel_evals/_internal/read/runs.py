@@ -61,6 +61,7 @@ def subruns(run: Run) -> list[Run]:
         levels[span_id] = level = level + (operations[span_id].kind is OperationKind.AGENT)
         stack.extend((each, level) for each in below.get(span_id, ()))
     return [
+        # Assembling the root's run again would lose ids that it inherited or got by joining.
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
         for agent in run.of_kind(OperationKind.AGENT)
         if levels.get(agent.span_id, 0) <= _DEEPEST_AGENT
@@ -84,6 +85,7 @@ def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
         inside.add(span_id)
         if span_id in below:
             stack.extend(below[span_id])
+    # Most traces are one run: it needs no sort, and shares the tree.
     if len(inside) == len(operations):
         return assemble(root, list(operations.values()), below, tree.above, tree.guards)
     mine = sorted((operations[i] for i in inside), key=in_order)
@@ -112,5 +114,6 @@ def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:
         return group
     links: dict[str, str | None] = dict(group.links)
     for run in runs:
+        # Other spans between operations are not part of a run: links replace them.
         links.update((child, p) for child, p in parents_in(run.children).items() if child not in spans)
     return SpanGroup((*earlier, *group.spans), links)

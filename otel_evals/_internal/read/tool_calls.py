@@ -40,9 +40,11 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
     for time, call in _SpanCalls(operations, above).with_attempts():
         match = mentioned.take(call)
         if match is not None:
+            # A span has the exact start; messages only say by when the call was asked for.
             match.time = time
         found.append((match, time, _merge(call, match)))
     found.extend((t, t.time, _alone(t)) for t in mentioned)
+    # Only joined calls have their results, by which these are recognised.
     found = [each for each in found if not confirms_answer(each[2].result)]
     return tuple(_sorted(found, in_messages))
 
@@ -75,6 +77,7 @@ class _SpanCalls:
                 time, known = self.calls[outer]
                 self.calls[outer] = time, _fill(known, call)
                 if known.id is None and call.id is not None:
+                    # Later spans with this id find the merged call.
                     self._with_id.setdefault(call.id, []).append(outer)
 
     def with_attempts(self) -> list[tuple[int, ToolCall]]:
@@ -85,6 +88,7 @@ class _SpanCalls:
         found: list[tuple[int, list[ToolCall]]] = []
         latest: dict[str, list[ToolCall]] = {}
         for time, call in self.calls.values():
+            # The words keep a tool's name from being taken for another call's id.
             key = call.id or f"{call.name} is pending"
             attempts = latest.get(key)
             if attempts is not None and not differ(attempts[-1].arguments, call.arguments):
@@ -124,18 +128,22 @@ class _SpanCalls:
         for _ in range(_LEVELS):
             span_id = self._above.get(span_id) or ""
             outer = by_id.get(span_id)
+            # Above an agent or a model call, the same name is another call.
             if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
                 return None
             if span_id in self.calls and same_name(self.calls[span_id][1].name, call.name):
                 known = self.calls[span_id][1]
+                # Calls with different ids stay apart; attempts with the same id are joined later.
                 return span_id if known.id is None or call.id is None else None
         return None
 
     def _client_of(self, server: Operation, call: ToolCall) -> str | None:
         """Return the client's span of a call that a server executed, even if spans in between are missing."""
+        # A link names the client for certain; names and times only suggest it.
         for trace_id, span_id in server.span.links:
             if span_id in self.calls and self._by_id[span_id].span.trace_id == trace_id:
                 return span_id
+        # Operations come by start: a span that has ended contains no later one either.
         self._clients = self._open(self._clients, server)
         for span_id in self._clients:
             known, client = self.calls[span_id][1], self._by_id[span_id]
@@ -210,6 +218,7 @@ def _better(known: Any, more: Any) -> Any:
 def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:
     if mentioned is None:
         return call
+    # The result in the messages may be of an earlier attempt.
     failed_again = bool(call.attempts) and call.status == "error"
     result = mentioned.result if call.result is None and not failed_again else call.result
     status = call.status
@@ -217,6 +226,7 @@ def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:
         status = "error" if mentioned.failed else "ok" if result is not None else "unknown"
     error = call.error
     if status == "error" and error in (None, "error") and isinstance(mentioned.result, str):
+        # In messages, a failed call has its error as the result.
         error = mentioned.result
     return replace(
         call,
@@ -241,6 +251,7 @@ def _sorted(
         return by_time
     waiting = [item for item in asked if item[2].result is None]
     every_one_asked = all(rank < last for _, rank, _ in waiting)
+    # Results without ids follow the requests, or the starts if not all were in messages.
     waiting.sort(key=lambda item: item[1:2] if every_one_asked else item[:2])
     return _with_results(by_time, [call for *_, call in waiting], in_messages.unplaced)
 
@@ -258,6 +269,7 @@ def _with_results(
     if len(waiting) != len(results):
         return calls
     given = {
+        # By identity: calls may be equal, and their arguments have no hash.
         id(call): _merge(call, MessageCall(call.name, None, None, 0, part.data, part.failed))
         for call, part in zip(waiting, results, strict=True)
     }

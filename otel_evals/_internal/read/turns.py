@@ -55,10 +55,12 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
         others = others or [o for o in loose if o.kind is OperationKind.EMBEDDING]
         return [others] if others and alone else []
     for turn in turns:
+        # By end: the call that ends last has the answer, and becomes the root.
         turn.sort(key=lambda o: (o.span.end_time or o.span.start_time, o.span_id))
     for other in others:
         served = next((t for t in turns if _belongs(t, other)), None)
         if served is not None:
+            # In front: the last operation of a turn is its root, which must be a model call.
             served.insert(0, other)
     return turns
 
@@ -67,6 +69,7 @@ def _turns(calls: Sequence[Operation]) -> list[list[Operation]]:
     turns: list[list[Operation]] = []
     by_id: dict[str, list[Operation]] = {}
     for call in calls:
+        # Ids find a turn at any distance; the comparison without ids is bounded.
         ids = [call.response_id, *(part.tool_call_id for part in given_to(call))]
         known = (by_id[i] for i in ids if i is not None and i in by_id)
         recent = (t for t in reversed(turns[-_RECENT:]) if continues(t, call))
@@ -161,8 +164,10 @@ def _extends(last: Operation, call: Operation) -> bool:
         return False
     new = now[len(before) :]
     if asks_for_tools(last):
+        # Without content, equal inputs are both empty: order and place are all that is known.
         return bool(new) or not any(p.text or p.data or p.media for message in now for p in message.parts)
     added = range(len(before), len(now))
+    # Any input extends an empty one, and a question begins another turn.
     if not before or any(asks(now, index) for index in added):
         return False
     return bool(parts_of(new, "tool_result")) or any(is_observation(now, index) for index in added)
@@ -240,6 +245,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
     covered: set[str] = set()
     for operation in counting:
         below, span_id = operation.kind, above.get(operation.span_id)
+        # Above a covered span, an earlier walk has been everywhere.
         while span_id in kinds and span_id not in covered:
             if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
                 covered.add(span_id)
@@ -282,10 +288,12 @@ def _is_same_call(known: Operation, operation: Operation) -> bool:
     one, other = known.span, operation.span
     if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
         return False
+    # Equal response ids are counted once before: two ids here are two calls.
     if known.kind is not operation.kind or (known.response_id and operation.response_id):
         return False
     a, b = known.usage, operation.usage
     if a is None or b is None or not (is_during(one, other) or is_during(other, one)):
         return False
+    # One of the two may count cached tokens as input, and the other not.
     cached = (0, a.cache_read_tokens + a.cache_write_tokens, b.cache_read_tokens + b.cache_write_tokens)
     return a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
