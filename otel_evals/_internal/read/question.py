@@ -67,7 +67,6 @@ def turn_start(operation: Operation) -> int:
     """
     messages = operation.input_messages
     start = operation.new_messages_from
-    # Outside of the list, which may be cut, the index says nothing.
     if start is not None and 0 <= start < len(messages):
         return start
     for index in range(len(messages) - 1, -1, -1):
@@ -125,7 +124,6 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
             asked.append(message)
     if not asked or (messages[0].role == "unknown" and not _ends_with_question(operation, operations)):
         return None
-    # Instructions are in a field of their own.
     history = tuple(m for m in messages[:start] if m.role != "system")
     return Question(operation, tuple(asked), history)
 
@@ -262,7 +260,6 @@ def waiting_calls(message: Message) -> list[Part]:
     answered = {part.tool_call_id for part in results if part.tool_call_id is not None}
     unnamed = sum(part.tool_call_id is None for part in results)
     calls = [p for p in message.parts if p.kind == "tool_call" and p.tool_call_id not in answered]
-    # Results without ids answer the first calls.
     return calls[unnamed:]
 
 

@@ -247,7 +247,6 @@ def _unboxed(value: Any) -> Any:
 
 
 def _number(value: Any, scale: float | None) -> float:
-    # A Decimal is no numbers.Real.
     if not isinstance(value, numbers.Real | Decimal):
         kind = type(value).__name__
         raise TypeError(
@@ -300,7 +299,6 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
         case Availability.REFUSED:
             return NotScored(reason=f"{name}_refused", explanation="the answer was refused or blocked")
         case Availability.EMPTY:
-            # Goes on to the reason for a text without content.
             recorded = True
     if recorded:
         return NotScored(reason=f"{name}_empty", explanation=f"{name} is empty")
