@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
 _SELDOM = 60.0
 _MOST_MEDIA_BYTES = 1_000_000
+# The pattern of `is_url`, whose module imports SQLAlchemy.
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.]+:/", re.IGNORECASE)
 
 
@@ -84,6 +85,7 @@ class ResultsDestination:
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
         self._late: ThreadPoolExecutor | None = None
+        # Bounds the feedback in memory while the store is slow.
         self._waiting = threading.Semaphore(_MOST_WAITING)
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
@@ -110,6 +112,7 @@ class ResultsDestination:
         try:
             with self._opening:
                 if self._late is None:
+                    # One thread keeps the order, since later feedback replaces earlier.
                     self._late = ThreadPoolExecutor(1, "otel-evals-feedback")
                 late = self._late
             late.submit(self._keep, trace_id, value, name, comment, source)
@@ -131,6 +134,7 @@ class ResultsDestination:
     async def shutdown(self) -> None:
         """Close the store."""
         if self._late is not None:
+            # Waits for queued feedback, which needs the store.
             await in_thread(self._late.shutdown)
         if self._store is not None:
             await in_thread(self._store.close)
@@ -162,6 +166,7 @@ class ResultsDestination:
                     error = DestinationError(f"cannot store: {problem}", retryable=False)
                     refused += [Unaccepted(each, error) for each in scored.evaluations]
         if self._max_age is not None and time.monotonic() >= self._trim_at:
+            # Set first, so a deletion that fails is not tried again with every batch.
             self._trim_at = time.monotonic() + _SELDOM
             keep_within(store.database, self._max_age)
         return refused

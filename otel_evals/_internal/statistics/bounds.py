@@ -44,10 +44,12 @@ def missing(
     Raises:
         ValueError: as for `estimate`.
     """
+    # `estimate` refuses clusters of other runs, so the ends with missing runs get the effect as a factor.
     both = max(inflation, design_effect(scored, clusters)) if clusters else inflation
     ends = [
         estimate(scored + lost.valued(x), confidence=confidence, inflation=both).interval for x in (0.0, 1.0)
     ]
+    # Equal scores of few clusters get their exact bound only here, which may reach further than the ends.
     ends.append(estimate(scored, confidence=confidence, inflation=inflation, clusters=clusters).interval)
     known = [each for each in ends if each]
     weight = scored.w + lost.w

@@ -54,6 +54,7 @@ class Clusters:
         """
         sums: dict[int, tuple[float, float]] = {}
         for key, x, w in runs:
+            # An id may contain lone surrogates, which strict UTF-8 refuses to encode.
             digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             cluster = int.from_bytes(digest)
             before, above = sums.get(cluster, (0.0, 0.0))
@@ -70,12 +71,15 @@ class Clusters:
         for cluster, (w, above) in sums.items():
             ws[cluster % CLUSTER_GROUPS] += w
             wx[cluster % CLUSTER_GROUPS] += above
+        # Runs of weight 0, which a sampler of known probability left out, make no cluster.
         weights = [w for w, _ in sums.values() if w > 0.0]
+        # A group does not show how many clusters it contains.
         if not counted:
             return cls(tuple(wx), tuple(ws))
         return cls(tuple(wx), tuple(ws), len(weights), math.fsum(w * w for w in weights))
 
     def __add__(self, other: Clusters) -> Clusters:
+        # A cluster may be in both, so the sum of the two numbers would count it twice.
         return Clusters(
             tuple(a + b for a, b in zip(self.wx, other.wx, strict=True)),
             tuple(a + b for a, b in zip(self.w, other.w, strict=True)),
@@ -97,6 +101,7 @@ class Clusters:
         if self.squares:
             return total * total / self.squares
         squares = math.fsum((w / total) ** 2 for w in self.w) if total else 1.0
+        # The smallest possible sum of squared shares of 32 groups, which only many clusters approach.
         above = squares - 1.0 / CLUSTER_GROUPS
         return (1.0 - 1.0 / CLUSTER_GROUPS) / above if above > 0.0 else math.inf
 
@@ -118,6 +123,7 @@ class Clusters:
         most = max(squares)
         if not most:
             return self.freedom
+        # Relative to the largest, the squares of squares cannot leave the range of a double.
         shares = [square / most for square in squares]
         return min(self.freedom, 2.0 * math.fsum(shares) ** 2 / math.fsum(share * share for share in shares))
 
@@ -128,6 +134,7 @@ class Clusters:
 def freedom(weights: Sequence[float]) -> float:
     """Return Satterthwaite's degrees of freedom of `jackknife` over groups of these weights; at least 1."""
     most = max(weights)
+    # Relative to the largest: fourth powers of large weights would leave the range of a double.
     squares = [(w / most) ** 2 for w in weights] if most else [1.0]
     return max(1.0, math.fsum(squares) ** 2 / math.fsum(s * s for s in squares) - 1.0)
 
@@ -141,6 +148,7 @@ def jackknife(influences: Sequence[float], weights: Sequence[float]) -> float:
     groups, total = sum(w > 0.0 for w in weights), math.fsum(weights)
     if groups < 2:
         return math.inf
+    # Rounding may give one of two groups all the weight, and the division would be by zero.
     rests = (max(1.0 - w / total, 1e-9) for w in weights)
     squares = math.fsum((r / rest) ** 2 for r, rest in zip(influences, rests, strict=True))
     return squares * (groups - 1) / groups

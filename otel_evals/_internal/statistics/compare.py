@@ -74,6 +74,7 @@ def log_e_value_worse(
     """
 
     def product(f: float) -> float:
+        # A run belongs to one version, so the product of both e-values is an e-value.
         above = log_e_value(first, f, "above", largest=largest[0], inflation=inflation[0], bets=FINE_BETS)
         below = log_e_value(second, f, "below", largest=largest[1], inflation=inflation[1], bets=FINE_BETS)
         return above + below
@@ -89,4 +90,5 @@ def _least(function: Callable[[float], float]) -> float:
     while high - low > 1e-6:
         left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
         low, high = (low, right) if function(left) <= function(right) else (left, high)
+    # The search assumes a single minimum between the neighbours; the grid's value is kept if it is lower.
     return min(values[best], function((low + high) / 2.0))

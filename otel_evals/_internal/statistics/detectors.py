@@ -24,6 +24,7 @@ from otel_evals._internal.statistics.sums import Sums, Tally
 # Larger numbers change no decision, and their products would leave the range of a double.
 _HIGHEST = 1e100
 _CELLS = 32
+# The grid of a reference ends at means that the reference contradicts with this evidence.
 _CERTAIN = math.log(1e9)
 
 
@@ -112,6 +113,7 @@ class ReferenceDetector:
         def log_evidence(mean: float, side: Side) -> float:
             return log_e_value(reference, mean, side, largest=largest, inflation=inflation)
 
+        # Beyond these two ends, the reference contradicts a mean, so the grid needs no points there.
         low = nearest(lambda f: log_evidence(f, "above") >= _CERTAIN, reference.mean, 0.0)
         high = nearest(lambda f: log_evidence(f, "below") >= _CERTAIN, reference.mean, 1.0)
         grid = [low + (high - low) * i / _CELLS for i in range(_CELLS + 1)]
@@ -128,14 +130,17 @@ class ReferenceDetector:
     def e_value(self) -> float:
         """Evidence so far; see `Detector.e_value`."""
         above, below = self.references, [each.e_value for each in self.detectors]
+        # The reference's evidence falls with f and the detector's grows, so a cell uses opposite ends.
         inner = min(a * b for a, b in zip(above[1:], below[:-1], strict=True))
         return min(above[0], inner, below[-1])
 
 
 def _series(growth: float, times: int) -> float:
     """Return 1 + e^growth + ... + e^((times - 1) growth), without overflow."""
+    # Without growth, the quotient is 0 / 0.
     if times == 1 or abs(growth) < 1e-12:
         return float(times)
+    # Cut at e^200, since `expm1` and `exp` raise OverflowError from e^710 on.
     return math.expm1(min(growth * times, 200.0)) / math.expm1(min(growth, 200.0))
 
 
@@ -177,6 +182,7 @@ def expected_delay(
     # The variance as a share of that of scores of 0 and 1.
     share = max(0.0, usual.wxx / usual.w - mean * mean) / (mean * (1.0 - mean)) if mean < 1.0 else 1.0
     first = 1.0 - fall / mean
+    # Scores of 0 and 1 keep x^2 = x, so both sums fall alike; if all scores fall, squares fall twice.
     second = first ** (2.0 - min(1.0, share))
     kept = {name: getattr(usual, name) * first for name in ("wx", "wwx")}
     kept |= {name: getattr(usual, name) * second for name in ("wxx", "wwxx")}
@@ -185,8 +191,10 @@ def expected_delay(
     def found(buckets: int) -> bool:
         return detector.updated(fallen, buckets).e_value >= needed
 
+    # At most 2^29 buckets: a later alarm counts as none.
     high = next((1 << i for i in range(30) if found(1 << i)), None)
     low = (high or 0) // 2
+    # One percent is enough for an approximate delay, and every trial updates all detectors.
     while high is not None and high - low > max(1, low // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if found(middle) else (middle, high)

@@ -77,8 +77,10 @@ def log_growths(
         ValueError: values are not within 0..1, or a weight exceeds `largest`.
     """
     check_values(sums)
+    # Tolerates rounding, since both numbers are one over a probability.
     if sums.w_max > largest * (1.0 + 1e-9):
         raise ValueError(f"w_max: must not exceed the largest weight, {largest!r}, but is {sums.w_max!r}")
+    # `reach` is the most that one run can lose, which keeps eta at -1 or above.
     if side == "below":
         gain, reach = mean * sums.w - sums.wx, largest * max(1.0 - mean, _MARGIN)
     else:
@@ -106,7 +108,9 @@ def band(sums: Sums, *, largest: float, confidence: float = 0.95, inflation: flo
     check_values(sums)
     if not sums.w:
         return Interval(0.0, 1.0)
+    # A rounded sum may leave the range of the values.
     middle = min(1.0, max(0.0, sums.wx / sums.w))
+    # Each side gets half of the error.
     enough = math.log(2.0 / (1.0 - confidence))
 
     def contradicted(mean: float, side: Side) -> bool:
@@ -121,6 +125,7 @@ def nearest(holds: Callable[[float], bool], inside: float, outside: float) -> fl
     """Return the point nearest to `inside`, where the condition fails, at which it holds; else `outside`."""
     if not holds(outside):
         return outside
+    # Forty halvings leave less than 1e-12 of the distance.
     for _ in range(40):
         middle = (inside + outside) / 2.0
         inside, outside = (inside, middle) if holds(middle) else (middle, outside)
@@ -138,5 +143,6 @@ def check_settings(mean: float, largest: float, inflation: float) -> None:
 
 
 def _log_mean_exp(logs: list[float]) -> float:
+    # Without it, `exp` overflows for large logarithms, and all terms vanish for small ones.
     highest = max(logs)
     return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))

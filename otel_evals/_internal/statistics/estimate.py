@@ -114,6 +114,7 @@ def estimate(
     check_confidence(confidence)
     if not 1.0 <= inflation < math.inf:
         raise ValueError(f"inflation: must be at least 1 and finite, not {inflation!r}")
+    # The two are added in another order, so they may differ by rounding.
     if clusters and not math.isclose(math.fsum(clusters.w), sums.w, rel_tol=1e-6, abs_tol=1e-6):
         raise ValueError("clusters: must be of the same runs as the sums, but the weights differ")
     if scaled:
@@ -132,6 +133,7 @@ def estimate(
         too_few=sums.n_effective < ENOUGH,
         dominated=sums.w_max > DOMINANT_SHARE * sums.w,
         few_clusters=clusters is not None and _few(sums, clusters),
+        # As many clusters as runs say nothing beyond `n`.
         clusters=clusters.number if clusters and (clusters.number or 0) < sums.n else None,
         approximate=not scaled,
     )
@@ -147,6 +149,7 @@ def design_effect(sums: Sums, clusters: Clusters) -> float:
     if mean is None or not _varies(sums):
         return 1.0
     spread = sums.spread(mean)
+    # Only counted clusters limit the factor: an estimated number may be too large, even infinite.
     most = sums.n_effective / (clusters.effective if clusters.squares or clusters.groups < 2 else 1.0)
     return max(1.0, min(clusters.spread(mean) / spread, most))
 
@@ -173,10 +176,13 @@ def wander(hours: Mapping[int, Sums]) -> float:
             block = (hour - first) // width
             weights[block] = weights.get(block, 0.0) + hours[hour].w
             sums[block] = sums.get(block, 0.0) + rest
+        # For blocks of equal weight, df is n - 3, as in the ratio below.
         n, df = len(weights), freedom(list(weights.values())) - 2.0
         if n >= _BLOCKS and df >= 1.0:
             ratio = math.fsum(rest * rest for rest in sums.values()) * n / (n - 3) / spread
+            # A variance estimate has a relative deviation of sqrt(2 / df): two of them count as chance.
             if ratio > 1.0 + 2.0 * math.sqrt(2.0 / df):
+                # Few blocks know their variance badly: the quotient widens the factor as t does an interval.
                 found = max(found, ratio * (_t(0.95, df) / _t(0.95, math.inf)) ** 2)
         width *= 2
     return found
@@ -231,19 +237,24 @@ def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation
     alone = _agresti_coull(sums, confidence, inflation, sums.n_effective + 3.0)
     if not clusters:
         return alone
+    # The estimated number may be infinite, and unequal weights may leave fewer effective runs.
     number = max(1.0, min(clusters.effective, sums.n_effective))
     # All runs of a cluster alike: as many runs as clusters.
     most = _agresti_coull(sums, confidence, sums.n_effective / number, number + 3.0)
     if not _varies(sums):
         mean = sums.wx / sums.w
         miss = 1.0 - ((1.0 - confidence) / 2.0) ** (1.0 / number)
+        # The bound of Clopper and Pearson for clusters that all agree.
         ends = {0.0: Interval(0.0, miss), 1.0: Interval(1.0 - miss, 1.0)}
+        # Equal scores inside the scale, such as all 0.5, have no exact bound.
         return _union(alone, ends.get(round(mean, 9), most))
     effect = design_effect(sums, clusters)
+    # The known factor has widened `alone` already.
     if effect <= inflation:
         return alone
     df = min(sums.n_effective + 3.0, clusters.freedom_at(sums.wx / sums.w))
     alike = _agresti_coull(sums, confidence, effect, df)
+    # Counted clusters limit the effect: runs cannot be more alike than all equal within each.
     narrower = min(alike, most, key=lambda each: each.width) if clusters.squares else alike
     return _union(alone, narrower)
 
@@ -260,6 +271,7 @@ def _agresti_coull(sums: Sums, confidence: float, effect: float, df: float) -> I
     h = sqrt(t^2 V / (W + 4k)^2 + (m - c)^2);  from min(m, c - h) to max(m, c + h), cut to 0..1
     """
     mean = _mean(sums, scaled=True) or 0.0
+    # An effect raises k to a quarter of all weight at most: 4k then weighs as much as the runs.
     k = min(max(effect, 1.0) * sums.ww / sums.w, max(sums.ww / sums.w, sums.w / 4.0))
     weight = sums.w + 4.0 * k
     centre = (sums.wx + 2.0 * k) / weight
@@ -280,6 +292,7 @@ def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflati
         return None
     spread, df = sums.spread(mean) * inflation, sums.n_effective - 1.0
     if clusters:
+        # One group shows no variance between clusters.
         if clusters.groups < 2:
             return None
         if clusters.spread(mean) > spread:

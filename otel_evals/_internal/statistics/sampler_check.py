@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+# From 0.002 to about 2: small bets find small errors late, large bets find large errors soon.
 _BETS = tuple(0.002 * 2.0**i for i in range(11))
+# Larger numbers change no decision, and their products would leave the range of a double.
 _HIGHEST = 1e100
 _UNSEEN = 0.1
 
@@ -87,6 +89,7 @@ class PickDetector:
             for side in (excess, -excess)
             for bet in _BETS
         ]
+        # Each bucket starts another process, which gets an equal share of 1; see `detectors`.
         start = 1.0 / self.period
         pairs = zip(self.state, logs, strict=True)
         grown = (min(_HIGHEST, (r + start) * math.exp(min(log, 200.0))) for r, log in pairs)

@@ -36,6 +36,7 @@ def t_quantile(probability: float, df: float) -> float:
         + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * df**2)
         + (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / (384.0 * df**3)
     )
+    # At probability 0.5 the quantile is 0, which has no logarithm to start `_solve` from.
     if z == 0.0 or df >= _MANY:
         return start
     return _solve(2.0 * (1.0 - probability), df, start)
@@ -44,6 +45,7 @@ def t_quantile(probability: float, df: float) -> float:
 def _solve(tail: float, df: float, start: float) -> float:
     """Newton's method for log P(|T| > t) = log(tail), in log t, where the left side is concave."""
     u = math.log(start)
+    # Bounds the steps, in case rounding keeps them above the tolerance.
     for _ in range(60):
         t = math.exp(u)
         both = _two_sided_tail(t, df)
@@ -62,6 +64,7 @@ def _density(t: float, df: float) -> float:
 def _two_sided_tail(t: float, df: float) -> float:
     """Return P(|T| > t), the regularised incomplete beta function at df / (df + t^2) with df/2 and 1/2."""
     a, x = df / 2.0, df / (df + t * t)
+    # The continued fraction converges fast only below this point; above it, symmetry swaps the sides.
     if x < (a + 1.0) / (a + 2.5):
         return _incomplete_beta(x, t * t / (df + t * t), a, 0.5)
     return 1.0 - _incomplete_beta(t * t / (df + t * t), x, 0.5, a)
@@ -70,6 +73,7 @@ def _two_sided_tail(t: float, df: float) -> float:
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     """Return I_x(a, b) by its continued fraction (DLMF 8.17.22) and Lentz's method; `rest` is 1 - x."""
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    # `rest` has its own argument, since 1 - x would lose its digits for x near 1.
     front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
     value = ratio = 1.0
     inverse = 0.0

@@ -44,6 +44,7 @@ class Sums:
 
     def __post_init__(self) -> None:
         check_numbers(self, signed={"wx", "wwx", "x_min", "x_max"})
+        # `n_effective` divides by ww wherever w is above zero.
         if (self.w > 0.0) != (self.ww > 0.0):
             raise ValueError(f"ww: must be above zero where w is, and only there, not {self.ww!r}")
 
@@ -119,10 +120,12 @@ class Sums:
     @property
     def n_effective(self) -> float:
         """Kish's effective sample size, (sum w)^2 / sum w^2: runs of equal weight with the same precision."""
+        # In this order, the square of a large sum of weights cannot overflow.
         return self.w / self.ww * self.w if self.w else 0.0
 
     def spread(self, centre: float) -> float:
         """Return the sum of w^2 (x - centre)^2: the linearised variance of the mean, times (sum w)^2."""
+        # The difference of large sums may be below zero by rounding.
         return max(0.0, self.wwxx - 2.0 * centre * self.wwx + centre * centre * self.ww)
 
 
@@ -218,6 +221,7 @@ def check_numbers(record: Any, *, signed: Collection[str] = ()) -> None:
 def check_number(name: str, value: Any, *, signed: bool, whole: bool = False) -> None:
     """Raise ValueError unless this is a finite number, at least 0 if not `signed`, whole if `whole`."""
     kind = "a whole number" if whole else "a finite number"
+    # `isinstance` takes a bool for an int.
     allowed = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not allowed or not math.isfinite(value):
         raise ValueError(f"{name}: must be {kind}, not {value!r}")

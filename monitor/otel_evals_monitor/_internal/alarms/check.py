@@ -15,6 +15,7 @@ from otel_evals_monitor._internal.alarms.record import KeptAlarm, alarms_of, kee
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
+# Stored in `notices.told`, where 0 is nothing: a later state has a larger number.
 _STARTED, _ENDED = 1, 2
 _CLAIM = 120
 _OLD = 86_400
@@ -45,6 +46,7 @@ class AlarmCheck:
             found = check_store(self.database, self.limits, now)
             keep_alarms(self.database, found.alarms, now)
             self.checked, self.states = int(now), found.states
+        # Also if another process has checked, since its receivers may be others.
         return [problem for each in self.receivers for problem in self._notify(each)]
 
     def run_once(self, every: float = 0.0) -> None:
@@ -59,6 +61,7 @@ class AlarmCheck:
         table = schema.settings
         with self.database.writing() as connection:
             last = connection.execute(select(table.c.value).where(table.c.name == _CHECKED)).scalar()
+            # A check in the future is of a clock that was ahead, and must not delay others.
             if last is not None and now - every < float(last) <= now:
                 return False
             connection.execute(delete(table).where(table.c.name == _CHECKED))
@@ -70,6 +73,7 @@ class AlarmCheck:
         for kept in alarms_of(self.database):
             state = _STARTED if kept.ended is None else _ENDED
             with self.database.writing() as connection:
+                # Committed before the notification, which may take seconds and must hold no lock.
                 mine = _claim(connection, receiver, kept, state)
             if not mine:
                 continue
@@ -78,6 +82,7 @@ class AlarmCheck:
                 receiver.notify(kept)
             except Exception as error:  # receivers may raise anything
                 problems.append(f"{receiver.shown}: {error}")
+                # As before the claim, so the next check tries again.
                 told = mine - 1
             with self.database.writing() as connection:
                 row = _row(receiver, kept)
@@ -93,6 +98,7 @@ def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: i
     table, now = schema.notices, int(time.time())
     found = connection.execute(select(table).where(*_row(receiver, kept))).first()
     told = found.told if found else 0
+    # Only the start of a lasting alarm may be sent twice, to receivers that need it.
     if told >= state and not (receiver.repeats and state == _STARTED):
         return 0
     if not told and kept.ended is not None and kept.ended < now - _OLD:

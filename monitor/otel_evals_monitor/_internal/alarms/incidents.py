@@ -64,6 +64,7 @@ class Incident:
         for scorer in self.scorers:
             mine = [each.alarm for each in self.alarms if each.alarm.scorer_id == scorer]
             floor = next((each.before for each in mine if each.kind == "floor"), None)
+            # The floor has a field of the line, so the line describes another alarm if there is one.
             first = next((each for each in mine if each.kind != "floor"), mine[0])
             surest = max(mine, key=lambda each: each.evidence or 0.0)
             found.append(IncidentLine(first=first, floor=floor, evidence_text=surest.evidence_text))
@@ -91,6 +92,7 @@ def incidents_of(alarms: Sequence[KeptAlarm]) -> list[Incident]:
     each other, whatever their scorers. Other alarms belong together if they are of one kind and agent.
     """
     found: list[list[KeptAlarm]] = []
+    # Oldest first: a chain of starts, each within a day of the one before, is one incident.
     for kept in sorted(alarms, key=lambda each: each.alarm.since):
         mine = next((some for some in found if _belongs(kept, some)), None)
         if mine is None:
@@ -109,10 +111,12 @@ def _belongs(kept: KeptAlarm, some: Sequence[KeptAlarm]) -> bool:
 def _family(kept: KeptAlarm) -> tuple[str, str]:
     alarm = kept.alarm
     if alarm.kind in _QUALITY:
+        # Alarms without an agent's name may be about different agents, so their scorers keep them apart.
         return "quality", alarm.agent_name or alarm.scorer_id
     return alarm.kind, alarm.agent_name or alarm.scorer_id
 
 
 def _telling(kept: KeptAlarm) -> tuple[int, float]:
     kind = kept.alarm.kind
+    # The 0 of other kinds never meets an index, since an incident has one family.
     return _QUALITY.index(kind) if kind in _QUALITY else 0, -(kept.alarm.evidence or 0.0)

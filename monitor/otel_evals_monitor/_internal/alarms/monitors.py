@@ -116,9 +116,11 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         recorded = time_range(connection)
         if recorded is None:
             return Found()
+        # Scores of a backfill belong to old runs, and say nothing about current traffic.
         slices = stored_slices(connection, live=True)
         # An unfinished step is checked when it is over.
         end = int(now) // STEP * STEP
+        # Rounded up, so a finished step with the last records counts.
         last = min(end, -(-recorded[1] // STEP) * STEP)
         since = max(recorded[0], last - PERIOD * STEP) // STEP * STEP
         judged = judgements(connection)
@@ -140,6 +142,7 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
             states[some.scorer_id, some.agent_name] = _state(some, findings, needed, limits)
         picks = [_alarm(wrong_sampler(steps, needed), needed, rule) for rule, steps in picked.items()]
         found += [each for each in picks if each is not None]
+        # Silence is a plain rule without evidence, so it takes no share of the level.
         services = series(connection, slices, Window(since, last), STEP, ("service",))
         for (service,), active in services.items():
             quiet = _alarm(silence(sorted(active), end), None, service or "all scorers")
@@ -173,6 +176,7 @@ def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: A
 def _remaining(found: Findings, last: int, needed: float) -> float | None:
     """Return the seconds until the evidence is enough, if its logarithm grows as it has."""
     grown = math.log(max(found.evidence or 1.0, 1.0))
+    # Dividing by almost no growth would predict a date that means nothing.
     if found.since is None or grown < 0.1:
         return None
     return (last - found.since) * (math.log(needed) / grown - 1.0)
@@ -216,19 +220,24 @@ def _watched(
     reference, pinned = _reference_windows(connection, inside, key, first, last, judged)
     usual = Window(*reference)
     inside_reference = [steps[start] for start in starts if reference[0] <= start < reference[1]]
+    # In whole hours: only for these does the store have clusters of many runs.
     around = measure(connection, inside, _hours(usual), ()).get((), Measured())
     hourly = series(connection, inside, _hours(Window(first, last)), HOUR)
     slow = wander({start // HOUR: each.scored for start, each in hourly.get((), {}).items()})
     whole = measure(connection, inside, usual, ()).get((), Measured())
+    # Starts after the quarter in which the reference ends, which may have runs of the reference.
     weeks = series(connection, inside, Window(pinned[1] - pinned[1] % _QUARTER + _QUARTER), _QUARTER)
+    # A quarter that is not over has other sums at the next check.
     complete = {at: each for at, each in weeks.get((), {}).items() if at + _QUARTER <= last + STEP}
     calm = measure(connection, inside, _hours(Window(*pinned)), ()).get((), Measured())
     versions = series(connection, inside, Window(first), STEP, ("scorer_version", "agent_version"))
     firsts = sorted((min(found), version) for (version, _), found in versions.items())
+    # The version that appeared last, since names of versions have no order.
     newest = firsts[-1][1]
     began = min(start for start, version in firsts if version == newest)
     return Watched(
         **columns,
+        # Without a scale, sums are in units of the score.
         scale=steps[first].scale or 1.0,
         scaled=all(each.scale is not None for each in steps.values()),
         lower_is_better=steps[first].lower_is_better,
@@ -237,6 +246,7 @@ def _watched(
         reference_window=reference,
         pinned=calm.scored if complete else Sums(),
         periods=[(at, complete[at].scored) for at in sorted(complete)][-_QUARTERS:],
+        # A reference without runs has no weights, and a detector refuses a limit below 1.
         largest=max([1.0, whole.sampled.w_max, *(each.sampled.w_max for each in inside_reference)]),
         inflation=max(around.design_effect, slow),
         versions={agent: found for (version, agent), found in versions.items() if version == newest},
@@ -265,9 +275,11 @@ def _reference_windows(
     """
     since = judged.references.get(key, 0)
     begin = max(first, since)
+    # A store younger than a day and a half is watched too, against a shorter reference.
     reference = (begin, min(begin + _DAY, begin + max(last - begin, 0) * 2 // 3))
     ids = list(slices)
     bucket = schema.rollups.c.bucket
+    # Rollups stay when runs are deleted, so the first week remains known.
     query = select(func.min(bucket)).where(schema.rollups.c.width == HOUR, schema.rollups.c.slice_id.in_(ids))
     start = max(connection.execute(query).scalar() or first, since)
     return judged.fixed.get(key, reference), (start, start + _PINNED)

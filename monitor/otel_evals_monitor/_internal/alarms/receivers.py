@@ -72,6 +72,7 @@ class HttpReceiver:
         elif self.form == "slack":
             _post(self.url, {"text": _slack_text(kept, self.page), **_SLACK_PLAIN})
         else:
+            # The option takes the base URL, and the full address of the alerts as well.
             base = self.url.rstrip("/").removesuffix("/api/v2/alerts")
             _post(f"{base}/api/v2/alerts", [_alert(kept, self.page, self.lasts)])
 
@@ -110,6 +111,7 @@ def _link(kept: KeptAlarm, page: str | None) -> str | None:
     if page is None:
         return None
     alarm = kept.alarm
+    # The `scorer_id` of these is a rule or a service, and neither has a page.
     if alarm.kind in ("sampler", "silence"):
         return f"{page.rstrip('/')}/"
     return f"{page.rstrip('/')}/scorer?{urlencode({'scorer': alarm.scorer_id, 'agent': alarm.agent_name})}"
@@ -120,6 +122,7 @@ def _slack_text(kept: KeptAlarm, page: str | None) -> str:
     alarm, link = kept.alarm, _link(kept, page)
     name = f"{alarm.scorer_id} {alarm.agent_name}".strip()
     todo = f". {alarm.next_step}." if kept.ended is None else ""
+    # Slack decodes only &, < and >, so quotes stay as they are.
     text = html.escape(f"{alarm.kind} alarm {_state(kept)}: {name}: {alarm.text}{todo}", quote=False)
     return f"{text} <{link}|Open the page>" if link else text
 
@@ -127,7 +130,9 @@ def _slack_text(kept: KeptAlarm, page: str | None) -> str:
 def _alert(kept: KeptAlarm, page: str | None, lasts: float) -> dict[str, Any]:
     """Return an alert of Alertmanager's API."""
     alarm = kept.alarm
+    # Alertmanager resolves an alert whose `endsAt` is in the past.
     until = kept.ended if kept.ended is not None else time.time() + lasts
+    # Alertmanager identifies an alert by its labels, so none may change while the alarm lasts.
     labels = {
         "alertname": f"OtelEvals{alarm.kind.capitalize()}",
         "monitor": alarm.monitor,

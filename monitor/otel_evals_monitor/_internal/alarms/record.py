@@ -95,6 +95,7 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> None:
         lasting = connection.execute(select(table).where(table.c.ended.is_(None))).mappings().all()
         for row in lasting:
             if row["monitor"] in current:
+                # The evidence and the means of a lasting alarm change with every check.
                 changed: dict[str, Any] = {"details": json.dumps(asdict(current.pop(row["monitor"])))}
             else:
                 changed = {"ended": int(now)}
@@ -123,6 +124,7 @@ def _alarms(database: Database, query: Any) -> list[KeptAlarm]:
 
 
 def _kept(id: int, ended: int | None, *, note: str = "", **details: Any) -> KeptAlarm:
+    # JSON has turned tuples into lists.
     lists = {name: tuple(value) for name, value in details.items() if isinstance(value, list)}
     return KeptAlarm(id, Alarm(**(details | lists)), ended, note)
 
@@ -160,6 +162,7 @@ def judgements(connection: Connection) -> Judgements:
     references: dict[_Key, int] = {
         tuple(json.loads(key)): int(value) for key, value in named(_REFERENCE).items()
     }
+    # The name of a monitor begins with its kind.
     newest = select(func.max(alarms.id)).where(alarms.monitor.like("fall %")).group_by(alarms.monitor)
     fixed: dict[_Key, tuple[int, int]] = {}
     for row in connection.execute(select(alarms.details, alarms.monitor).where(alarms.id.in_(newest))):
@@ -187,6 +190,7 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
             connection.execute(update(schema.alarms).where(schema.alarms.c.id == id).values(details=noted))
         _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):
+            # As JSON, since names may contain spaces.
             key = json.dumps([alarm["scorer_id"], alarm["agent_name"]])
             _set(connection, _REFERENCE + key, str(int(now)))
 

@@ -116,6 +116,7 @@ class AlarmEvents:
             LogRecord(
                 timestamp=(alarm.raised if ended is None else ended) * 1_000_000_000,
                 observed_timestamp=time.time_ns(),
+                # An empty context, so the event belongs to no span.
                 context=Context(),
                 severity_number=SeverityNumber.WARN if ended is None else SeverityNumber.INFO,
                 body=alarm.text,
@@ -143,9 +144,11 @@ class AlarmWatch:
 
     def start(self) -> None:
         """Start the thread; a forked child, which inherits no threads, calls this again."""
+        # A daemon, since the wait for the next check must not delay the end of the process.
         thread = threading.Thread(target=self._run, name="otel-evals-alarms", daemon=True)
         try:
             thread.start()
+        # Python raises it at the limit of threads, and from 3.12 on while the interpreter shuts down.
         except RuntimeError:
             _logger.warning("alarms are not checked: no thread can be started")
 
@@ -157,7 +160,9 @@ class AlarmWatch:
         check: AlarmCheck | None = None
         while not self._stopped.wait(self._options.every):
             try:
+                # Opened here and not in the constructor: the store may be created with the first batch.
                 check = check or self._check()
+                # Less than `every`, since a thread that wakes slightly early would skip its turn.
                 self._log("; ".join(check.run(0.9 * self._options.every)))
             except Exception as error:  # the store may appear later
                 self._log(f"the check failed: {error}")
@@ -168,6 +173,7 @@ class AlarmWatch:
         from otel_evals_monitor._internal.alarms.check import AlarmCheck
         from otel_evals_monitor._internal.store.database import Database
 
+        # An alert of a lasting alarm survives three checks that fail.
         receivers = receivers_of(self._options, max(600.0, 4.0 * self._options.every))
         receivers += [AlarmEvents(self._logger())] if self._options.events else []
         return AlarmCheck(Database(self._place, create=False), self._options, receivers)

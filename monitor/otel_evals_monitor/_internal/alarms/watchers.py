@@ -80,6 +80,7 @@ class Findings:
 def floor(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     steps = [(start, step.scored) for start, step in watched.steps]
+    # `good` flips scores of which low is good, so an upper limit becomes a floor.
     level = 1.0 - limit if watched.lower_is_better else limit
     detector = Detector(level, PERIOD, watched.largest, inflation=watched.inflation)
     side = "above the limit" if watched.lower_is_better else "below the floor"
@@ -94,6 +95,7 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
 def fall(watched: Watched, needed: float) -> Findings:
     """Detect a mean that is worse than in the reference period."""
     start, until = watched.reference_window
+    # Runs of the reference must not be evidence against it.
     steps = [(at, step.scored) for at, step in watched.steps if at >= until]
     before = f"in the reference from {_clock(start)} to {_clock(until)}"
     found = _against(watched, "fall", watched.reference, steps, needed, PERIOD, before)
@@ -125,6 +127,7 @@ def _against(
     def text(since: int) -> str:
         mean = (reference.mean or 0.0) * watched.scale
         said = f"{_mean_since(watched, steps, since)}; it was {mean:.3f} {before}"
+        # Another version of the scorer may score the same answers differently.
         if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
             version, began = watched.scorer_began
             said += f". Version {version[:20]} of the scorer is in use since {_clock(began)}"
@@ -168,6 +171,7 @@ def worse_version(watched: Watched, needed: float) -> Findings:
     both = (watched.largest, watched.largest)
 
     def evidence(second: Sums) -> float:
+        # `math.exp` raises OverflowError from e^710 on.
         effects = (watched.inflation, watched.inflation)
         return math.exp(min(log_e_value_worse(first, second, largest=both, inflation=effects), 200.0))
 
@@ -176,6 +180,7 @@ def worse_version(watched: Watched, needed: float) -> Findings:
     found = Findings("version", since, None, latest, "", before=means[0], now=means[1], version=new)
     if latest < needed:
         return found if latest >= 1.0 else replace(found, since=None)
+    # Each e-value needs a search over all means, so evidence is taken as growing and bisected.
     raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
     return replace(found, raised=steps[min(raised, len(steps) - 1)], text=text)
@@ -190,12 +195,14 @@ def silence(starts: Sequence[int], end: int) -> Findings:
     if len(starts) < 20:
         return Findings("silence")
     gaps = sorted(later - earlier for earlier, later in pairwise(starts))
+    # Not the maximum: one earlier outage must not count as usual.
     usual = gaps[int(len(gaps) * 0.95)]
     last = starts[-1] + STEP
     if end - last < 3 * usual:
         return Findings("silence")
     for days in range(1, 8):
         back = days * 86_400
+        # A store younger than a day cannot know quiet hours, so it reports no silence.
         covered = days == 1 or last - back >= starts[0]
         if covered and sum(last - back <= start < end - back for start in starts) < 3:
             return Findings("silence")
@@ -207,6 +214,7 @@ def limited(sums: Sums, largest: float) -> Sums:
     """Return the sums with all weights reduced in proportion, if one exceeds the largest."""
     if sums.w_max <= largest:
         return sums
+    # In proportion, since sums do not show which runs have the large weights.
     r = largest / sums.w_max
     once = {name: getattr(sums, name) * r for name in ("w", "wx", "wxx")}
     twice = {name: getattr(sums, name) * r * r for name in ("ww", "wwx", "wwxx")}
@@ -242,6 +250,7 @@ def followed(
     for start, bucket in buckets:
         detector = detector.updated(bucket)
         evidence = detector.e_value
+        # Below 1, the buckets speak against a change, so an alarm is over.
         if evidence < 1.0:
             since = raised = None
         else:

@@ -76,8 +76,10 @@ class Database:
             self._check_file()
             with self._store_errors(), self.engine.connect() as connection:
                 if self.sqlite:
+                    # A deferred transaction: SQLite fixes its moment at the first query.
                     connection.exec_driver_sql("BEGIN")
                 else:
+                    # PostgreSQL's default, READ COMMITTED, shows each query another moment.
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 yield connection
 
@@ -88,6 +90,7 @@ class Database:
             self._check_file()
             with self._store_errors(), self.engine.begin() as connection:
                 if self.sqlite:
+                    # Locks at once: a read that becomes a write fails if another process wrote meanwhile.
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITE_LOCK})
@@ -97,6 +100,7 @@ class Database:
     def compact(self) -> None:
         """Remove deleted data from a SQLite file and its log."""
         with self.lock.inside(), self._store_errors(), self.engine.connect() as connection:
+            # Until the file is rewritten, deleted texts remain readable in its free pages.
             connection.exec_driver_sql("VACUUM")
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -130,6 +134,7 @@ class Database:
             yield
         # PostgreSQL's driver refuses a value itself, SQLite's leaves Python's error.
         except (SQLAlchemyError, OSError, OverflowError, UnicodeEncodeError) as error:
+            # SQLAlchemy's own text quotes the statement with its values, which may be content.
             problem = str(getattr(error, "orig", None) or error).strip().splitlines() or ["unusable"]
             raise StoreError(f"{self.name}: {problem[0]}") from error
 
@@ -146,6 +151,7 @@ class Database:
             raise StoreError(f"{self.name}: {problem}")
         if not version:
             with self.writing() as connection:
+                # Read again with the lock: another process may have created the tables meanwhile.
                 if not self._version(connection, create):
                     schema.metadata.create_all(connection)
                     values = {"name": "schema", "value": str(schema.VERSION)}
@@ -158,6 +164,7 @@ class Database:
             query = select(schema.settings.c.value).where(schema.settings.c.name == "schema")
             if found := connection.execute(query).scalar():
                 return int(found)
+        # A server's database may be shared with other programs, a file may not.
         if tables if self.sqlite else {"runs", "evaluations", "rollups"} & set(tables):
             raise StoreError(f"{self.name}: contains other tables; it is not a results store")
         if not create:
@@ -184,9 +191,11 @@ def _server(url: str) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):
+            # SQLAlchemy takes psycopg2 unless the URL names a driver.
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() != "postgresql":
             raise StoreError(f"{_shown(url)}: only SQLite files and postgresql:// URLs are supported")
+        # A restart of the server leaves dead connections in the pool.
         return create_engine(parsed, pool_pre_ping=True, connect_args={"connect_timeout": 10})
     except (ArgumentError, NoSuchModuleError) as error:
         # SQLAlchemy 2.0 quotes the URL with its password.
@@ -197,11 +206,14 @@ def _server(url: str) -> Engine:
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # `reading` and `writing` begin, each with its lock
+    # With a write-ahead log, readers and the writer do not block each other.
     connection.execute("PRAGMA journal_mode = WAL")
     # With NORMAL, a power failure may lose the last commits, never the file.
     connection.execute("PRAGMA synchronous = NORMAL")
+    # A negative size is in KiB: 64 MiB.
     connection.execute("PRAGMA cache_size = -65536")
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
+    # Truncates a log that a large transaction has extended.
     connection.execute("PRAGMA journal_size_limit = 67108864")
 
 

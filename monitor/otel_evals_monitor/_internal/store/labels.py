@@ -51,6 +51,7 @@ def add_label(
         if not math.isfinite(label) or (found.scale is not None and not 0.0 <= label <= found.scale):
             raise ConfigError("label", f"must lie in 0..{found.scale or math.inf:g}, not {label:g}")
         connection.execute(delete(table).where(table.c.evaluation_id == evaluation_id))
+        # Types are grouped by their text, so another space must not make another type.
         kind = cut(" ".join((failure_type or "").split())[:200])
         texts = {"expected": cut(expected), "verdict": verdict, "failure_type": kind}
         row = {"evaluation_id": evaluation_id, "label": label, **texts}
@@ -80,6 +81,7 @@ def add_feedback(
     number = float(value)
     if not math.isfinite(number):
         raise ConfigError("value", f"must be a finite number, not {value!r}")
+    # Feedback may precede its run, so a wrong id cannot be found by looking for the run.
     if len(trace_id) != 32 or not set(trace_id.lower()) <= set("0123456789abcdef"):
         raise ConfigError("trace_id", f"must be 32 hex digits, not {trace_id!r}")
     table = schema.feedback

@@ -38,6 +38,7 @@ def keep_picks(database: Database, rows: Iterable[Any]) -> None:
     if values:
         with database.writing() as connection:
             connection.execute(upsert, values)
+            # Counted back from the written minutes, not from this process's clock.
             connection.execute(delete(table).where(table.c.bucket < values[-1]["bucket"] - _KEPT))
 
 
@@ -50,7 +51,9 @@ def picks_of(
 ) -> Mapping[str, Mapping[int, Picks]]:
     """Return the picks of rules in a window, by rule and start of the step; without a step, under 0."""
     table = schema.picks.c
+    # An aggregate, since without a step the query does not group by the start.
     start = table.bucket - table.bucket % step if step else func.min(0)
+    # PostgreSQL's sum of integers is a decimal.
     sums = [cast(func.sum(table[name]), table[name].type).label(name) for name in _COUNTED]
     query = select(table.rule, start.label("start"), *sums)
     query = query.group_by(table.rule, start) if step else query.group_by(table.rule)

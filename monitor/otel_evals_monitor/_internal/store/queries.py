@@ -30,6 +30,7 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
+# With more ids, the query does not list them, and its callers skip the rows of other slices.
 _MANY = 500
 _AHEAD = 86_400
 SEARCHED = 20_000
@@ -160,6 +161,7 @@ class Measured:
         """Add a row of sums of a slice with these columns."""
         tally = _tally(row)
         self.lower_is_better = columns["direction"] == "lower_is_better"
+        # One slice without a scale leaves the whole group without one.
         self.scale = None if columns["scale"] is None else self.scale
         self.sampled += tally
         self.counts[row.status] += row.n + row.unknown
@@ -219,6 +221,7 @@ def measure(
     `attribute` in `by` is the value of the filter's attribute.
     """
     found = {key: steps[0] for key, steps in series(connection, slices, window, 0, by, runs).items()}
+    # Single runs give the exact number of clusters, but reading them is slow if they are many.
     few = sum(each.scored.n for each in found.values()) <= SEARCHED
     tables = [runs.rollups(slices, window)] if few or runs else []
     tables += [schema.clusters] if window.hours and not runs else []
@@ -229,6 +232,7 @@ def measure(
             # The runs of old rollups are deleted. Sums differ, too, after a weight was removed that was so
             # large that the others were lost in rounding.
             if clusters and math.isclose(sum(clusters.w), measured.scored.w, rel_tol=1e-6):
+                # The counted clusters of single runs are first, and better.
                 measured.clusters = measured.clusters or clusters
     return found
 
@@ -245,6 +249,7 @@ def series(
 
     `step` is in seconds, a multiple of a minute, or 0 for the whole window; `by` is as for `measure`.
     """
+    # A step of 0 is a multiple of an hour too: a window of whole hours reads fewer rows.
     width = HOUR if step % HOUR == 0 and window.hours else MINUTE
     table = (runs.rollups(slices, window) if runs else schema.rollups).c
     start = table.bucket - table.bucket % step if step else table.slice_id * 0
@@ -292,6 +297,7 @@ def _clusters(
         if (found := slices.get(row.slice_id)) is not None:
             into = kin.setdefault(_key(by, found, row), {})
             w, wx = into.get(row.cluster, (0.0, 0.0))
+            # Removed weights leave rounding errors, and `Clusters` refuses weights below zero.
             into[row.cluster] = w + max(0.0, row.w), wx + row.wx
     return {key: Clusters.of_sums(sums, counted=single) for key, sums in kin.items()}
 
@@ -314,6 +320,7 @@ def _sums(row: Any, tally: Tally) -> Sums:
         return Sums(unknown=tally.unknown)
     w, ww, low, high = tally.w, tally.ww, row.x_min, row.x_max
     wx, wwx = (min(max(each, low * of), high * of) for each, of in ((row.wx, w), (row.wwx, ww)))
+    # By Cauchy and Schwarz, no sum of squares is smaller.
     products = {"wx": wx, "wxx": max(row.wxx, wx * wx / w), "wwx": wwx, "wwxx": max(row.wwxx, wwx * wwx / ww)}
     ends = {"w_max": row.w_max, "x_min": low, "x_max": high}
     return Sums(n=tally.n, w=w, ww=ww, **products, **ends, unknown=tally.unknown)

@@ -22,6 +22,7 @@ def keep_within(database: Database, max_age: float) -> int:
     deleted, runs = 0, schema.runs.c
     oldest = int((time.time() - max_age) * schema.NANO)
     query = select(runs.key).where(runs.time < oldest).order_by(runs.time).limit(_AT_ONCE)
+    # One transaction per batch, so writers of runs wait for one batch at most.
     while True:
         with database.writing() as connection:
             keys = list(connection.execute(query).scalars())

@@ -65,10 +65,12 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
             live = _whole(evaluation.get("time")) <= late
             slice_id, columns = _slice(record, evaluation, run, live)
             found.append(_evaluation(evaluation, run, slice_id, columns["scale"], content))
+        # An evaluation that is no object has no `get`: AttributeError.
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"evaluations[{index}].{error}") from None
         slices[slice_id] = columns
     spans = record.get("spans")
+    # Live runs are scored within a minute; later scores may be of an incomplete trace of a backend.
     stored = (
         not whole and isinstance(spans, list) and any(each["scored"] > run["time"] + _SOON for each in found)
     )
@@ -78,7 +80,9 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
 
 def hash_of(*parts: Any) -> int:
     """Return a hash of 63 bits of these values, the same in every process."""
+    # The separator keeps ("ab", "c") apart from ("a", "bc").
     text = "\x1f".join(map(str, parts)).encode("utf-8", "replace")
+    # BIGINT is signed, so 64 bits would not fit.
     return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
 
 
@@ -223,6 +227,7 @@ def _evaluation(
         or None,
         "cost": _number(evaluation.get("cost")),
         "duration": _number(evaluation.get("duration")),
+        # The largest group of runs that may be alike: a user may have several conversations.
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "review": _text(evaluation, "review") or None,
         "effect": effect if (effect := evaluation.get("effect")) in _EFFECTS else None,
@@ -234,6 +239,7 @@ def _evaluation(
 @lru_cache(maxsize=20_000)
 def _cluster(kin: str) -> int:
     """Return a number that few users or conversations share, for counting them."""
+    # Fits a 32-bit column; 2^30 is a multiple of the number of groups, so each group stays the same.
     return hash_of(kin) % _KIN
 
 
@@ -257,6 +263,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
     if value is None:
         return ""
+    # A fast path: short ASCII without NUL is stored as it is.
     if type(value) is str and len(value) <= _LONGEST_TEXT and value.isascii() and "\x00" not in value:
         return value
     text = value if isinstance(value, str) else str(value)
@@ -271,6 +278,7 @@ def storable(text: str) -> str:
 
 
 def _json(value: Any) -> str:
+    # PostgreSQL's JSON functions fail on an escaped NUL too.
     return storable(_encode(value).replace("\\u0000", ""))
 
 

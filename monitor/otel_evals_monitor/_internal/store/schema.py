@@ -188,4 +188,5 @@ labelled = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.eval
 labelled_runs = labelled.join(runs, runs.c.key == evaluations.c.run_key)
 
 
+# A store of another version is refused: a changed table needs a higher number.
 VERSION = 8

@@ -52,6 +52,7 @@ class ResultsStore:
         for record in records:
             try:
                 batch.append(rows_of(record, content=self._content))
+            # A deeply nested record raises RecursionError while it is encoded.
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 written.unreadable[str(error)[:200]] += 1
             if len(batch) == _AT_ONCE:
@@ -65,9 +66,11 @@ class ResultsStore:
         self.database.close()
 
     def _write(self, batch: Sequence[RecordRows], written: Written) -> None:
+        # Two revisions in one batch would both be counted in the rollups.
         newest = _newest(row for each in batch for row in each.evaluations)
         slices = {key: columns for each in batch for key, columns in each.slices.items()}
         with self.database.writing() as connection:
+            # Within the transaction, since other writers may store the same evaluations.
             old = _existing(connection, list(newest))
             fresh = [row for id, row in newest.items() if id not in old or _is_newer(row, old[id])]
             replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
@@ -86,6 +89,7 @@ class ResultsStore:
             _upsert(connection, schema.runs, known, ("key",), _keep)
             _upsert(connection, schema.runs, list(newer.values()), ("key",), _overwrite_run)
             _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
+            # In the same transaction: a crash must not leave rows without their sums.
             change_rollups(connection, fresh, replaced)
             remove_runs(connection, _half_read(connection, [key for each in batch for key in each.parts]))
         if len(self._known_slices) > _MOST_KNOWN:  # anybody may make up agents: read the slices again
@@ -142,6 +146,7 @@ def _remove(connection: Connection, keys: Sequence[int], rollups: bool) -> int:
     for each in (schema.labels, table):
         connection.execute(delete(each).where(each.c.evaluation_id.in_(ids)))
     connection.execute(delete(runs).where(runs.c.key.in_(keys)))
+    # Other runs of the trace may remain, and keep its feedback.
     gone = feedback.c.trace_id.in_(traces) & feedback.c.trace_id.not_in(select(runs.c.trace_id))
     connection.execute(delete(feedback).where(gone))
     return len(rows)
@@ -162,6 +167,7 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
     into["n"] += sign
     into["w"] += sign * w
     into["ww"] += sign * w * w
+    # Removed rows count too: a maximum cannot be undone, and one that is too large stays valid.
     into["w_max"] = max(into["w_max"], w)
     if (x := row["x"]) is not None:
         wx = w * x
@@ -176,6 +182,7 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
 def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     if row["x"] is None or row["weight"] is None:
         return
+    # Only groups are stored, so the table does not grow with the number of users.
     group = row["cluster"] % CLUSTER_GROUPS
     key = (row["time"] // schema.NANO // HOUR * HOUR, row["slice_id"], group)
     into = groups.get(key)
@@ -210,6 +217,7 @@ def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
+    # SQLite limits the parameters of a statement.
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
         if connection.dialect.name == "sqlite":  # avoids SQLAlchemy's work per row
@@ -251,6 +259,7 @@ def _upsert(
         return
     # Passes compiled SQL to the driver: SQLAlchemy's work per row costs more than SQLite's.
     sql, names = _compiled(connection.dialect, table, tuple(rows[0]), keys, changed)
+    # PostgreSQL's driver takes named parameters, SQLite's takes positions.
     if names is None:
         connection.exec_driver_sql(sql, [dict(row) for row in rows])
     else:
