@@ -104,6 +104,7 @@ class _Tools:
         traces of the worst runs.
         """
         found = check_store(self._database, self._limits, time.time())
+        # The alarms are not recorded, since the tools only read.
         kept = [KeptAlarm(number, alarm, None) for number, alarm in enumerate(found.alarms)]
         return [
             {

@@ -94,6 +94,7 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
 
 
 def _print(line: str) -> None:
+    # Texts of an agent may contain escape sequences of the terminal.
     print("".join(c if c.isprintable() else " " for c in line))
 
 

@@ -65,6 +65,7 @@ def export(
                 problem = "no run with a recorded question"
                 fix = "" if given else "; name --trace, --scorer or --verdict"
                 raise ConfigError(" ".join(given) or "--trace", problem + fix)
+            # The test looks for its data set in its own folder.
             data = out if pytest is None or out != Path("runs.jsonl") else pytest.parent / out.name
             _write(data, items, "run")
         if pytest is not None:

@@ -260,7 +260,9 @@ def plan(runs: int, seed: int) -> tuple[list[Question], dict[str, Order]]:
     questions, orders = [], {}
     for number, digits in enumerate(rng.sample(range(10_000, 99_999), runs)):
         order_id, fault = f"SO-{digits}", rng.choice(list(Fault)) if rng.random() < _FAULTY else None
+        # Answers about a shipment have no number to falsify.
         tools = [tool for tool in FIELDS if fault is not Fault.WRONG_NUMBER or tool != "track_shipment"]
+        # Answers about a cancellation have no date to falsify.
         if fault is Fault.WRONG_DATE:
             tools.remove("cancel_order")
         tool = rng.choice(tools)

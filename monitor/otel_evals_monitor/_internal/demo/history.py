@@ -28,6 +28,7 @@ def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
     invents an answer instead. The agent `concierge` has few runs. The runs are repeated from `scores`, the
     file of the demo's jsonl destination.
     """
+    # SQLite's log and its index are part of the store, and may remain after a crash.
     for leftover in (store, store.with_name(store.name + "-wal"), store.with_name(store.name + "-shm")):
         leftover.unlink(missing_ok=True)
     history = History(scores, seed)

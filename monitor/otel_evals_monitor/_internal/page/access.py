@@ -64,7 +64,9 @@ class Access:
     def forged(self, request: Request, csrf: str) -> bool:
         """Return True if another site sent the form."""
         origin = request.headers.get("origin")
+        # Not every client sends Origin; without it, the form's token decides alone.
         elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
+        # Encoded, since `compare_digest` refuses texts that are not ASCII.
         return elsewhere or not hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     def _refused(self, request: Request) -> Response | None:
@@ -74,6 +76,7 @@ class Access:
             return None if known else PlainTextResponse("this page is served on localhost", 403)
         given = request.query_params.get("token")
         if given is not None and self._is_token(given):
+            # Takes the token out of the address, which browsers keep in their history.
             response = RedirectResponse(request.url.path, 303)
             response.set_cookie(_COOKIE, given, httponly=True, samesite="strict")
             return response

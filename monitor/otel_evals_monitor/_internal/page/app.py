@@ -162,6 +162,7 @@ class Page:
         with self._database.reading() as connection:
             if asked["scorer"]:
                 slices = stored_slices(connection, **asked.columns)
+                # One more than a page has, to know if another page follows.
                 runs = runs_of_slices(connection, slices, window, PAGE_SIZE + 1, order=order, **chosen)
             else:
                 runs = recent_runs(connection, window, PAGE_SIZE + 1, wanted=asked.of_run, **chosen)
@@ -256,6 +257,7 @@ def serve(
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
+        # Without it, connections of an earlier server in TIME_WAIT keep the port taken.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
@@ -279,4 +281,5 @@ def serve(
 
 def _check_until(check: AlarmCheck, ended: threading.Event) -> None:
     while not ended.wait(60.0):
+        # Less than the wait, since a thread that wakes slightly early would skip its turn.
         check.run_once(54.0)

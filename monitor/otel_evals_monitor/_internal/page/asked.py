@@ -25,6 +25,7 @@ _LAST_PAGE = 200
 _COLUMNS = {"version": "agent_version", "prompt": "prompt_version", "model": "model", "tenant": "tenant"}
 _FILTERS = (*_COLUMNS, "label", "text", "status")
 _OTHERS = ("scorer", "agent", "window", "since", "until", "by", "order", "page", "score", "saved")
+# In nanoseconds, later times do not fit a BIGINT.
 _YEAR_2262 = 2**63 // NANO
 
 
@@ -45,6 +46,7 @@ class Asked:
 
     def href(self, path: str, **changed: object) -> str:
         """Return the address of a page with these choices, changed in part; empty texts remove one."""
+        # Another choice gives another list, in which the old page and score mean nothing.
         values = {**self.values, "page": "", "score": "", "saved": "", **changed}
         return (
             path + "?" + urlencode({name: value for name, value in values.items() if value not in ("", None)})
@@ -80,6 +82,7 @@ class Asked:
     def page(self) -> int:
         """Number of the page, from 1."""
         number = self["page"]
+        # `isdigit` alone accepts digits such as ², which `int` refuses.
         known = number.isascii() and number.isdigit() and len(number) < 6
         return min(max(int(number), 1), _LAST_PAGE) if known else 1
 

@@ -73,12 +73,14 @@ class Forms:
     def _alarm(self, form: Mapping[str, str]) -> str:
         """Acknowledge the alarms of an incident, from the form on its card."""
         lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
+        # Some may have ended since the page was loaded.
         monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
         if not monitors:
             raise ConfigError("alarm", "has ended")
         note, now = form.get("note", ""), time.time()
         for monitor in monitors:
             acknowledge(self._database, monitor, now, note)
+        # Ends the acknowledged alarms, so the next page does not show them.
         self._check.run_once()
         return "/"
 
@@ -112,9 +114,11 @@ def _names(text: str) -> list[str]:
 def number_of(text: str, field: str) -> float:
     """Parse a number from a form or an address; raises ConfigError with the field's name."""
     try:
+        # Many languages write a decimal comma.
         number = float(text.replace(",", "."))
     except ValueError:
         raise ConfigError(field, f"{text!r:.100} is not a number") from None
+    # Negated, since a comparison with NaN is false.
     if not abs(number) < 1e15:
         raise ConfigError(field, f"{text!r:.100} is too large")
     return number

@@ -73,6 +73,7 @@ def overview(
         newest = max(versions, key=lambda row: _first(found, row))
         watch = check.states.get(key)
         state = _state_of(newest, check.limits.missing, watched=bool(watch and watch.watched))
+        # Runs of a few minutes say nothing about a whole day.
         days = max(end - start, 3600) / _DAY
         rows.append(
             Row(
@@ -158,6 +159,7 @@ def causes_in(database: Database) -> Callable[[Incident], Sequence[FailurePatter
     def of(incident: Incident) -> Sequence[FailurePattern]:
         if not incident.quality:
             return ()
+        # The minute is a key of the cache, so no result is used for longer.
         alarm, minute = incident.first.alarm, int(time.monotonic() // 60)
         return patterns(alarm.scorer_id, alarm.agent_name, incident.version, incident.since, minute)
 

@@ -63,6 +63,7 @@ def scorer_page(
     floor = limits.floors.get(scorer)
     with database.reading() as connection:
         inside = stored_slices(connection, **only)
+        # More than the page shows, since runs of a pattern share one line.
         worst = runs_of_slices(connection, inside, window, _READ, order="worst", runs=asked.runs)
         values |= detail_of(
             connection,
@@ -107,6 +108,7 @@ def _older(database: Database, options: ReportOptions, by: str) -> str | None:
         return None
     with database.reading() as connection:
         slices, column = stored_slices(connection, **options.only), (GROUPS[by],)
+        # All time on record: a version may have begun before the window.
         found = series(connection, slices, Window(), 3600, column)
         inside = measure(connection, slices, options.window, column, options.runs)
     firsts = sorted(

@@ -131,6 +131,7 @@ def as_html(text: str, marked: Sequence[str] = ()) -> Markup:
 
     HTML in the message is shown as text, images as links. Long messages stay plain.
     """
+    # The longest first: a regular expression takes the first alternative that matches.
     wanted = sorted({each for each in marked if each.strip()}, key=len, reverse=True)[:_MOST_MARKED]
     if len(text) > _LONGEST_MARKDOWN:
         return Markup('<pre class="plain">{}</pre>').format(text)

@@ -98,6 +98,7 @@ def limits_of(items: Sequence[Mapping[str, Any]], scorer: str | None, at_least: 
     """Return the scorers of the test: the chosen one, or all with a low score; only registered ones."""
     scores = [(name, s["value"]) for item in items for name, s in item["metadata"]["scores"].items()]
     low = {name for name, value in scores if value < at_least}
+    # The test finds scorers by the names of their entry points.
     named = {point.name for point in entry_points(group=SCORERS)}
     return {name: at_least for name in ({scorer} if scorer else low) if name in named}
 

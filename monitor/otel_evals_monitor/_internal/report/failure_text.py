@@ -143,6 +143,7 @@ def _alike(
         for group, theirs in groups
         if group.tools in (text.tools, ()) and (overlap := _overlap(words, theirs)) >= _ALIKE
     ]
+    # Groups have no order, so the key leaves them out.
     return max(near, key=lambda each: each[:2])[2] if near else None
 
 
@@ -156,6 +157,7 @@ def _by_words(
     while left:
         counts = Counter(word for words in left.values() for word in words)
         telling = {w: n - len(left) * usual[w] / max(len(passing), 1) for w, n in counts.items() if n > 1}
+        # The word itself breaks ties, so the same runs always give the same groups.
         best = max(telling, key=lambda word: (telling[word], word), default=None)
         if best is None or telling[best] <= 0.0:
             break

@@ -83,6 +83,7 @@ def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
 
 def _lines(file: str) -> Iterator[bytes]:
     with open(file, "rb") as plain:
+        # A gzip file is recognised by its first bytes, whatever its name is.
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)
         yield from gzip.GzipFile(fileobj=plain) if packed else plain
@@ -94,6 +95,7 @@ def files_of(places: Sequence[str]) -> Iterator[str]:
             raise ConfigError(place, "is a results store; give it alone, without other files")
         if os.path.isdir(place):
             raise ConfigError(place, "is a folder; name files in it, such as 'folder/*.jsonl'")
+        # An existing file may have a name that looks like a pattern.
         found = [place] if os.path.exists(place) else sorted(glob.glob(place))
         if not found:
             raise ConfigError(place, "there is no such file")

@@ -32,6 +32,7 @@ def label_queue(connection: Connection, slices: Mapping[int, Any]) -> dict[str, 
         for title, query in queries.items()
     }
     worst: list[RunOfSlice] = []
+    # `runs_of_slices` sorts in one direction, so each gets a separate query.
     for direction in ("higher_is_better", "lower_is_better"):
         some = {id: each for id, each in slices.items() if each["direction"] == direction}
         worst += runs_of_slices(connection, some, Window(), _MOST, order="worst")

@@ -114,6 +114,7 @@ def failures_of(
     grouped = _grouped(rows, usual)
     names = {group: name_of(group, [row["text"] for row in found]) for group, found in grouped.items()}
     shares = _Shares(connection, slices, window, whole, recorded, runs / max(len(rows), 1), representative)
+    # One level for all groups (Bonferroni), since their trends are tested at the same time.
     level, worst = 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
     first = _first_seen(connection, slices, window, fails, grouped)
     patterns = [
@@ -149,6 +150,7 @@ def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, wh
     best = 0.0 if whole.lower_is_better else 1.0
     enough = math.ceil(_SELDOM * whole.counts["scored"])
     perfect = _of(select(schema.evaluations.c.id), slices, window).where(schema.evaluations.c.x == best)
+    # Stops at enough rows instead of counting all.
     some = select(func.count()).select_from(perfect.limit(enough).subquery())
     return best if connection.execute(some).scalar_one() >= enough else 0.5
 
@@ -221,6 +223,7 @@ class _Shares:
         self._effect = design_effect_around(connection, slices, window)
         start = max(window.since or 0, recorded[0])
         end = min(window.until or recorded[1], recorded[1])
+        # A whole minute, since windows consist of minutes.
         self._middle = (start + end) // 120 * 60
         halves = (Window(window.since, self._middle), Window(self._middle, window.until))
         self._halves = [measure(connection, slices, half, ()).get((), Measured()) for half in halves]
@@ -248,6 +251,7 @@ class _Shares:
         scored = measured.scored
         sums = Sums(
             n=max(round(scored.n / self.each), len(weights)),
+            # A sample may have more than its share of heavy failures, but they never exceed all runs.
             w=max(scored.w / self.each, w),
             ww=max(scored.ww / self.each, ww),
             **dict.fromkeys(("wx", "wxx"), w),

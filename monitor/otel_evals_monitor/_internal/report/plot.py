@@ -192,7 +192,9 @@ def _ticks(lowest: float, highest: float) -> Iterator[float]:
     rough = (highest - lowest) / 4 or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     size = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    # Rounding must not lose a tick at either end.
     for i in range(math.ceil(lowest / size - 1e-9), math.floor(highest / size + 1e-9) + 1):
+        # Products such as 3 * 0.1 have digits of rounding error.
         yield round(i * size, 10)
 
 
@@ -200,6 +202,7 @@ def _times(frame: _Frame) -> Iterator[tuple[int, str]]:
     """Yield times of the axis with their labels, whole hours and days of the time zone."""
     length = frame.last - frame.first
     step = next((s for s in _TICKS if length / s <= frame.layout.ticks), 28 * _DAY)
+    # One offset for the axis: ticks after a change of daylight saving are an hour off midnight.
     offset = frame.zone.offset(frame.first)
     for local in range(-(-(frame.first + offset) // step) * step, frame.last + offset, step):
         day = step >= _DAY or local % _DAY == 0

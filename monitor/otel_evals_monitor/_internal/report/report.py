@@ -170,6 +170,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
         rows = []
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
+            # An attribute is no column of slices: its value is a condition on single runs.
             runs = replace(options.runs, value=columns.pop("attribute", None))
             inside = matching(slices, columns)
             effect = design_effect_around(connection, inside, options.window)
@@ -302,6 +303,7 @@ def _others(
         raise ConfigError("--against", "previous needs a window with a beginning: give --since or --window")
     recorded = time_range(connection)
     end = until if until is not None else max(recorded[1] if recorded else since, since)
+    # Whole hours stay whole, so the window before has clusters too.
     length = max(-(-(end - since) // HOUR) * HOUR if options.window.hours else end - since, 60)
     before = measure(connection, slices, Window(since - length, since), by, options.runs)
     lacking = unrepresentative(connection, slices, Window(since - length, since))

@@ -85,6 +85,7 @@ def runs_of_slices(
     keys = by_score if order == "worst" else (table.time.desc(),)
     # A query per slice reads only its end of the index.
     for id in list(slices)[:_SLICES]:
+        # One slice may have all skipped rows, so each is read from its beginning.
         query = select(schema.evaluations).where(table.slice_id == id).order_by(*keys).limit(skip + most)
         if runs:
             query = query.where(table.id.in_(runs.among([id], window)), *runs.conditions())

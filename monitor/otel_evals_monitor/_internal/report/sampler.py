@@ -43,6 +43,7 @@ def _lacks_rare(sampler: str, sampled: Tally) -> bool:
     picked with probability p, k is below 3 / p in 95 of 100 cases.
     """
     floor = _floor_of(sampler)
+    # The 0.99 tolerates rounding of a weight, which is one over a probability.
     unseen = sampled.n > 0 and floor > 0.0 and sampled.w_max < 0.99 / floor
     return unseen and _RULE_OF_THREE / floor > _UNSEEN * sampled.w
 

@@ -19,8 +19,10 @@ def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = Non
     from rich.text import Text
 
     console = Console(file=file, highlight=False, soft_wrap=True)
+    # Without a terminal, Rich assumes 80 columns and folds the table.
     if not console.is_terminal:
         console.width = 200
+    # Rich reads no markup in a Text: names and answers may contain brackets.
     console.print(Text(_heading(report)))
     if not report.slices:
         console.print(Text(f"Nothing on record in this window with these properties; {report.known}."))
