@@ -24,6 +24,7 @@ class OpenSpans:
 
     def of_trace(self, trace_id: int) -> dict[int, Span]:
         """Return the open spans of a trace by id, without evaluations' spans."""
+        # A copy: the application's threads change the dict, which fails an iteration.
         spans = dict(self.by_id)
         return {
             i: s for i, s in spans.items() if s is not None and s.get_span_context()[_TRACE_ID] == trace_id

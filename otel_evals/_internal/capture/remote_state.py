@@ -41,6 +41,7 @@ class RemoteState:
     def note(self, context: SpanContext) -> None:
         if not context.trace_state or self.trusts(context.trace_state):
             return
+        # Counted once per trace: all spans of a request carry its tracestate.
         if context.trace_id not in self.traces:
             self.counts["threshold_not_trusted"] += 1
             self.traces[context.trace_id] = None
@@ -49,6 +50,7 @@ class RemoteState:
         """Return True if a span without a captured span above it belongs to an evaluation."""
         found = marking(context, parent)
         if found == "unsigned" and not self._trust_all:
+            # Logged once: any sender can repeat the mark.
             if not self.counts["mark_not_signed"]:
                 _logger.warning(
                     "a request says that an evaluation sent it, without this deployment's signature: it is"

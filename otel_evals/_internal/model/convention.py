@@ -82,6 +82,7 @@ class Conventions:
         """Conventions that raised while they read a span, with their first error."""
         self._by_scope: BoundedCache[str, Convention | None] = BoundedCache(_MOST_SCOPES)
         by_marker = [(marker, d) for d, _, markers in found for marker in markers]
+        # Reversed: the last assignment stays, which is the first convention's.
         self._by_marker = dict(reversed(by_marker))
         self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
         self._markers = frozenset(self._ranks)
@@ -182,6 +183,7 @@ class Conventions:
 
     def _claim(self, scope_name: str) -> Convention | None:
         """Return the convention of a scope by its longest prefix, or what decides about its spans."""
+        # A scored evaluation would produce further evaluations to score.
         if scope_name == semconv.SCOPE_NAME or scope_name in _WITHOUT_MODELS:
             return None
         claims = [(len(p), d) for p, d in self._scopes if scope_name.startswith(p)]

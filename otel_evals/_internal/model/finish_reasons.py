@@ -57,6 +57,7 @@ def finish_reason(recorded: str) -> str:
     Case, separators and an enum's name do not count: `content-filter`, `FinishReason.SAFETY`,
     `<FinishReason.SAFETY: 3>` and `FINISH_REASON_SAFETY` are all `blocked`.
     """
+    # A sender's text of any length takes the same time.
     text = _TEXT.search(recorded[:200])
     if text is None:
         return "other"

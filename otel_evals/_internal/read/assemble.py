@@ -65,6 +65,7 @@ def assemble(
         "scope_name": span.scope_name,
         "convention": root.convention,
         "trace_flags": span.trace_flags,
+        # Most spans have no tracestate, and save the call.
         "trace_state": span.trace_state and _trace_state(span),
     }
     return recovered(Run, Recovery(root, operations, above, guards), given)
@@ -113,12 +114,14 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     # --- parts, each found once ---
 
     def _part(self, find: Callable[..., _Part], *given: Any) -> _Part:
+        # A part may be None: being in the dict shows that it was looked for.
         if find not in self._parts:
             self._parts[find] = find(*given)
         found: _Part = self._parts[find]
         return found
 
     def _speaking(self) -> Sequence[Operation]:
+        # Guards judge the conversation: their messages must not become its question or answer.
         if not self._guards:
             return self._operations
         return self._part(_outside, self._guards, self._operations, self._above)
@@ -157,6 +160,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         answer = self._answer()
         if any(call.status == "pending" for call in self.tool_calls()):
             last = self._last()
+            # A later model call shows that the run went on after the pending call.
             answered = answer is not None and last is not None and _is_after_calls(last, self._operations)
             return not answered
         if (answer is not None and answer.said) or self._failed() is not None:
@@ -177,6 +181,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         """
         if self._root.error is not None:
             return self._root
+        # A failed tool or search does not end a run: the model is given the error.
         failed = [o for o in self._operations if o.error is not None and o.kind not in APART[1:]]
         if not failed or self._answer() is not None:  # the answer is read last: most runs have no error
             return None

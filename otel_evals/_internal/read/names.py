@@ -97,6 +97,7 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
     )
     found: dict[str, Named] = {}
     for field in NAMES if present else ():
+        # There are many names, and a run has few of them.
         first, last = (filter(present.__contains__, names) for names in (_FIRST[field], _LAST[field]))
         candidates = chain(
             _in_attributes(first, places, root),
@@ -125,6 +126,7 @@ def _in_objects(keys: Sequence[str], places: Sequence[Operation]) -> Iterator[Na
     for operation in places:
         for name in _METADATA_OBJECTS:
             recorded = operation.span.attributes.get(name)
+            # A search is much cheaper than decoding.
             if not isinstance(recorded, str) or not any(key in recorded for key in keys):
                 continue
             try:
@@ -178,6 +180,7 @@ def _above(
     records: Mapping[str, SpanRecord],
     parents: Mapping[str, str | None],
 ) -> str | None:
+    # Senders write the parents, which may form a loop.
     seen = {span_id}
     above = parents.get(span_id)
     while above is not None and above not in seen:

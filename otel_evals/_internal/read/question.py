@@ -305,6 +305,7 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     if answer is not None and answer.said and not is_data:
         return answer
     order = {o.span_id: index for index, o in enumerate(operations)}
+    # The latest end first; among equal ends the earliest start, which is the outer span.
     ended = sorted(
         (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
         key=lambda o: (-(o.span.end_time or o.span.start_time), order[o.span_id]),
@@ -316,5 +317,6 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
                 found = Answer(operation, operation.output_messages[-1:], text)
                 return found if found.said else answer or _structured((root, *ended)) or found
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
+            # After a last model call without an answer, earlier texts are no answer.
             return answer or _structured((root, *ended))
     return answer

@@ -76,12 +76,14 @@ class SplitRuns:
         joined = _join_with(run, self._held) if self._held else run
         if is_unfinished(joined) or _lacks_its_beginning(joined):
             self._held.append(joined)
+            # A joined run waits for its own continuation, from the start again.
             self._since[joined.root_span_id] = now
             return self._release(self._excess())
         return [joined]
 
     def joined(self, run: Run) -> Run:
         """Return a run as `add` would join it, without changing the held runs."""
+        # `_join_with` removes joined runs from the list that it is given.
         return _join_with(run, list(self._held)) if self._held else run
 
     @property
@@ -135,13 +137,16 @@ def _join_with(run: Run, held: list[Run]) -> Run:
     if run.root_kind not in _MAY_JOIN:
         return run
     theirs = len(held)
+    # The newest first: a continuation usually follows soon.
     for index in range(theirs - 1, -1, -1):
         other = held[index]
+        # Comparing messages is costly: older runs need a call in common.
         if index < theirs - _RECENT and _ids(run).isdisjoint(_ids(other)):
             continue
         for first, then in ((other, run), (run, other)):
             if is_unfinished(first) and _continues(first, then):
                 del held[index]
+                # The joined run may continue further held runs, or they continue it.
                 return _join_with(_joined(first, then), held)
     return run
 
@@ -164,6 +169,7 @@ def _calls(run: Run) -> list[Operation]:
 
 def _continues(first: Run, then: Run) -> bool:
     calls, earlier = _calls(then), _calls(first)
+    # Equal messages of two services are two conversations.
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls or not earlier:
         return False

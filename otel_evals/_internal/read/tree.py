@@ -18,6 +18,7 @@ langfuse.observation.type langwatch.span.type mlflow.spanType mastra.span.type t
 """
 _KINDS: Final = frozenset(_ATTRIBUTES.split())
 """Attributes for the kind of a span, by convention."""
+# Backends that store attributes as JSON keep the quotes.
 _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
 
@@ -107,6 +108,7 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
             over, start = operations[parent], operations[span_id].span.start_time
             may_leak = over.kind in _MAY_LEAK and (over.span.end_time or inf) <= start
             if may_leak and _came_after(operations[span_id], over):
+                # The parent ended before this span began, so it comes first in the order by start.
                 parent = above.get(parent)
         above[span_id] = None if parent == span_id else parent
         in_order = in_order and (parent is None or parent in above)

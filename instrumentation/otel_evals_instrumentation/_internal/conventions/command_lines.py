@@ -163,6 +163,7 @@ def _read_tool(reader: SpanReader) -> None:
             text = error.get("message") if isinstance(error, dict) else error
             call = replace(call, error=text if isinstance(text, str) else call.error)
     elif "tool_results" in reader.noted and isinstance(done, str):
+        # A whole call is an object: one that is still a text was cut.
         reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
     reader.fields["name"] = call.name
     reader.fields["tool_call"] = call

@@ -90,6 +90,7 @@ def _quarkus_kind(span: SpanRecord) -> OperationKind | None:
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.AGENT:
+        # The name ends with class and method; a nested class follows a dollar sign.
         service = reader.span.name.removeprefix(_SERVICE).rpartition(".")[0]
         reader.offer("agent_name", service.rpartition("$")[2].rpartition(".")[2])
     elif reader.source_of("input") == "gen_ai.prompt":

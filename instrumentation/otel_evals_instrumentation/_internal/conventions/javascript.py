@@ -184,6 +184,7 @@ def _read_object(reader: SpanReader, kind: OperationKind) -> None:
 def _kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind; a step whose input is not its request only wraps its model call."""
     kind = span.attributes.get("mastra.span.type")
+    # A step whose input was not recorded counts as the call.
     given = span.attributes.get("mastra.model_step.input", '"body"')
     is_wrapper = kind == "model_step" and '"body"' not in str(given)[:20]
     return OperationKind.OTHER if is_wrapper else kind_named(kind, _KINDS)

@@ -168,6 +168,7 @@ def _fill_calls(reader: SpanReader) -> None:
     inputs, outputs = reader.fields["input_messages"], reader.fields["output_messages"]
     if any(not message.parts for message in inputs):
         given = read_messages(reader.attributes.get("input.value"), "user")
+        # Only a list of the same messages can fill the gaps.
         if [message.role for message in inputs] == [message.role for message in given]:
             filled = zip(inputs, given, strict=True)
             inputs = reader.fields["input_messages"] = tuple(a if a.parts else b for a, b in filled)
@@ -181,6 +182,7 @@ def _fill_calls(reader: SpanReader) -> None:
     if any(call.tool_call_id is None for call in _of_kind(outputs, "tool_call")):
         said = read_messages(reader.attributes.get("output.value"), "assistant")
         calls = [call.name for call in _of_kind(said, "tool_call") if call.tool_call_id]
+        # With other names, the ids belong to other calls.
         if calls == [call.name for call in _of_kind(outputs, "tool_call")]:
             reader.fields["output_messages"] = said
 
@@ -217,6 +219,7 @@ def _kind_of_agent(span: SpanRecord) -> OperationKind:
         return OperationKind.TOOL
     gave = span.attributes.get("output.value")
     is_step = "langgraph_node" in str(span.attributes.get("metadata"))
+    # A router returns the name of a node, and an agent its state as JSON.
     is_route = is_step and type(gave) is str and gave[:1] not in ("{", "[", "")
     return OperationKind.OTHER if is_route else OperationKind.AGENT
 

@@ -122,6 +122,7 @@ def _read_documents(reader: SpanReader) -> None:
     """Read the documents of a task, from older instrumentations of LangChain without spans of retrievers."""
     for key, inside in ((_OUTPUT, "outputs"), (_INPUT, "inputs")):
         value = reader.attributes.get(key)
+        # The end of the class path in LangChain's JSON; other texts are not decoded.
         if not isinstance(value, str) or '"Document"]' not in value:
             continue
         items = reader.mapping(key).get(inside)

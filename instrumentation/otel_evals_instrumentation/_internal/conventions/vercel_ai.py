@@ -111,6 +111,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE if any(key in attributes for key in _OF_MODELS) else None
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
+    # `ai.generateText.doGenerate` is the model call inside of `ai.generateText`.
     if ".do" in operation:
         return OperationKind.INFERENCE
     return OperationKind.AGENT if operation.startswith(("ai.generate", "ai.stream")) else OperationKind.OTHER

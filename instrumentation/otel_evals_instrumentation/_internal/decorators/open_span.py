@@ -24,6 +24,7 @@ from otel_evals_instrumentation._internal.decorators import serialization
 
 _logger = logging.getLogger(__name__)
 _HERE = context_api.create_key("otel-evals-open-span")
+# A stream may have no end, and its chunks are held until the span ends.
 _MAX_CHUNKS = 100_000
 
 
@@ -84,6 +85,7 @@ class OpenSpan:
     def set_error(self, error: BaseException | str, error_type: str | None = None) -> None:
         """Record a failure: an exception, or an error message of the tool or model."""
         if isinstance(error, str):
+            # OpenTelemetry's `error.type` for errors without a type.
             message, kind = error, "_OTHER"
         else:
             message, kind = f"{type(error).__name__}: {error}", _type_name(error)
@@ -116,6 +118,7 @@ class OpenSpan:
 
     def leave(self) -> contextvars.Context:
         """Make the outer span current again without ending this one; return the context of this one."""
+        # Taken first: the body runs in it, with this span as the current one.
         inside = contextvars.copy_context()
         self._detach()
         return inside
@@ -159,6 +162,7 @@ class OpenSpan:
             if self._chunks and not self._said:
                 self.take_output(self._joined(self._chunks))
             if self._details is not None:
+                # The span has been left: the context ties the event to it.
                 where = set_span_in_context(self.span)
                 name = semconv.GEN_AI_OPERATION_DETAILS
                 self._log.emit(LogRecord(context=where, event_name=name, attributes=self._details))

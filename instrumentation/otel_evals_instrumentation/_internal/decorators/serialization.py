@@ -43,6 +43,7 @@ def json_text(value: Any) -> str:
         text.encode()  # lone surrogates would make the exporter fail
     except Exception:
         try:
+            # Slower than the encoder, which refuses cycles, NaN and unusual keys.
             text = json.dumps(_plain(value, ()), ensure_ascii=False)
         except Exception:
             text = json.dumps(_described(value))
@@ -52,12 +53,14 @@ def json_text(value: Any) -> str:
 def plain_text(value: Any) -> str:
     """Return a text unchanged, everything else as JSON."""
     if isinstance(value, str):
+        # Lone surrogates have no UTF-8, and would fail the export.
         return value[:MAX_TEXT].encode("utf-8", "replace").decode()
     return json_text(value)
 
 
 def attribute_value(value: Any) -> str | bool | int | float:
     """Return texts, numbers and booleans unchanged, the rest as JSON."""
+    # Integers have 64 bits in OTLP.
     if isinstance(value, bool) or (isinstance(value, int) and -(2**63) <= value < 2**63):
         return value
     return value if isinstance(value, float) else plain_text(value)
@@ -84,6 +87,7 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
 def _plain_object(value: Any) -> Any:
     """Convert one level of an object to JSON types."""
     try:
+        # Pydantic's models, without a dependency on Pydantic.
         if hasattr(value, "model_dump"):
             return value.model_dump(mode="json")
         if (held := field_values(value)) is not None:

@@ -77,8 +77,10 @@ class SpanFactory(Generic[_S]):
         return self
 
     def _decorate(self, function: Any) -> Any:
+        # The descriptor must stay outermost, because the class binds through it.
         if isinstance(function, classmethod | staticmethod):
             return type(function)(self._decorate(function.__func__))
+        # A copy: one factory may decorate several functions.
         made = self._for(function)
         parameters = _Parameters(function)
 
@@ -140,6 +142,7 @@ class _Parameters:
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
             parameters = list(inspect.signature(function).parameters.values())
+        # Some built-in functions have no signature.
         except (TypeError, ValueError):
             parameters = []
         self._names = tuple(
@@ -248,6 +251,7 @@ def _steps(start: Callable[..., _Started]) -> Callable[..., Generator[Any, Any, 
                 try:
                     step, value = generator.send, (yield item)
                 except GeneratorExit:
+                    # The body's `finally` runs where the span is current.
                     inside.run(generator.close)
                     raise
                 except BaseException as error:

@@ -183,6 +183,7 @@ class InferenceSpan(ModelSpan):
 
     def add_chunk(self, chunk: Any) -> None:
         """Record a piece of a streamed answer: a text, or a provider's chunk."""
+        # Asked first, because the base class creates the list.
         if self._chunks is None:
             self.span.set_attribute(semconv.GEN_AI_REQUEST_STREAM, True)
         super().add_chunk(chunk)
@@ -229,6 +230,7 @@ def chunk_text(chunk: Any) -> str | None:
     choice = first(chunk, "choices")
     delta = get(chunk, "delta") if choice is None else get(choice, "delta")
     if isinstance(delta, str):
+        # OpenAI streams other deltas too, such as the arguments of calls.
         return delta if str(get(chunk, "type")).endswith("output_text.delta") else None
     text = get(delta, "content") or get(delta, "text")
     return text if isinstance(text, str) else None

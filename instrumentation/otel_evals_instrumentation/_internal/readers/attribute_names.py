@@ -45,6 +45,7 @@ class FieldsByAttribute:
         for name in names:
             for field, rank in self._fields.get(name, ()):
                 found.setdefault(field, []).append((rank, name))
+        # A list has one attribute per item and key; the tables have its prefix.
         ends = [(name, _INDEX.search(name)) for name in names]
         for name in dict.fromkeys(name[: end.start()] + ".*" for name, end in ends if end is not None):
             for field, rank in self._fields.get(name, ()):

@@ -110,6 +110,7 @@ def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Av
             is_on = found.get(other) in _RECORDED
             without = Availability.PRESENT if calls else Availability.EMPTY
             found[side] = without if is_on else Availability.CAPTURED_OFF
+    # Looked up once, and only if content is missing.
     dropped = None
     for name in expected:
         if found.get(name) not in _RECORDED:
@@ -155,6 +156,7 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
     if depth > MAX_DEPTH:
         return
     if isinstance(value, (list, tuple)):
+        # Bounds the work for lists that a sender writes.
         for item in value[:10_000]:
             item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
             if isinstance(item, (list, tuple)):
@@ -205,6 +207,7 @@ def make_document(
 ) -> Document:
     """Return a document from recorded values; the text falls back to one in the metadata."""
     metadata = metadata if isinstance(metadata, dict) else {}
+    # To Python, True is a number.
     is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Document(
         content=first_text(metadata, _TEXTS) if content is None else content,

@@ -100,6 +100,7 @@ class SpanConvention:
     index: FieldsByAttribute = field(init=False)
 
     def __post_init__(self) -> None:
+        # A frozen dataclass refuses assignment.
         object.__setattr__(self, "index", FieldsByAttribute(self.names))
 
     def read(self, span: SpanRecord) -> Operation | None:
@@ -136,8 +137,10 @@ class SpanConvention:
         """Find the attributes of a span that may contain the fields of an operation."""
         attributes, events = read_events(span) if span.events or span.logs else (span.attributes, [])
         there = attributes
+        # An attribute without a value would hide a less trusted one that has it.
         if None in there.values():
             there = {key: value for key, value in there.items() if value is not None}
+        # In order: an instrumentation sets its attributes in the same order each time.
         keys = tuple(there)
         known = self.index.known.get(keys)
         found_at = self.index.find(keys) if known is None else known
@@ -270,6 +273,7 @@ def _name_in_id(reader: SpanReader) -> Any:
 def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
     """Return a text in quotes, of a less trusted attribute, or written as a number."""
     text = reader.text(field)
+    # `str` raises for integers of thousands of digits.
     is_number = type(value) is int and value.bit_length() <= 64
     return str(value) if text is None and is_number else text
 

@@ -50,6 +50,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     failed = reader.span.status == "ERROR" and outputs and _repeats_error(reader, outputs[-1].text)
     if failed or (outputs and _ended_in_error(reader)):
         outputs = ()
+        # With its note, the error would count as a recorded answer.
         reader.noted.pop("output", None)
     read_system(reader, inputs, outputs)
     reader.fields["input_messages"] = inputs
@@ -74,6 +75,7 @@ def _ended_in_error(reader: SpanReader) -> bool:
     if not _is_invocation(reader):
         return False
     value = reader.attributes.get(reader.source_of("output") or "")
+    # Only the end is searched: an output may have millions of characters.
     return type(value) is str and _ERROR_ENDING.search(value, max(0, len(value) - 100)) is not None
 
 
@@ -103,6 +105,7 @@ def _first(
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
         if value in _NO_MESSAGES:
+            # A note of an earlier attribute stays, because it is trusted more.
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
         messages, cut, is_text = _said(reader, value, side, role)
@@ -185,6 +188,7 @@ def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
 
     Some SDKs drop the attributes above a limit, the others the oldest ones.
     """
+    # SDKs keep attributes in the order in which they were set.
     last = next(reversed(tuple(attributes)), "")
     return last.startswith(prefix) and any(name.startswith(prefix + "0.") for name in attributes)
 
@@ -238,6 +242,7 @@ def _ends_in(value: str, text: str | None) -> bool:
     """Return True if JSON was truncated inside this text."""
     if not text:
         return False
+    # Writers differ in whether they escape letters outside of ASCII.
     tails = tuple(json.dumps(text, ensure_ascii=escaped)[1:-1][-20:] for escaped in (True, False))
     return without_cut_mark(value).rstrip("\\").endswith(tails)
 

@@ -94,6 +94,7 @@ def _event(body: Any, role: str) -> tuple[Message, ...]:
 _ASKED = "Prompt Content"
 _ANSWERED = "Completion"
 _TITLES = ("Chat Model ", "Chat Client ", "Vector Store Query Response")
+# Quotes in the texts are not escaped: an entry ends where the next role begins.
 _ENTRY = re.compile(
     r'(?:^|, )"(system|user|assistant|tool)":"(.*?)"(?=$|, "(?:system|user|assistant|tool)":")', re.DOTALL
 )
@@ -109,6 +110,7 @@ def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
         if not isinstance(text, str) or not text.startswith(_TITLES):
             continue
         title, _, listed = text.partition(":\n")
+        # A longer first line belongs to another kind of log line.
         if len(title) > 40 or not listed:
             continue
         if title == _TITLES[2]:

@@ -80,6 +80,7 @@ def _collect(item: dict[str, Any], found: dict[str, str], level: int) -> None:
 
 def _place(value: str, found: dict[str, str]) -> None:
     """Note an address or bytes; media types in them count where none is given."""
+    # Only the beginning is matched: megabytes may follow.
     embedded = _DATA_URI.match(value, 0, 300)
     uploaded = _LANGFUSE.match(value, 0, 300)
     if embedded and embedded[1]:
@@ -111,6 +112,7 @@ def _with_bytes(media: Media, text: str) -> tuple[Media, bool]:
     """Add the bytes of base64; the flag is True for base64 that was cut off, or is none."""
     if not text:
         return media, False
+    # Base64 may have line breaks, lack its padding or use the URL-safe alphabet.
     text = "".join(text.split()).rstrip("=").translate(_STANDARD)
     size = len(text) * 3 // 4
     if len(text) > MAX_BASE64:
@@ -118,6 +120,7 @@ def _with_bytes(media: Media, text: str) -> tuple[Media, bool]:
     hashed = hashlib.sha256()
     text += "=" * (-len(text) % 4)
     try:
+        # The chunk's length is a multiple of 4, so each is base64 by itself.
         for at in range(0, len(text), _CHUNK):
             hashed.update(b64decode(text[at : at + _CHUNK], validate=True))
     except ValueError:

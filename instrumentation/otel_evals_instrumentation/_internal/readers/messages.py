@@ -38,6 +38,7 @@ from otel_evals_instrumentation._internal.readers.values import (
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+# Bounds the work for one attribute, whatever a sender nests in it.
 MAX_MESSAGES = 5_000
 _CALLS = words("function_call custom_tool_call mcp_call local_shell_call computer_call")
 _OUTPUTS = words("function_call_output custom_tool_call_output local_shell_call_output computer_call_output")
@@ -58,6 +59,7 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if value is None or depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
         return
     if isinstance(value, str):
+        # Decoding Python is slow: only a text that begins as a message is tried.
         message = literal(value) if value[:8] == "{'role':" else None
         if isinstance(message, dict):
             _collect_one(message, role, found, depth + 1)
@@ -72,6 +74,7 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
 
 
 def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: int) -> None:
+    # Parts without a message around them are one message, up to the next whole message.
     loose: list[Any] = []
     for item in items:
         parsed = parse(item) if isinstance(item, str) and item[:1] == "{" else item
@@ -145,6 +148,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     if kind == "constructor" and isinstance(item.get("kwargs"), dict):
         _collect_one(_unwrap_constructor(item), role, found, depth + 1)
         return
+    # The form of LangChain's `message_to_dict`.
     if kind in LANGCHAIN and isinstance(item.get("data"), dict):
         _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
         return
@@ -211,6 +215,7 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     finish_reason: Any = None
 
 
+# The usual form is decoded in C; an unknown field leaves the text to the general reader.
 _decode = msgspec.json.Decoder(list[_Said]).decode
 
 
@@ -219,6 +224,7 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
     if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
         return None
     try:
+        # Given as a text, msgspec would cache its UTF-8 form on it.
         said = _decode(value if value.isascii() else value.encode())
     except (ValueError, RecursionError):
         return None

@@ -30,6 +30,7 @@ _MEDIA = words(
     """image image_url image-url input_image audio audio-url input_audio output_audio video video_url
     video-url file input_file blob uri media document document-url binary image_generation_call"""
 )
+# Python's `str()` of parts has single quotes, which JSON does not allow.
 _REPRS = ("[{'type': '", "{'type': 'input_")
 LISTS = frozenset(("[{", "{'"))
 """Beginnings of texts that may be lists of typed parts."""
@@ -65,6 +66,7 @@ def is_part(item: dict[str, Any]) -> bool:
     kind = item.get("type")
     if isinstance(kind, str):
         return kind in _BY_TYPE
+    # A larger object with such a key is more likely an application's data.
     return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
 
 
@@ -95,6 +97,7 @@ def read_parts(content: Any) -> tuple[Part, ...]:
 def spread(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Replace each text that is a list of typed parts by these parts."""
     for part in parts:
+        # Two characters tell most texts from lists without decoding.
         if part.kind == "text" and part.text and part.text[:2] in LISTS:
             break
     else:
@@ -145,6 +148,7 @@ def read_part(item: Any) -> Part:
     read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
     if read is not None:
         return read(item)
+    # `generic_type` is removed: a part that names itself would be read for ever.
     if kind == "generic" and isinstance(item.get("generic_type"), str):
         return read_part({**item, "type": item["generic_type"], "generic_type": None})
     if isinstance(kind, str) and kind.startswith("image"):
@@ -254,4 +258,5 @@ _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_RESULTS, tool_result),
     **dict.fromkeys(_MEDIA, read_media),
 }
+# A tuple: a recorded type may be a list, which has no hash.
 _KNOWN = tuple(_BY_TYPE)

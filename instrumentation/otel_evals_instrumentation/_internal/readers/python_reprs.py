@@ -9,6 +9,7 @@ from typing import Any
 from otel_evals_instrumentation._internal.readers.values import STRING, is_quickly_parsed
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+# Python's parser keeps the interpreter's lock while it reads.
 _LONGEST = 100_000
 _TOKENS = re.compile(STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
 _PIECES = re.compile(STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
@@ -82,6 +83,7 @@ def _fields(text: str) -> dict[str, Any]:
     def piece(token: re.Match[str]) -> str:
         nonlocal depth
         depth += (token[0] in "([{") - (token[0] in ")]}")
+        # Only blanks outside of brackets are between fields.
         return ", " if token[0] == " " and depth == 0 else token[0]
 
     fields = read_repr(f"message({_PIECES.sub(piece, text)})") if len(text) <= _LONGEST else None

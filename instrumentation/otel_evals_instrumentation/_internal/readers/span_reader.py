@@ -57,6 +57,7 @@ class SpanReader(msgspec.Struct, eq=False):
 
     A field with indexed lists has a second entry, its name with `.*`, that includes the lists.
     """
+    # msgspec copies an empty default for each instance.
     fields: dict[str, Any] = {}
     noted: dict[str, tuple[str, Availability]] = {}
     """By field of content: the attribute that it came from, and its availability."""
@@ -84,6 +85,7 @@ class SpanReader(msgspec.Struct, eq=False):
         """Return the most trusted natural number among a field's attributes."""
         for _, key in self.found_at.get(field, ()):
             value = self.attributes[key]
+            # Beyond ASCII, `isdigit` accepts characters such as `²` that `int` refuses.
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
                 value = int(value)
             if isinstance(value, (int, float)) and 0 <= value < 1e15:
@@ -197,6 +199,7 @@ def without_json_quotes(span: SpanRecord) -> SpanRecord:
     for word in _WORDS:
         value = attributes.get(word)
         if value is not None:
+            # A backend stores all attributes alike: the first word that is there decides.
             if type(value) is str and value[:1] == '"':
                 return replace(span, attributes={key: _decoded(v) for key, v in attributes.items()})
             return span

@@ -42,6 +42,7 @@ def tool_call(item: dict[str, Any]) -> Part:
     if isinstance(arguments, str):
         arguments = unmasked(arguments)
         parsed = parse(arguments)
+        # Some encode the arguments as JSON twice.
         arguments = literal(arguments) if parsed is arguments else parse(parsed)
     elif arguments is None:
         server = item.get("server_tool_call")

@@ -37,6 +37,7 @@ _PAUSES = words(
 CrewAI, Genkit, Haystack, LlamaIndex; a line each."""
 _HANDOVERS = ("ParentCommand", "Command")
 """LangGraph's exceptions that pass control to another node."""
+# An exception's type, with or without its module, alone or before its message.
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
 _WAITS_FOR_APPROVAL = re.compile(
     r"This tool call requires confirmation, please approve|FunctionToolResult\(.*ToolApprovalItem\("
@@ -65,6 +66,7 @@ def read_tool(reader: SpanReader) -> None:
         error = None
         fields.pop("error_type", None)
     if outcome == "paused" or fields.get("paused") or waits_for_approval(value):
+        # A call that waits has no outcome yet: a framework's text in its place is no result.
         fields["paused"], outcome, value, error, failed = True, "paused", None, None, False
         fields.pop("error", None)
         fields.pop("error_type", None)

@@ -107,9 +107,11 @@ def repair(text: str) -> Any:
     closers, in_string, escaped, cut = _scan(text)
     if not closers:
         return None
+    # Half of an escape is no JSON.
     body = text[: len(text) - 1] if escaped else re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", text)
     tail = "".join(reversed(closers))
     body = body + '"' if in_string else body.rstrip().rstrip(",")
+    # With the open value closed, or else up to the last whole value.
     for candidate in (text[:cut],) if body[-1:].isdigit() else (body, text[:cut]):
         try:
             return _decode(candidate + tail)
@@ -163,6 +165,7 @@ def literal(value: Any) -> Any:
     if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or not is_quickly_parsed(value):
         return value
     try:
+        # It builds constants and containers, and runs no code.
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return value
@@ -170,6 +173,7 @@ def literal(value: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Return True for a mask, which instrumentations record instead of content."""
+    # Masks are short; the bound keeps the match cheap.
     if type(value) is not str or len(value) > 200 or value[:1] not in MASKS or value.startswith("[{"):
         return False
     return _MASKED.fullmatch(value) is not None
@@ -218,11 +222,13 @@ def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     for key, value in attributes.items():
         if not key.startswith(dotted):
             continue
+        # Bounded, because `_lists` recurses once per level.
         *path, leaf = key[start:].split(".", MAX_DEPTH)
         node = tree
         for step in path:
             below = node.get(step)
             if not isinstance(below, dict):
+                # A key may have a value and keys below it: the value moves to an empty key.
                 below = node[step] = {} if below is None else {"": below}
             node = below
         if isinstance(node.get(leaf), dict):
@@ -238,5 +244,6 @@ def _lists(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     if node and all(key.isascii() and key.isdigit() for key in node):
+        # Length and text give the order of numbers, also of indexes too long for `int`.
         return [_lists(node[key]) for key in sorted(node, key=lambda key: (len(key.lstrip("0")), key))]
     return {key: _lists(value) for key, value in node.items()}

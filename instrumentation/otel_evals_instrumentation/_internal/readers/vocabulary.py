@@ -208,6 +208,7 @@ def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
         value = counts.get(key)
         if type(value) is str and value.isascii() and value.isdigit() and len(value) < 16:
             return int(value)
+        # The bounds exclude NaN and infinity, which `int` refuses.
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
             return int(value)
     return None
