@@ -30,8 +30,7 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
-# With more ids, the query does not list them, and its callers skip the rows of other slices.
-_MANY = 500
+_MANY = 500  # with more, the query lists no ids, and its callers skip the other slices
 _AHEAD = 86_400
 SEARCHED = 20_000
 """Number of runs that a filter of single runs considers, the newest ones."""
@@ -161,8 +160,7 @@ class Measured:
         """Add a row of sums of a slice with these columns."""
         tally = _tally(row)
         self.lower_is_better = columns["direction"] == "lower_is_better"
-        # One slice without a scale leaves the whole group without one.
-        self.scale = None if columns["scale"] is None else self.scale
+        self.scale = None if columns["scale"] is None else self.scale  # one slice without a scale is enough
         self.sampled += tally
         self.counts[row.status] += row.n + row.unknown
         if row.status == "scored":
@@ -221,8 +219,7 @@ def measure(
     `attribute` in `by` is the value of the filter's attribute.
     """
     found = {key: steps[0] for key, steps in series(connection, slices, window, 0, by, runs).items()}
-    # Single runs give the exact number of clusters, but reading them is slow if they are many.
-    few = sum(each.scored.n for each in found.values()) <= SEARCHED
+    few = sum(each.scored.n for each in found.values()) <= SEARCHED  # exact clusters, but slow
     tables = [runs.rollups(slices, window)] if few or runs else []
     tables += [schema.clusters] if window.hours and not runs else []
     for table in tables:
@@ -232,8 +229,7 @@ def measure(
             # The runs of old rollups are deleted. Sums differ, too, after a weight was removed that was so
             # large that the others were lost in rounding.
             if clusters and math.isclose(sum(clusters.w), measured.scored.w, rel_tol=1e-6):
-                # The counted clusters of single runs are first, and better.
-                measured.clusters = measured.clusters or clusters
+                measured.clusters = measured.clusters or clusters  # the exact ones are first
     return found
 
 
@@ -249,8 +245,7 @@ def series(
 
     `step` is in seconds, a multiple of a minute, or 0 for the whole window; `by` is as for `measure`.
     """
-    # A step of 0 is a multiple of an hour too: a window of whole hours reads fewer rows.
-    width = HOUR if step % HOUR == 0 and window.hours else MINUTE
+    width = HOUR if step % HOUR == 0 and window.hours else MINUTE  # hours for a step of 0 too
     table = (runs.rollups(slices, window) if runs else schema.rollups).c
     start = table.bucket - table.bucket % step if step else table.slice_id * 0
     keys = [table.slice_id, table.status, table.reason, start.label("start")]
@@ -297,8 +292,7 @@ def _clusters(
         if (found := slices.get(row.slice_id)) is not None:
             into = kin.setdefault(_key(by, found, row), {})
             w, wx = into.get(row.cluster, (0.0, 0.0))
-            # Removed weights leave rounding errors, and `Clusters` refuses weights below zero.
-            into[row.cluster] = w + max(0.0, row.w), wx + row.wx
+            into[row.cluster] = w + max(0.0, row.w), wx + row.wx  # below zero by rounding, after removals
     return {key: Clusters.of_sums(sums, counted=single) for key, sums in kin.items()}
 
 
