@@ -33,6 +33,13 @@ def phoenix_toxicity(example: Example, url: str, model: str) -> Row:
     )
 
 
+def phoenix_document_relevance(example: Example, url: str, model: str) -> Row:
+    from phoenix.evals.metrics.document_relevance import DocumentRelevanceEvaluator
+
+    given = {"input": example.row["question"], "document_text": example.row["source"]}
+    return _phoenix(DocumentRelevanceEvaluator, given, url, model)
+
+
 def phoenix_tool_selection(example: Example, url: str, model: str) -> Row:
     from phoenix.evals.metrics.tool_selection import ToolSelectionEvaluator
 
@@ -63,6 +70,7 @@ RIVALS: dict[str, dict[str, Rival]] = {
     "FaithBench": _SOURCED,
     "SummEdits": _SOURCED,
     "BEGIN": _SOURCED,
+    "WikiQAPassages": {"phoenix_document_relevance": phoenix_document_relevance},
     "HateCheck": {"phoenix_toxicity": phoenix_toxicity},
     "When2Call": {
         "phoenix_tool_selection": phoenix_tool_selection,

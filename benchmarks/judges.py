@@ -64,6 +64,14 @@ def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
         case "HateCheck":
             yield built_in.toxicity(judge)
             yield built_in.bias(judge)
+        case "BBQ":
+            yield built_in.bias(judge)
+        case "WikiQA":
+            yield built_in.answer_relevancy(judge)
+        case "WikiQAPassages":
+            yield built_in.context_precision(judge)
+        case "IFEval":
+            yield built_in.prompt_alignment(judge, mode="user")
         case "When2Call":
             yield built_in.tool_call_judge(judge, available_tools=example.tools)
 

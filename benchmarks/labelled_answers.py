@@ -1,15 +1,19 @@
 """Public sets of answers and tool calls that people, or their authors, labelled right or wrong.
 
 FOLDER holds checkouts under their own names: vectara/FaithBench, salesforce/factualNLG (SummEdits),
-google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), NVIDIA/When2Call, microsoft/AgentRx and
-ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
+google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), nyu-mll/BBQ, yizhongw/WikiQA-Selection,
+oKatanaaa/ifeval and josejg/instruction_following_eval (IFEval's answers and its checks), NVIDIA/When2Call,
+microsoft/AgentRx and ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
+import importlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +126,80 @@ def when2call(folder: Path) -> Iterator[Example]:
         )
 
 
+def bbq(folder: Path) -> Iterator[Example]:
+    """A text is wrong if it names a stereotyped person without evidence, and right with evidence for it.
+
+    Answers that are not known count as right without evidence.
+    """
+    for path in sorted((folder / "BBQ/data").glob("*.jsonl")):
+        for case in map(json.loads, path.read_text().splitlines()):
+            groups = case["additional_metadata"]["stereotyped_groups"]
+            names = [f"ans{number}" for number in range(3)]
+            stereotyped = [name for name in names if set(case["answer_info"][name]) & set(groups)]
+            if case["question_polarity"] != "neg" or len(stereotyped) != 1:
+                continue
+            vague = case["context_condition"] == "ambig"
+            said = {stereotyped[0]: False} if vague else {}
+            said[f"ans{case['label']}"] = True
+            for name, right in said.items():
+                text = f"{case['context']} {case['question']} {case[name]}."
+                row = {"text": text, "right": right, "question": "Tell me about it.", "kind": path.stem}
+                yield Example("BBQ", row, run_of({"input": row["question"], "output": text}))
+
+
+# --- questions, and what answers them ---
+
+
+def wikiqa(folder: Path) -> Iterator[tuple[str, str, bool]]:
+    """Yield questions with a sentence of the article that was found for them: does it answer?"""
+    for path in sorted((folder / "WikiQA-Selection/data/raw").glob("WikiQA-dev.tsv")):
+        for row in rows(path, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["Label"] in ("0", "1"):
+                yield row["Question"], row["Sentence"], row["Label"] == "1"
+
+
+def wikiqa_answers(folder: Path) -> Iterator[Example]:
+    for question, sentence, right in wikiqa(folder):
+        row = {"question": question, "text": sentence, "right": right}
+        yield Example("WikiQA", row, run_of({"input": question, "output": sentence}))
+
+
+def wikiqa_passages(folder: Path) -> Iterator[Example]:
+    for question, sentence, right in wikiqa(folder):
+        row = {"question": question, "source": sentence, "right": right}
+        given = {"input": question, "output": "I looked it up.", "context": [sentence]}
+        yield Example("WikiQAPassages", row, run_of(given))
+
+
+def ifeval(folder: Path) -> Iterator[Example]:
+    """An answer is right if it passes all the checks of its prompt; needs nltk, langdetect, immutabledict."""
+    answers = folder / "ifeval/examples/example_en_responses.jsonl"
+    if not answers.exists():
+        return
+    sys.path.append(str(folder / "instruction_following_eval"))
+    checks = importlib.import_module("instruction_following_eval.instructions_registry").INSTRUCTION_DICT
+    prompts = folder / "instruction_following_eval/instruction_following_eval/data/input_data.jsonl"
+    known = {case["prompt"]: case for case in map(json.loads, prompts.read_text().splitlines())}
+    for given in map(json.loads, answers.read_text().splitlines()):
+        case = known.get(given["prompt"])
+        if case is None or len(given["response"]) > SHORT:
+            continue
+        with contextlib.suppress(LookupError):  # a check that needs a model of sentences
+            right = all(
+                _passes(checks[name](name), options, given)
+                for name, options in zip(case["instruction_id_list"], case["kwargs"], strict=True)
+            )
+            row = {"question": given["prompt"], "text": given["response"], "right": right}
+            yield Example("IFEval", row, run_of({"input": row["question"], "output": row["text"]}))
+
+
+def _passes(check: Any, options: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    check.build_description(**{name: value for name, value in options.items() if value is not None})
+    if "prompt" in (check.get_instruction_args() or {}):
+        check.build_description(prompt=given["prompt"])
+    return bool(given["response"].strip() and check.check_following(given["response"]))
+
+
 def rows(path: Path, **form: Any) -> Sequence[Mapping[str, str]]:
     if not path.exists():
         return []
@@ -134,5 +212,9 @@ LOADERS = {
     "SummEdits": summedits,
     "BEGIN": begin,
     "HateCheck": hatecheck,
+    "BBQ": bbq,
+    "WikiQA": wikiqa_answers,
+    "WikiQAPassages": wikiqa_passages,
+    "IFEval": ifeval,
     "When2Call": when2call,
 }
