@@ -108,6 +108,7 @@ class CapturedSpan(msgspec.Struct, gc=False):
             shared = read_only(_plain(resource.attributes))
             _last_resource = resource, shared
         state_text = state.to_header() if state is not DEFAULT_TRACE_STATE and state else ""
+        # The `ot` entry of an untrusted sender is removed; other entries stay.
         if self.foreign:
             state_text = credible_state(0, state_text, trusted=False)
         dropped = getattr(attributes, "dropped", None)

@@ -171,6 +171,7 @@ class CaptureSpans(SpanProcessor):
 
     def _loses(self, context: SpanContext) -> bool:
         floor = self._floor
+        # With a threshold of 0, every trace may be sampled.
         if floor == 0:
             return False
         state = context[_TRACE_STATE]
@@ -222,6 +223,7 @@ class CaptureLogRecords(LogRecordProcessor):
         try:
             record = log_record.log_record
             trace_id, span_id = record.trace_id, record.span_id
+            # A record outside of any span has no ids, or zeros.
             if not trace_id or not span_id or not self.keeps(trace_id, span_id):
                 return
             scope = log_record.instrumentation_scope

@@ -59,6 +59,7 @@ class Part(Record, frozen=True, kw_only=True):
     truncated: bool = False
 
     def __post_init__(self) -> None:
+        # Most parts are texts, and save the call.
         if self.data is not None:
             force_setattr(self, "data", read_only(self.data))
 

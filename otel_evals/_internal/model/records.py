@@ -176,6 +176,7 @@ def recovered(cls: type[_Record], derivation: Derivation | None, given: dict[str
     """
     record = object.__new__(cls)
     given[DERIVATION] = derivation
+    # Its `__init__` would set the fields to be derived to their defaults.
     object.__setattr__(record, "__dict__", given)
     return record
 
@@ -183,6 +184,7 @@ def recovered(cls: type[_Record], derivation: Derivation | None, given: dict[str
 def with_given(record: _Record, **given: Any) -> _Record:
     """Return the record with other values; unlike `dataclasses.replace`, it derives nothing."""
     known = record.__dict__
+    # Fields only: cached sizes and ids may not fit the other values.
     kept = {name: known[name] for name in _names(type(record)) if name in known}
     return recovered(type(record), known.get(DERIVATION), {**kept, **given})
 

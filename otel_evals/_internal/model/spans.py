@@ -64,6 +64,7 @@ class SpanRecord(Record, frozen=True, kw_only=True):
         if type(given) is dict:  # most need no further call
             simple = _SIMPLE.issuperset(map(type, given.values()))
             force_setattr(self, "attributes", ReadOnlyDict(given) if simple else read_only(given))
+        # Spans share one resource, which their reader has made read-only.
         if type(self.resource) is dict:
             force_setattr(self, "resource", read_only(self.resource))
 
@@ -127,6 +128,7 @@ def size_of_value(value: Any) -> int:
             continue
         seen.add(id(each))
         size += _ENTRY * len(each)
+        # Of a mapping, these are the keys.
         left.extend(each)
         if issubclass(kind, Mapping):
             left.extend(each.values())

@@ -139,6 +139,7 @@ def _enum(value: Any, names: tuple[str, ...], prefix: str) -> str:
         name = value.removeprefix(prefix)
         return name if name in names else names[0]
     number = _number(value)
+    # Later versions of OTLP may add values.
     return names[number] if 0 <= number < len(names) else names[0]
 
 
@@ -217,6 +218,7 @@ def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
     if stream.peek(1)[:1] == _FIRST_FIELD:
         yield stream.read()
         return
+    # The Collector's file exporter writes each request's size in front, in 4 bytes.
     while head := stream.read(4):
         size = int.from_bytes(head, "big")
         message = stream.read(size) if size <= _LARGEST else b""

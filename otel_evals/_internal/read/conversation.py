@@ -69,6 +69,7 @@ def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
     messages = list(turns[0].history) if len(turns) > 1 else []
     for run in turns[:-1]:
         messages += (*run.input_messages, *run.output_messages)
+    # Some turns may be missing or lack their content, which the last request may repeat.
     recorded = turns[-1].history
     return recorded if _questions(recorded) > _questions(messages) or not messages else tuple(messages)
 
@@ -81,6 +82,7 @@ def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
     """Return the worst availability of fields collected from all turns."""
     states: dict[str, Availability] = {}
     for name, holder in _COLLECTED.items():
+        # A turn without calls or documents lacks no content.
         known = [run.availability[name] for run in turns if getattr(run, holder) and name in run.availability]
         if known:
             states[name] = min(known, key=_WORST_FIRST.index)

@@ -162,6 +162,7 @@ class MessageCalls:
                 t for t in self.calls if t.id is None and not t.answered and same_name(t.name, name)
             )
             known = next(open_calls, None) or self._new_call(part, None, time)
+            # A call without an id gets it from its result; later parts find the call by it.
             self._by_id[part.tool_call_id] = known
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None

@@ -189,6 +189,7 @@ def group_turns(trace: Trace) -> Trace:
     if not trace.loose:
         return trace
     inside = (o for g in trace.groups for top in g.members for o in (top, *trace.tree.inside(top)))
+    # An SDK's span next to an agent may record the agent's model call again.
     answered = {o.response_id for o in inside if o.response_id}
     turns = group_loose(trace.loose, answered, alone=not trace.groups)
     return replace(trace, groups=[*trace.groups, *(Group(turn[-1], tuple(turn)) for turn in turns)])

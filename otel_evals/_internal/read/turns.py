@@ -214,6 +214,7 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
         answer = find_answer(operation, inside)
         if question is None or (answer is None and all(o.error is None for o in inside)):
             return False
+        # Questions without words differ by their images and sounds.
         asked.append(tuple(message.text or str(message.media) for message in question.messages))
         if any(earlier in text for earlier in answers for text in asked[-1]):
             return False
@@ -239,6 +240,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
     A model call does not include the tokens of a tool or an agent below it.
     """
     counting = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    # One operation needs neither a walk nor a comparison.
     if len(counting) < 2:
         return counting[0].usage or _NO_USAGE if counting else _NO_USAGE
     kinds = {o.span_id: o.kind for o in operations}

@@ -9,6 +9,7 @@ from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+# By the beginning of a template; the first that matches counts.
 _TEMPLATES = {
     "OpenAI Agents trace": OperationKind.WORKFLOW,
     "Agent run": OperationKind.AGENT,

@@ -26,6 +26,7 @@ _NAMES = kinds(
     inference="haystack.agent.step.llm",
     tool="haystack.agent.step.tool haystack.tool.run",
 )
+# By the end of a component's class name.
 _COMPONENTS = kinds(retrieval="Retriever Ranker", embedding="Embedder", inference="Generator", agent="Agent")
 
 

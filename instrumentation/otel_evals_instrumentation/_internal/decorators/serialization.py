@@ -233,6 +233,7 @@ def _definition(tool: Any) -> Any:
     merged = {**tool, **inner} if isinstance(inner, Mapping) else dict(tool)
     merged.pop("function", None)
     if "input_schema" in merged:
+        # Anthropic's name of the schema.
         merged["parameters"] = merged.pop("input_schema")
     return {"type": "function", **merged}
 

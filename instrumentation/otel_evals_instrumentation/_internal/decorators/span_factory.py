@@ -179,6 +179,7 @@ def wrapped(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
         steps = _async_steps if inspect.isasyncgenfunction(body) else _steps
 
         def start(*args: Any, **kwargs: Any) -> _Started:
+            # Called before the span opens: wrong arguments fail here, without an open span.
             generator = function(*args, **kwargs)
             span = opened(args, kwargs)
             return span, span.leave(), generator
@@ -197,6 +198,7 @@ def _plain(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         with opened(args, kwargs) as span:
             result = function(*args, **kwargs)
+            # The call made a coroutine or a generator: its work is still to come.
             if type(result) in _LATER:
                 return _hand_over(span, result)
             span.take_output(result)
@@ -222,6 +224,7 @@ _LATER = frozenset((CoroutineType, GeneratorType, AsyncGeneratorType))
 
 def _hand_over(span: OpenSpan, later: Any) -> Any:
     """Keep the span open until a returned coroutine or generator has ended."""
+    # Else the `with` block of the call would end the span before the work.
     span.keep_open()
     started = span, span.leave(), later
     if isinstance(later, CoroutineType):

@@ -49,6 +49,7 @@ class FieldsByAttribute:
         ends = [(name, _INDEX.search(name)) for name in names]
         for name in dict.fromkeys(name[: end.start()] + ".*" for name, end in ends if end is not None):
             for field, rank in self._fields.get(name, ()):
+                # Plain attributes are in this entry as well: lists and they are sorted by one rank.
                 found.setdefault(field + ".*", found.get(field, []).copy()).append((rank, name))
         by_field = {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
         if len(names) <= _MOST_NAMES:

@@ -229,6 +229,7 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: SpanConvention
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for text in filter(found_at.__contains__, _TEXTS):
+        # The most trusted name comes first; few spans need another.
         value = reader.attributes[found_at[text][0][1]]
         is_plain = type(value) is str and value and value[0] not in SPECIAL
         value = value if is_plain else _unusual_text(reader, text, value)

@@ -11,6 +11,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # Python's parser keeps the interpreter's lock while it reads.
 _LONGEST = 100_000
+# Strings are matched first: brackets inside of them are text.
 _TOKENS = re.compile(STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
 _PIECES = re.compile(STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
 _SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")

@@ -49,6 +49,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     kind = item.get("type")
     role = role_of(item.get("role"), LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
     content = first_present(item, _CONTENT)
+    # Some record the parts as a text of JSON or of Python.
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
     parts = spread(read_parts(content)) if isinstance(content, list | tuple) else read_parts(content)

@@ -75,6 +75,7 @@ class SpanReader(msgspec.Struct, eq=False):
         for _, key in self.found_at.get(field, ()):
             value = self.attributes[key]
             if type(value) is str and value:
+                # Most texts need no search for masks or quotes, by their first character.
                 if value[0] not in SPECIAL:
                     return value
                 if value not in _NOTHING and not is_masked(value):

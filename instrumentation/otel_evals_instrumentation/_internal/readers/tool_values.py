@@ -144,6 +144,7 @@ def _is_text(item: Any) -> bool:
 
 def _text_in(items: Iterable[dict[str, Any]]) -> Any:
     """Return the JSON or the text in texts."""
+    # MCP's servers send objects as the JSON in a text.
     text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in items))
     return None if text is None else parse(text)
 

@@ -127,6 +127,7 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
     escape_at, cut = -2, 0
     for match in re.finditer(r'[\[\]{}"\\,]', text):
         char, at = match[0], match.start()
+        # An escaped quote does not end the string.
         if at == escape_at + 1:
             continue
         if in_string:
