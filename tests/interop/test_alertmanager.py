@@ -16,7 +16,7 @@ import pytest
 
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
-from otel_evals_monitor._internal.alarms.receivers import Alertmanager
+from otel_evals_monitor._internal.alarms.receivers import HttpReceiver
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 from tests.support.servers import clean_environment, free_ports, served
@@ -70,12 +70,12 @@ def test_alertmanager_hears_of_an_alarm_and_of_its_end(tmp_path: Path) -> None:
             return found if isinstance(found, list) else []
 
         for _ in range(3):
-            assert AlarmCheck(store.database, low, [Alertmanager(url)]).run() == []
+            assert AlarmCheck(store.database, low, [HttpReceiver(url, "alertmanager")]).run() == []
         (alert,) = alerts()
         assert alert["labels"]["alertname"] == "OtelEvalsFloor"
         assert "below the floor of 0.9" in alert["annotations"]["summary"]
         eventually(lambda: [body["status"] for body in _Receiver.got] == ["firing"])
-        assert AlarmCheck(store.database, fine, [Alertmanager(url)]).run() == []
+        assert AlarmCheck(store.database, fine, [HttpReceiver(url, "alertmanager")]).run() == []
         eventually(lambda: [body["status"] for body in _Receiver.got] == ["firing", "resolved"])
         assert alerts() == []
     store.close()
