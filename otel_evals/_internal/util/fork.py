@@ -81,17 +81,24 @@ class Gate:
 
 
 _things: weakref.WeakSet[Renewable] = weakref.WeakSet()
+_last: list[Renewable] = []
 _held: list[Lock] = []
 
 
-def renew_after_fork(thing: Renewable) -> None:
-    """Renew an object in every later child of this process, as long as the object exists."""
-    _things.add(thing)
+def renew_after_fork(thing: Renewable, *, last: bool = False) -> None:
+    """Renew an object in every later child of this process, as long as the object exists.
+
+    `last` is for a lock that is acquired while another object's lock is held: forks acquire it after those.
+    """
+    if last:
+        _last.append(thing)
+    else:
+        _things.add(thing)
 
 
 def _before() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT
-    for thing in list(_things):
+    for thing in [*_things, *_last]:
         lock = thing.lock
         # A lock that is held for longer does not keep the process from forking.
         if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -109,7 +116,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     # Not released: `renew` replaces the locks.
     _held.clear()
-    for thing in list(_things):
+    for thing in [*_things, *_last]:
         thing.renew()
 
 

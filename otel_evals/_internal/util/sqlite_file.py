@@ -11,6 +11,8 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +27,40 @@ MEMORY = ":memory:"
 
 _inherited: list[object] = []
 """Connections of the parent process in a forked child: SQLite forbids to use or to close them there."""
+
+
+class _Opening:
+    """Opens connections, and closes those that were dropped, while no fork is under way.
+
+    SQLite's own locks stay locked in a child that is forked while a thread of the parent has one of them.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._dropped: deque[sqlite3.Connection] = deque()
+        renew_after_fork(self, last=True)
+
+    def open(self, path: str, wait: float) -> sqlite3.Connection:
+        with self.lock:
+            self.suspend()
+            return open_sqlite(path, wait=wait)
+
+    def drop(self, db: sqlite3.Connection) -> None:
+        """Leave a connection to the next opening: garbage is collected on any thread, also during a fork."""
+        self._dropped.append(db)
+
+    def suspend(self) -> None:
+        """Close what was dropped. Called with the lock held."""
+        while self._dropped:
+            with suppress(sqlite3.Error):
+                self._dropped.popleft().close()
+
+    def renew(self) -> None:
+        _inherited.append(self._dropped)
+        self.lock, self._dropped = threading.Lock(), deque()
+
+
+_opening = _Opening()
 
 
 def open_sqlite(path: str, *, wait: float) -> sqlite3.Connection:
@@ -126,6 +162,7 @@ class SQLiteFile:
         self._wait = wait
         self._db: sqlite3.Connection | None = None
         self._watch: FileWatch | None = None
+        self._drop: weakref.finalize[..., SQLiteFile] | None = None
         self.lock = threading.Lock()
         renew_after_fork(self)
         with self.lock:
@@ -151,7 +188,8 @@ class SQLiteFile:
             return self._db
         self.suspend()
         try:
-            self._db = open_sqlite(self.path, wait=self._wait)
+            self._db = _opening.open(self.path, self._wait)
+            self._drop = weakref.finalize(self, _opening.drop, self._db)
             if self.path != MEMORY:
                 self._watch = FileWatch(self.path)
             self._db.executescript(self._schema)
@@ -172,11 +210,16 @@ class SQLiteFile:
             return
         with suppress(sqlite3.Error):
             self._db.close()
-        self._db = self._watch = None
+        self._forget()
 
     def renew(self) -> None:
         """In a forked child: use a new connection, and leave the parent's untouched."""
         if self._db is not None:
             _inherited.append(self._db)
-        self._db = self._watch = None
+        self._forget()
         self.lock = threading.Lock()
+
+    def _forget(self) -> None:
+        if self._drop is not None:
+            self._drop.detach()
+        self._db = self._watch = self._drop = None

@@ -296,12 +296,12 @@ def test_children_forked_at_any_moment_go_on(tmp_path: Path, stored: bool) -> No
     for thread in threads:
         thread.start()
     try:
-        codes = [in_child(lambda: anyio.run(use, "child", 3)) for _ in range(5)]
+        codes = [in_child(lambda: anyio.run(use, "child", 3)) for _ in range(25)]
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    assert codes == [0] * 5
+    assert codes == [0] * 25
     anyio.run(use, "parent", 3)
     if stored:
         with sqlite3.connect(tmp_path / "b.db") as db:
