@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
-from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability, recorded_probability
+from otel_evals._internal.sampling.algebra import Chance, Earlier, inclusion_probability
 from otel_evals._internal.sampling.conditions import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled, randomness_source
 from otel_evals._internal.trust.marks import ECHOES, FENCE, has_own_fence
@@ -120,30 +120,6 @@ class Decider:
         waiting, decisions.waiting = decisions.waiting, {}
         return [self._ask(decisions, self._by_name[name], applies=True) for name in waiting]
 
-    def give_up(self, decisions: RunDecisions, scorer_id: str) -> list[str]:
-        """Stop waiting for a scorer's outcome; returns the names of the rules that stop waiting with it."""
-        without = {scorer_id}
-        gone: list[str] = []
-        for (
-            name,
-            waiting_id,
-        ) in decisions.waiting.items():  # in order: a rule comes after the rules it follows
-            if self._by_name[name].sampling.follows & without:
-                without.add(waiting_id)
-                gone.append(name)
-        for name in gone:
-            del decisions.waiting[name]
-        decisions.sampled.pop(scorer_id, None)
-        return gone
-
-    def resume(self, decisions: RunDecisions, group: str) -> list[Decision]:
-        """Ask the cascades that follow the sampled scorers again."""
-        return [
-            self._ask(decisions, rule)
-            for rule in self._rules.get(group, ())
-            if rule.scorer_id not in decisions.sampled and rule.sampling.follows & decisions.sampled.keys()
-        ]
-
     def _ask(self, decisions: RunDecisions, rule: DecidingRule, *, applies: bool = False) -> Decision:
         try:
             if not applies and rule.when is not None and not rule.when(decisions.run):
@@ -192,11 +168,3 @@ def _is_judge_question(run: Run) -> bool:
     if not may_have_fence:
         return False
     return has_own_fence(run.input or "") or has_own_fence(run.system_instructions or "")
-
-
-def chance_of(sampled: Sampled, run: Run) -> Chance:
-    """Return the chance behind a recorded probability, without the head sampler's share."""
-    if sampled.probability is None:
-        return Chance(1.0, known=False)
-    head = recorded_probability(Chance(1.0), randomness_source(run)[1]) or 1.0
-    return Chance(min(1.0, sampled.probability / head))
