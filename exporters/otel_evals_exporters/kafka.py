@@ -72,7 +72,7 @@ class KafkaDestination:
             "bootstrap.servers": ",".join(brokers),
             "message.timeout.ms": str(int(_TIMEOUT * 1000)),
             **(properties or {}),
-            # Last, so that no property disables it: librdkafka's own retries could repeat messages.
+            # Set last, so no property disables it: retries by librdkafka could repeat messages.
             "enable.idempotence": "true",
         }
         self._process = 0

@@ -23,7 +23,7 @@ TextPage = Callable[[], tuple[int, str]]
 
 
 class TrafficCounters:
-    """Counts spans and log records by signal and outcome, beside requests by signal and HTTP status."""
+    """Counts spans and log records by signal and outcome, and requests by signal and HTTP status."""
 
     def __init__(self, answers: Mapping[tuple[str, int], int]) -> None:
         self._answers = answers

@@ -52,7 +52,7 @@ def _loaded(point: EntryPoint) -> Any:
     if isinstance(found, typer.Typer):
         command: Any = get_group(found)
     else:
-        # Through an application of its own, a function gets the same parsing as groups have.
+        # A separate application gives a function the same parsing as a group.
         single = typer.Typer(add_completion=False)
         single.command(point.name)(found)
         command = get_command(single)

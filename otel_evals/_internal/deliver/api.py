@@ -38,7 +38,7 @@ class ApiDestination(ABC):
 
     Args:
         url: base URL of the API.
-        headers: sent with every request; what they contain is in no error.
+        headers: sent with every request; errors do not contain them.
         content: whether to send explanations and error messages, which may quote the conversation.
         http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
@@ -150,7 +150,7 @@ class ApiDestination(ABC):
 
 
 class _Sending:
-    """The requests of one batch."""
+    """Requests for one batch."""
 
     def __init__(self, destination: ApiDestination) -> None:
         self._destination = destination

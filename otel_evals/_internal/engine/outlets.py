@@ -84,7 +84,7 @@ class Deliveries:
             self._left.put(target, names)
 
     def _ended(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """Take how a delivery ended: what a destination could not take from a source is put again.
+        """Record how a delivery ended, and deliver runs of a source again that were not accepted.
 
         Beyond `max_bytes`, it is left to the next process, since the source has it until it is done.
         """
@@ -127,7 +127,7 @@ class Deliveries:
         return await self.fan_out.force_flush(max(0.0, seconds))
 
     async def shutdown(self, seconds: float) -> None:
-        """Deliver what is possible in this time, and release the destinations."""
+        """Deliver as much as possible in this time, and close the destinations."""
         await self._report_picks()
         await self.fan_out.shutdown(max(0.1, seconds))
 

@@ -1,4 +1,4 @@
-"""What a judge is shown: judged text in fences, so that it is not obeyed, and images.
+"""Fences judged text, which a judge must not obey, and selects the images that it sees.
 
 Each prompt has its own random mark. Authors of judged text cannot know it and so cannot end the fence; if
 the mark occurs in the text, it is removed. A part of the mark is keyed, by which a deployment recognises its

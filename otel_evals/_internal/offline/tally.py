@@ -135,7 +135,7 @@ def _estimated(
 
 def _clusters(runs: Sequence[tuple[Evaluation, float, float]], kin: Mapping[str, Kin]) -> Clusters | None:
     """Group the runs by their kin, as the results store does; None if all are independent."""
-    # Runs of one user are alike: counting them as independent makes intervals too narrow.
+    # Runs of one user are correlated: as independent runs, they would make intervals too narrow.
     keys = [kin.get(e.trace_id, e.trace_id) for e, _, _ in runs]
     if len(set(keys)) == len(keys):
         return None

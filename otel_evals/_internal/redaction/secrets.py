@@ -115,7 +115,7 @@ def _has_any(lowered: str, hints: Sequence[str]) -> bool:
 
 
 def _may_have_key(text: str) -> bool:
-    """Return True if the text may have a key: a short one, or a long run of its characters."""
+    """Return True if the text has the prefix of a short key, or a long run of characters like a key."""
     if _has_any(text, _SHORT_KEYS):
         return True
     runs = text.encode("ascii", "replace").translate(_RUNS) + b" "

@@ -101,7 +101,7 @@ class Decider:
     def sampled(self, decision: Decision, run: Run) -> Sampled:
         """Return the probability that is recorded with the score of a sampled run."""
         name, chance = decision.rule.name, decision.chance or Chance(1.0, known=False)
-        # Their probability depends on the run, so that it cannot be shared.
+        # The probability depends on the run, so the record cannot be shared.
         if run.trace_state or run.turns:
             return Sampled(inclusion_probability(chance, run), self._words[name])
         known = self._sampled.get((name, chance))  # most runs of a rule share one record

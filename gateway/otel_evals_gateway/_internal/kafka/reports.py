@@ -82,7 +82,7 @@ class Reports(Source):
 
     def _send(self, run: Run) -> None:
         traces: Sequence[str] = run.trace_ids or (run.trace_id,)
-        # Members need the ids alone to count what they will never score.
+        # Members count these runs, which they will never score, by their ids.
         ruled_out = self.scoring.engine.conversations.rules_out(run)
         try:
             value = encode_run(run, only_ids=ruled_out)

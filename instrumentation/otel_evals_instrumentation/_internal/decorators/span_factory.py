@@ -165,7 +165,7 @@ class _Parameters:
 
 
 Opener = Callable[[tuple[Any, ...], dict[str, Any]], OpenSpan]
-"""Opens the span of one call, given its arguments."""
+"""Opens the span of one call with these arguments."""
 
 _Started = tuple[OpenSpan, Context, Any]
 

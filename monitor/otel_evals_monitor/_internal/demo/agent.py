@@ -255,7 +255,7 @@ class Truth:
 
 
 def plan(runs: int, seed: int) -> tuple[list[Question], dict[str, Order]]:
-    """Plan questions, each about an order of its own; the same seed gives the same plan."""
+    """Plan questions about different orders; the same seed gives the same plan."""
     rng = random.Random(seed)
     questions, orders = [], {}
     for number, digits in enumerate(rng.sample(range(10_000, 99_999), runs)):
