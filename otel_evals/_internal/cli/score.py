@@ -40,6 +40,7 @@ from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.sampling.algebra import always
+from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 _AT_ONCE = 64
@@ -88,7 +89,7 @@ def score(
     else:
         show(report)
         if resume:
-            echo(f"{known} evaluations were done before")
+            echo(f"done before: {counted(known, 'evaluation')}")
         for line in worst_runs(report[0], evaluations, worst):
             echo(line)
     for problem in wrong:
@@ -185,7 +186,8 @@ def unfinished(report: Report, stopped: str | None) -> Iterator[str]:
         count = each.failed.get(_BUDGET, 0)
         if count:
             hint = "fix: run the same command again with --resume"
-            yield f"{each.scorer_id}: the budget is used up; {count} runs were not scored ({_BUDGET}); {hint}"
+            lost = f"not scored: {counted(count, 'run')} ({_BUDGET})"
+            yield f"{each.scorer_id}: the budget is used up; {lost}; {hint}"
 
 
 def problems(
@@ -198,7 +200,7 @@ def problems(
         if each.failed and not each.scored:
             count = sum(each.failed.values())
             cause = _first_failure(each.scorer_id, evaluations)
-            yield f"{each.scorer_id} failed on all its {count} runs: {cause}"
+            yield f"{each.scorer_id} scored nothing, and failed on {counted(count, 'run')}: {cause}"
         if fail_under is not None and each.mean is not None:
             # One bound serves scorers of both directions.
             good = each.mean if each.direction is Direction.HIGHER else 1 - each.mean
@@ -206,7 +208,8 @@ def problems(
                 yield f"{each.scorer_id}: the mean {each.mean:.3f} does not pass --fail-under {fail_under:g}"
     for name, delivered in deliveries.items():
         if delivered.failed or delivered.dropped:
-            yield f"{name}: {delivered.failed + delivered.dropped} scored runs were not delivered"
+            lost = counted(delivered.failed + delivered.dropped, "scored run")
+            yield f"{name}: not delivered: {lost}"
 
 
 def _first_failure(scorer_id: str, evaluations: list[Evaluation]) -> str:
@@ -242,7 +245,7 @@ def show(report: Report) -> None:
     else:
         echo(as_text(tallies))
     ignored = "".join(f", {count} {reason}" for reason, count in stats.ignored.items())
-    echo(f"{stats.seen} runs{ignored}")
+    echo(f"{counted(stats.seen, 'run')}{ignored}")
     for name, rule in stats.rules.items():
         if rule.not_sampled:
             reasons = ", ".join(f"{count} {reason}" for reason, count in rule.not_sampled.items())

@@ -194,7 +194,7 @@ def test_that_everything_failed_fails_with_the_cause(spans: Path, tmp_path: Path
     monkeypatch.syspath_prepend(tmp_path)
     done = command(spans, "--scorer", "python:broken_scorers:broken")
     assert done.exit_code == 1
-    assert "broken failed on all its 3 runs: KeyError: 'order'" in done.output
+    assert "broken scored nothing, and failed on 3 runs: KeyError: 'order'" in done.output
 
 
 def test_a_scorer_needs_no_file_and_a_mean_can_be_required(spans: Path) -> None:

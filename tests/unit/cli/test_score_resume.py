@@ -125,7 +125,7 @@ def test_without_resume_the_end_of_a_budget_is_told_too(monkeypatch: pytest.Monk
     monkeypatch.setenv("TOKENS", "70")
     done = CliRunner().invoke(app, ["score", "spans", "--config", "rules.yaml"])
     assert done.exit_code == 1
-    assert "billed: the budget is used up; 13 runs were not scored" in done.output
+    assert "billed: the budget is used up; not scored: 13 runs" in done.output
     assert "again with --resume" in done.output
 
 
