@@ -155,9 +155,14 @@ def history(seed: int, window: float) -> tuple[Counter[str], int, int]:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_no_trace_is_lost_or_judged_on_a_part(seed: int) -> None:
-    judgements, parts, lost = history(seed, MAX_AGE)
+    _, parts, lost = history(seed, MAX_AGE)
     assert (parts, lost) == (0, 0)
-    assert judgements.total() < 3 * len(judgements), "only what was not committed is judged again"
+
+
+def test_only_what_was_not_committed_is_judged_again() -> None:
+    """A member crashes every 40 seconds, while traces take up to as long: most are judged once or twice."""
+    judgements = [history(seed, MAX_AGE)[0] for seed in range(10)]
+    assert sum(each.total() for each in judgements) < 2 * sum(map(len, judgements))
 
 
 def test_without_looking_back_traces_would_be_judged_on_a_part() -> None:
