@@ -9,17 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import clean_environment
+from tests.support.servers import clean_environment, interop_program
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+MODEL = Path(__file__).parents[2] / "examples" / "frameworks" / "scripted_model.py"
 JOBS = sorted((Path(__file__).parent / "jobs").glob("*.py"))
+SERVED = {"langgraph_phoenix"}
+"""Jobs that need a server, which have tests of their own."""
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
-def test_a_job_ends_in_the_state_that_it_asks_for(job: Path, tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = clean_environment() | {"PATH": path}
+def run(job: str, folder: Path, python: Path, **variables: str) -> None:
+    """Run a job to its end in an empty folder, with a model that answers by script."""
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, str(job)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, MODEL, python, Path(__file__).parent / "jobs" / f"{job}.py"],
+        cwd=folder,
+        env=clean_environment() | {"PATH": path} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("job", [job.stem for job in JOBS if job.stem not in SERVED])
+def test_a_job_ends_in_the_state_that_it_asks_for(job: str, tmp_path: Path) -> None:
+    run(job, tmp_path, Path(sys.executable))
+
+
+def test_the_job_of_langgraph_and_phoenix(phoenix: str, tmp_path: Path) -> None:
+    python = interop_program("python", "-frameworks")
+    if python is None:
+        pytest.skip("run tests/interop/setup.sh first")
+    run("langgraph_phoenix", tmp_path, python, PHOENIX_COLLECTOR_ENDPOINT=phoenix)
