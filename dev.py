@@ -8,7 +8,7 @@ python3 dev.py interop [options] set up real servers and run the tests against t
 python3 dev.py site              build the documentation and check its links
 python3 dev.py mutate [options]  change the code in many places and count the changes that no test finds
 python3 dev.py release --dry-run build, describe and test the files of a release, in dist/
-python3 dev.py scorers           enter the built-in scorers in exports, entry points, docs and the schema
+python3 dev.py scorers           enter the built-in scorers in exports, entry points and docs
 python3 dev.py api               rewrite tests/unit/public_api.txt, the snapshot of the public API
 python3 dev.py setup             only create the development environment
 python3 dev.py lock [--upgrade]  refresh requirements/*.lock; locked versions stay, except with --upgrade

@@ -17,7 +17,8 @@ from otel_evals._internal.util.version import __version__
 ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
 _OWN = {
-    **{name: f"{name}:{name}" for name in ("runs", "explain", "score", "doctor", "init")},
+    **{name: f"{name}:{name}" for name in ("runs", "explain", "score", "doctor")},
+    "init": "config:init",
     **{name: f"{name}:app" for name in ("scorers", "judge", "config", "destinations")},
 }
 _PANELS = {

@@ -1,20 +1,18 @@
-"""`otel-evals config`: checks a configuration file, estimates its cost, and prints its JSON schema."""
+"""`otel-evals init` writes a first configuration; `config check` lists its mistakes or its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from otel_evals._internal.cli.terminal import AsJson, echo, json_text
-from otel_evals._internal.config.costs import judge_calls
-from otel_evals._internal.config.loader import load_config
+from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.config.loader import check_sections, load_config
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.config.schema import config_schema
-from otel_evals._internal.config.sections import check_sections
+from otel_evals._internal.config.rules import Rule, judges_of
 from otel_evals._internal.model import OperationKind, Run
 from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
@@ -29,16 +27,58 @@ _UNEVENTFUL = Run(
     end_time=1,
 )
 """A run without errors, tools and attributes: a sampler sees most runs like this."""
+_JUDGED = {"run": "runs", "agent": "every agent in a run", "conversation": "conversations"}
+_FILE = """\
+# Configuration of otel-evals. All options: docs/configuration.md.
+# `otel-evals config check {name}` lists all mistakes, or the rules with sampling rate and judge calls.
+
+rules:
+  # Is there an answer? In code, on every run.
+  - answered
+
+  # Are the facts in the answer supported by tool results? In code, on every run.
+  - scorer: grounded_in_tools
+    # when: {{agent_name: [support, sales], tenant.id: acme}}   # run fields and span attributes
+
+  # A model as judge, on one run in twenty and all failed runs. More: `otel-evals scorers list`.
+  # - scorer: answer_relevancy
+  #   options: {{model: "${{JUDGE_MODEL:-openai/gpt-5-mini}}"}}   # needs the litellm extra
+  #   sample: ratio(0.05) | errors()
+  #   timeout: 30s
+
+destinations:
+  - console                        # question, answer and scores of each run, on standard output
+  # - jsonl: {{path: scores.jsonl}}  # one line of JSON per run
+
+# To keep prompts, contexts and explanations off the scores: capture_content: false
+"""
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("otel-evals.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a first configuration, with comments."""
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(_FILE.format(name=path))
+    except OSError as error:
+        hint = "; --force replaces it" if isinstance(error, FileExistsError) else ""
+        problem = f"{path} cannot be written: {error.strerror or error}{hint}"
+        echo(f"otel-evals init: {problem}", err=True)
+        raise typer.Exit(2) from None
+    echo(f'{path} is written. In your application, at startup:\n\n  otel_evals.install("{path}")')
+    echo("\nThe line that turns your framework's spans on is reported by: otel-evals doctor -- python app.py")
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `check` a command of its own: Typer makes the only command of an application the application."""
 
 
 @app.command()
-def check(
-    file: Annotated[Path, typer.Argument(help="The YAML file.")],
-    input_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a question to a judge.")] = 2_000,
-    output_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a judge's answer.")] = 300,
-    as_json: AsJson = False,
-) -> None:
-    """List all mistakes of a configuration file, or its rules with sampling rate and cost."""
+def check(file: Annotated[Path, typer.Argument(help="The YAML file.")]) -> None:
+    """List all mistakes of a configuration file, or its rules with sampling rate and judge calls."""
     try:
         config = load_config(file)
         check_sections(config)
@@ -46,83 +86,31 @@ def check(
         for each in error.errors:
             echo(f"otel-evals config check: {each}", err=True)
         raise typer.Exit(2) from None
-    rules = [_explained(rule, input_tokens, output_tokens) for rule in config.rules]
-    if as_json:
-        echo(json_text({"rules": rules}, indent=2))
-    else:
-        echo("\n".join(_lines(str(file), config, rules, input_tokens, output_tokens)))
+    rules, places = counted(len(config.rules), "rule"), counted(len(config.destinations), "destination")
+    echo(f"{file}: no mistakes; {rules}, {places}")
+    for rule in config.rules:
+        echo("\n".join(_lines(rule)))
+    echo(f"\nScores go to {_where(config)}.")
 
 
-@app.command()
-def schema() -> None:
-    """Print the JSON schema of configuration files, for editors that complete and check YAML."""
-    echo(json_text(config_schema(), indent=2))
-
-
-def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> dict[str, Any]:
-    """Describe a rule; costs in US dollars, None if a price is unknown."""
-    calls = judge_calls(rule.scorer, input_tokens, output_tokens)
-    probability = rule.sample.chance(_UNEVENTFUL).probability
-    priced = [each["calls"] * each["price"] for each in calls if each["price"] is not None]
-    cost = sum(priced) if len(priced) == len(calls) else None
-    return {
-        "rule": rule.name,
-        "version": rule.facts.version,
-        "judges": _applies_to(rule),
-        "sample": rule.sampling.words,
-        "probability": probability,
-        "ceiling": rule.sampling.ceiling,
-        "calls": calls,
-        "cost_per_run": cost,
-        "cost_per_1000": None if cost is None else cost * probability * 1_000,
-    }
-
-
-def _applies_to(rule: Rule) -> str:
-    what = {"run": "runs", "agent": "every agent in a run", "conversation": "conversations"}[rule.scope]
-    if rule.when is None:
-        return what
+def _lines(rule: Rule) -> Iterator[str]:
     name = getattr(rule.when, "__name__", "")
-    return f"{what} where {f'{name}(run) is true' if name else rule.when}"
+    where = "" if rule.when is None else f" where {f'{name}(run) is true' if name else rule.when}"
+    calls = Counter(judge.model for judge in judges_of(rule.scorer))
+    asks = [f"at least {counted(count, 'call')} to {model}" for model, count in calls.items()]
+    yield f"\n{rule.name}"
+    yield f"  judges       {_JUDGED[rule.scope]}{where}"
+    yield f"  how often    {_how_often(rule)}"
+    yield f"  judge calls  {', '.join(asks) + ' per scored run' if asks else 'none'}"
 
 
-def _lines(
-    file: str, config: Config, rules: Sequence[Mapping[str, Any]], input_tokens: int, output_tokens: int
-) -> Iterator[str]:
-    places = counted(len(config.destinations), "destination")
-    yield f"{file}: no mistakes; {counted(len(rules), 'rule')}, {places}"
-    for rule in rules:
-        yield f"\n{rule['rule']}"
-        yield f"  judges     {rule['judges']}"
-        yield f"  how often  {_how_often(rule)}"
-        yield f"  cost       {_cost(rule)}"
-    if any(rule["calls"] for rule in rules):
-        length = f"{input_tokens:,} tokens and answers of {output_tokens:,}"
-        yield f"\nCosts are estimates, for questions of {length} (--input-tokens, --output-tokens)."
-        total = [rule["cost_per_1000"] for rule in rules]
-        known = sum(cost for cost in total if cost is not None)
-        rest = ", plus the rules with an unknown price" if None in total else ""
-        yield f"All rules, for 1,000 runs without errors that they apply to: {_usd(known)}{rest}."
-    yield f"\nScores go to {_where(config)}."
-
-
-def _how_often(rule: Mapping[str, Any]) -> str:
-    if rule["probability"] >= 1:
+def _how_often(rule: Rule) -> str:
+    probability = rule.sample.chance(_UNEVENTFUL).probability
+    if probability >= 1:
         return "every one"
-    usual = f"{rule['probability']:.3%}".rstrip("0%").rstrip(".") or "0"
-    return f"{rule['sample']}: {usual}% of runs without errors, at most {rule['ceiling']:.0%} of any"
-
-
-def _cost(rule: Mapping[str, Any]) -> str:
-    if not rule["calls"]:
-        return "none: no judge is called"
-    calls = ", ".join(
-        f"at least {counted(each['calls'], 'call')} to {each['model']}" for each in rule["calls"]
-    )
-    if rule["cost_per_run"] is None:
-        return f"{calls} per scored run; unknown price: set input_price and output_price"
-    per_run, per_1000 = _usd(rule["cost_per_run"]), _usd(rule["cost_per_1000"])
-    return f"{calls}: {per_run} per scored run, {per_1000} per 1,000 runs"
+    usual = f"{probability:.3%}".rstrip("0%").rstrip(".") or "0"
+    sampling = rule.sampling
+    return f"{sampling.words}: {usual}% of runs without errors, at most {sampling.ceiling:.0%} of any"
 
 
 def _where(config: Config) -> str:
@@ -134,7 +122,3 @@ def _where(config: Config) -> str:
     }
     places = [way for way, on in ways.items() if on] + [place.name for place in config.destinations]
     return ", ".join(places) or "nowhere: all outputs are disabled, and there is no destination"
-
-
-def _usd(amount: float) -> str:
-    return f"${amount:.2f}" if amount >= 1 else f"${amount:.2g}"

@@ -1,21 +1,28 @@
-"""Builds a Config from objects, names and mappings, or from a YAML file."""
+"""Builds a Config, with sections of other packages, from objects, names and mappings, or YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
+
+from opentelemetry._logs import Logger
 
 from otel_evals._internal.config.imports import destination_mistake, scorer_mistake
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.config.sections import build_section, section_names
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer
-from otel_evals._internal.util.options import Problems, suggestion
+from otel_evals._internal.util.installed import entry_points, load
+from otel_evals._internal.util.options import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError, ConfigErrors
+
+SECTIONS = "otel_evals_config_section"
+"""Entry-point group of sections: the name of the section, and the model that reads it."""
+CHECKS = "otel_evals_config_check"
+"""Entry-point group of checks: the name of a section, and a function that gets the configuration."""
 
 
 def build_config(
@@ -57,7 +64,7 @@ def _usable(options: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
             problems.add(str(name), "unknown option" + suggestion(str(name), known))
         elif options[name] is not None:
             with problems.noting():
-                sections[name] = build_section(name, options[name])
+                sections[name] = _section(name, options[name])
     return {name: value for name, value in options.items() if name in fields} | {"sections": sections}
 
 
@@ -150,3 +157,40 @@ def _destination(value: Any, field: str) -> Destination:
     if mistake is not None:
         raise ConfigError(field, mistake)
     return cast("Destination", value)
+
+
+# --- sections that other packages define, such as `gateway` and `alarms` ---
+
+
+def section_names() -> set[str]:
+    return {point.name for point in entry_points(group=SECTIONS)}
+
+
+def _section(name: str, value: Any) -> Any:
+    """Read a section from a mapping; a model's instance is returned as it is."""
+    model = load(entry_points(group=SECTIONS)[name], name)
+    return value if isinstance(value, model) else call_with(model, _options(value, name), name)
+
+
+def check_sections(config: Config) -> None:
+    """Check the sections of a configuration beyond what their models check.
+
+    Raises:
+        ConfigError: a file that a section names cannot be used, or options do not work together.
+    """
+    for name in config.sections:
+        for point in entry_points(group=CHECKS).select(name=name):
+            load(point, name)(config)
+
+
+def start_watches(
+    sections: Mapping[str, Any], destinations: tuple[Any, ...], logger: Callable[[], Logger]
+) -> list[Any]:
+    """Start the background work of sections that have a method `watch(destinations, logger)`.
+
+    Each result has `start()`, which is called again in forked children, and `stop()`.
+
+    Raises:
+        ConfigError: the configuration lacks an option that the work needs.
+    """
+    return [each.watch(destinations, logger) for each in sections.values() if hasattr(each, "watch")]

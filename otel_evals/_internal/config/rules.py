@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -128,3 +128,28 @@ class Rule:
     def group(self) -> str:
         """Group of rules that are evaluated together: same scope and same idle time."""
         return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope
+
+
+def judges_of(scorer: Any) -> Iterator[Any]:
+    """Yield the judge of every prompt, of all members of a panel."""
+    for member in getattr(scorer, "members", ()):
+        yield from judges_of(member)
+    if not hasattr(scorer, "steps"):
+        return
+    # Most scorers ask no judge: what judges need is loaded for the others only.
+    from otel_evals._internal.scorers.kit.prompt import PromptStep
+    from otel_evals._internal.scorers.kit.steps import StepScorer
+
+    if isinstance(scorer, StepScorer):
+        for step in scorer.steps.values():
+            judge = (step.judge or scorer.judge) if isinstance(step, PromptStep) else None
+            if judge is not None:
+                yield judge
+
+
+def missing_key(judge: Any) -> str | None:
+    """Return the environment variable of a judge's key if it is not set; None if unknown."""
+    from otel_evals._internal.judges.model_judge import ModelJudge
+
+    judge = getattr(judge, "judge", judge)  # behind a cache
+    return judge.missing_key() if isinstance(judge, ModelJudge) else None

@@ -52,8 +52,7 @@ class YamlFile:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = ", ".join(filter(None, (error.context, error.problem)))
-            fix = _hint(mark, error.problem)
-            raise ConfigError("the file", f"is not YAML: {said}{fix}", self._at(mark)) from error
+            raise ConfigError("the file", f"is not YAML: {said}", self._at(mark)) from error
         except (yaml.YAMLError, RecursionError) as error:
             raise ConfigError(self.path, f"is not YAML: {error}") from error
 
@@ -122,15 +121,6 @@ class YamlFile:
 
     def _note(self, node: Any, field: str, problem: str) -> None:
         self.errors.append(ConfigError(field, problem, self._at(node.start_mark)))
-
-
-def _hint(mark: Any, problem: str | None) -> str:
-    """Return the fix of options that are indented below `- NAME`."""
-    if mark is None or mark.buffer is None or "mapping values are not allowed" not in (problem or ""):
-        return ""
-    before = mark.buffer[: mark.pointer].rstrip("\x00").splitlines()[:-1]
-    name = re.fullmatch(r"\s*- ([\w.:]+)\s*", next((line for line in reversed(before) if line.strip()), ""))
-    return f"; fix: write `- scorer: {name[1]}`, with its options below `scorer`" if name else ""
 
 
 def _tag(text: str, loader: Any) -> str:

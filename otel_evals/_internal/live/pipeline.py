@@ -30,8 +30,8 @@ from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
+from otel_evals._internal.config.loader import start_watches
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.config.validation import FOREVER
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.engine import Engine

@@ -1,7 +1,8 @@
-"""Calls with options from text: their mistakes as ConfigErrors that name the option and the fix."""
+"""Calls from text, and with options from text: mistakes are ConfigErrors that name option and fix."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,3 +92,54 @@ def _check_names(
     for name, parameter in [*named.items()][values:]:
         if parameter.default is kinds.empty and name not in options:
             problems.add(f"{field}.{name}", "is missing: it has no default")
+
+
+def evaluate(text: str, functions: Mapping[str, Callable[..., Any]], field: str, what: str, hint: str) -> Any:
+    """Evaluate a call of one of these functions in a text, or several calls combined by `|` and `&`.
+
+    Arguments are numbers, quoted texts, lists of these, and further calls.
+    """
+    reader = _Reader(functions, field, what, hint)
+    try:
+        return reader.value(ast.parse(text.strip(), mode="eval").body)
+    except ConfigError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise reader.mistake(f"{text:.200}") from None
+
+
+class _Reader:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], field: str, what: str, hint: str) -> None:
+        self._functions = functions
+        self._field, self._what, self._hint = field, what, hint
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self.value(left) | self.value(right)
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return self.value(left) & self.value(right)
+            case ast.Name(id=name):
+                return self._call(name, [], {})
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+                named = {str(k.arg): self._argument(k.value) for k in keywords}
+                return self._call(name, [self._argument(each) for each in args], named)
+        raise self.mistake(ast.unparse(node))
+
+    def _call(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+        if name not in self._functions:
+            problem = f"there is no {self._what} {name!r}{suggestion(name, self._functions)}"
+            raise ConfigError(self._field, problem)
+        return call_with(self._functions[name], named, self._field, *values)
+
+    def _argument(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Call):
+            return self.value(node)
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            problem = f"{ast.unparse(node)!r} is neither a number, a quoted text nor a list of these"
+            raise ConfigError(self._field, problem) from None
+
+    def mistake(self, text: str) -> ConfigError:
+        return ConfigError(self._field, f"{text!r} is not a {self._what}; {self._hint}")

@@ -1,15 +1,12 @@
-"""`otel-evals config`: mistakes, or what a file does, and the schema."""
+"""`otel-evals config`: mistakes, or what a file does."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
@@ -35,24 +32,16 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_check_says_what_is_scored_how_often_and_at_what_cost(file: Path) -> None:
-    done = command("check", file, "--input-tokens", 1_000, "--output-tokens", 100)
+def test_check_says_what_is_scored_how_often_and_by_how_many_calls(file: Path) -> None:
+    done = command("check", file)
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "2 rules, 1 destination" in said
-    assert "answered judges runs how often every one cost none: no judge is called" in said
+    assert "answered judges runs how often every one judge calls none" in said
     assert "runs where agent_name is 'support' or 'sales' and tenant.id is 'acme'" in said
     assert "ratio(0.05) | errors(): 5% of runs without errors, at most 100% of any" in said
-    # A call of 1,000 tokens at 1 dollar per million and 100 at 10: 0.002 dollars; one run in twenty.
-    assert "at least 1 call to openai/own: $0.002 per scored run, $0.1 per 1,000 runs" in said
+    assert "judge calls at least 1 call to openai/own per scored run" in said
     assert "console" in said.rpartition("Scores go to")[2]
-
-
-def test_check_gives_the_same_as_json(file: Path) -> None:
-    first, second = json.loads(command("check", file, "--json").stdout)["rules"]
-    assert (first["probability"], first["calls"], first["cost_per_run"]) == (1.0, [], 0)
-    assert (second["probability"], second["ceiling"]) == (0.05, 1.0)
-    assert second["calls"][0]["calls"] == 1
 
 
 def test_modules_in_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +61,3 @@ def test_check_prints_every_mistake_on_a_line_and_fails(tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1].removeprefix(str(path)) for line in lines] == [":1:9", ":2:1", ":3:1"]
     assert "did you mean 'answered'?" in lines[0]
-
-
-def test_the_schema_is_one_and_fits_the_file(file: Path) -> None:
-    schema = json.loads(command("schema").stdout)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(yaml.safe_load(file.read_text()), schema)

@@ -163,7 +163,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "& (both)",
     ),
     "not in code": (lambda: not sampling.errors(), "sample", "errors() is used with", "combine with |"),
-    "sampler": (rule(sample="often()"), "rules[0].sample", "'often()' is not a sampler", "known are above()"),
+    "sampler": (
+        rule(sample="often()"),
+        "rules[0].sample",
+        "there is no sampler 'often'",
+        "known: above",
+    ),
     "rate": (rule(sample=1.5), "rules[0].sample", "ratio(1.5)", "between 0 and 1"),
     "field of runs": (
         rule(when={"agent": "x"}),
@@ -205,11 +210,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "unknown option",
         "did you mean 'top'?",
     ),
-    "resolver's option in a mapping": (
-        judged(get_context={"documents": {"tops": 5}}),
-        "rules[0].options.get_context.documents.tops",
-        "unknown option",
-        "did you mean 'top'?",
+    "resolver as a mapping": (
+        judged(get_context={"documents": {"top": 5}}),
+        "rules[0].options.get_context",
+        "must be a resolver as text",
+        "such as 'documents(top=5)'",
     ),
     "resolver in text": (
         judged(get_context="documents("),

@@ -76,7 +76,7 @@ def test_the_ceiling_is_the_highest_rate() -> None:
         (["keyword_coverag"], "rules[0].scorer", "did you mean 'keyword_coverage'"),
         ([{"scorer": "keyword_coverage", "smaple": "always()"}], "rules[0].smaple", "did you mean 'sample'"),
         ([{"scorer": "keyword_coverage", "sample": 1.5}], "rules[0].sample", "between 0 and 1"),
-        ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "not a sampler"),
+        ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "no sampler"),
         ([{"scorer": "keyword_coverage", "review": "< 0.5"}], "rules[0].review", "fix: score < 0.5"),
         ([{"scorer": "keyword_coverage", "timeout": 0}], "rules[0].timeout", "greater than 0"),
         (

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import anyio
 
 from otel_evals._internal.accounting.counters import Stats
-from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import judges_of, missing_key
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
 from otel_evals._internal.scorers.kit.isolation import is_child
