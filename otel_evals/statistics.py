@@ -9,7 +9,6 @@ from otel_evals._internal.statistics.compare import difference, log_e_value_wors
 from otel_evals._internal.statistics.detectors import (
     Detector,
     ReferenceDetector,
-    expected_delay,
     missing_indicator,
     shared_threshold,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "design_effect",
     "difference",
     "estimate",
-    "expected_delay",
     "log_e_value_worse",
     "missing",
     "missing_indicator",

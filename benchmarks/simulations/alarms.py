@@ -34,7 +34,6 @@ from otel_evals.statistics import (
     Sums,
     band,
     design_effect,
-    expected_delay,
     shared_threshold,
     wander,
 )
@@ -123,6 +122,37 @@ def floor_false(kind: str, series: int, period: int = 10_000, size: int = 10) ->
         parts = buckets(*stream(kind, 0.0, period * size, rng), size)
         alarms += alarm_after(start, parts, 1 / LEVEL) is not None
     return 100 * alarms / series
+
+
+def expected_delay(detector: Detector, usual: Sums, fall: float, needed: float) -> int | None:
+    """Return the approximate number of buckets until a detector reports a fall of the usual mean.
+
+    Feeds the detector average buckets with a lower mean: scores of 0 and 1 fall as more runs fail, others as
+    all become lower.
+
+    Returns None if the fall would not be reported.
+    """
+    mean = usual.wx / usual.w
+    # The variance as a share of that of scores of 0 and 1.
+    share = max(0.0, usual.wxx / usual.w - mean * mean) / (mean * (1.0 - mean)) if mean < 1.0 else 1.0
+    first = 1.0 - fall / mean
+    # Scores of 0 and 1 keep x^2 = x, so both sums fall alike; if all scores fall, squares fall twice.
+    second = first ** (2.0 - min(1.0, share))
+    kept = {name: getattr(usual, name) * first for name in ("wx", "wwx")}
+    kept |= {name: getattr(usual, name) * second for name in ("wxx", "wwxx")}
+    fallen = replace(usual, x_min=0.0, **kept)
+
+    def found(buckets: int) -> bool:
+        return detector.updated(fallen, buckets).e_value >= needed
+
+    # At most 2^29 buckets: a later alarm counts as none.
+    high = next((1 << i for i in range(30) if found(1 << i)), None)
+    low = (high or 0) // 2
+    # One percent is enough for an approximate delay, and every trial updates all detectors.
+    while high is not None and high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
 
 
 def floor_delay(

@@ -1,26 +1,21 @@
-"""`otel-evals judge`: tests a judge's server, and a judge with attacks and against human labels."""
+"""`otel-evals judge`: tests a judge with attacks, and against human labels."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import typer
 import yaml
-from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer, find_scorer
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.judges.judge import JudgeRequest
-from otel_evals._internal.judges.model_judge import ModelJudge
-from otel_evals._internal.judges.structured import LADDER
 from otel_evals._internal.model import Direction, Score
 from otel_evals._internal.offline.agreement import CONFUSION, FIGURES, calibration, minimums_of, missed
 from otel_evals._internal.offline.judge_trials import (
@@ -35,7 +30,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
 from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals.errors import ConfigError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
@@ -46,29 +41,6 @@ OwnRuns = Annotated[Path | None, typer.Option("--labels", help="Own runs: labell
 
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
-
-
-class Probe(BaseModel):
-    reason: str
-    verdict: Literal["yes", "no"]
-
-
-_QUESTION = JudgeRequest(
-    instructions="Answer in JSON, with a short reason.",
-    prompt="Is Paris the capital of France? Give your reason, and the verdict yes or no.",
-    schema=Probe,
-)
-
-
-@app.command()
-def check(
-    model: Model = None, api_base: ApiBase = None, option: Options = None, as_json: AsJson = False
-) -> None:
-    """Report the forms of typed answers that the judge's server gives."""
-    with exit_on(command="judge check"):
-        scorer = _scorer("hallucination", model, api_base, option)
-        forms = anyio.run(_forms, getattr(scorer, "judge", None))
-        _show({"structured_output": forms}, as_json, _show_forms)
 
 
 @app.command()
@@ -168,22 +140,6 @@ def _worst(scorer: Scorer, own: Sequence[Example]) -> Any:
     return min(own, key=lambda example: better * example.label).run if own else BAD_ANSWER
 
 
-async def _forms(judge: Any) -> dict[str, str]:
-    """Ask in every form, and return the results; nothing for judges without forms."""
-    judge = getattr(judge, "judge", judge)
-    return {rung: await _ask(judge, rung) for rung in LADDER} if isinstance(judge, ModelJudge) else {}
-
-
-async def _ask(judge: ModelJudge, rung: Any) -> str:
-    try:
-        reply = await replace(judge, structured_output=rung).ask(_QUESTION)
-    except JudgeReplyError as error:
-        return f"ignored: {error}"
-    except JudgeError as error:
-        return f"refused: {error}"
-    return "works" if reply.attempts == 1 else "works after a repair"
-
-
 # --- reports ---
 
 
@@ -206,13 +162,6 @@ def _show(report: dict[str, Any], as_json: bool, as_text: Any) -> None:
         print(json_text(report, indent=2))
     else:
         as_text(report)
-
-
-def _show_forms(report: dict[str, Any]) -> None:
-    forms = report["structured_output"]
-    used = next((rung for rung, said in forms.items() if said.startswith("works")), None)
-    for rung, said in forms.items():
-        print(f"{rung:<19} {visible(said[:200])}{', used' if rung == used else ''}")
 
 
 def _show_attacks(reports: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.plain import counted
 
 RESULTS = "otel_evals_recorded_scores"
-"""Entry-point group of readers of results: functions of a file and the first digits of trace ids."""
+"""Entry-point group of readers of results: functions of a file and a trace id."""
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -74,15 +74,15 @@ class ScoredRecord(msgspec.Struct):
 
 
 def scored_records(
-    files: Iterable[str | Path], *, command: str, beginnings: tuple[str, ...] = ("",)
+    files: Iterable[str | Path], *, command: str, trace_id: str = ""
 ) -> Iterator[ScoredRecord]:
     """Yield the records in files; print for each file how many lines have another form.
 
-    From results, only records of traces whose ids begin like this, and one for each rule.
+    From results, only the records of this trace, and one for each rule.
     """
     for file in files:
         problems, first = 0, ""
-        for line in _lines(file, beginnings):
+        for line in _lines(file, trace_id):
             try:
                 yield msgspec.convert(line, ScoredRecord)
             except ValueError as error:  # also for texts that cannot be encoded
@@ -91,11 +91,11 @@ def scored_records(
             echo(f"otel-evals {command}: {file}: {counted(problems, 'line')} left out: {first}", err=True)
 
 
-def _lines(file: str | Path, beginnings: tuple[str, ...]) -> Iterator[Any]:
+def _lines(file: str | Path, trace_id: str) -> Iterator[Any]:
     with open(file, "rb") as opened:
         is_results = opened.read(len(_SQLITE)) == _SQLITE
     if not is_results:
         yield from read_jsonl(file)
         return
     for point in entry_points(group=RESULTS):
-        yield from load(point, str(file))(str(file), beginnings)
+        yield from load(point, str(file))(str(file), trace_id)

@@ -29,7 +29,6 @@ from otel_evals._internal.otlp.messages import (
     protobuf_requests,
     records_of,
 )
-from otel_evals._internal.otlp.origins import origin_of, otlp_in
 from otel_evals._internal.util.plain import read_json, read_json_at
 from otel_evals.errors import ConfigError
 
@@ -43,7 +42,11 @@ _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
 """Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
-_NO_OTLP = "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not"
+_OTLP = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics"))
+_NO_OTLP = (
+    "contains no OTLP: expected JSON, JSON lines or protobuf, gzip or not; "
+    "traces of a backend are read by `otel-evals score --from NAME=URL`"
+)
 _SCORES = (
     "has scores of the jsonl destination, not OTLP; "
     "fix: use `otel-evals runs`, `otel-evals report` or `otel-evals explain --scores`"
@@ -104,16 +107,15 @@ def export_requests(path: str, skipped: _Skipped = _ignore) -> Iterator[tuple[in
 
     Parts that are damaged or not OTLP are reported and left out, if the file has other requests.
     """
-    found, origin = 0, None
+    found = 0
     foreign: list[int] = []
     with _open(path) as stream:
         try:
             for size, request, number in _requests(stream, path, skipped):
                 if isinstance(request, dict) and "evaluations" in request:
                     raise ConfigError(path, _SCORES)
-                otlp = request if hasattr(request, "SerializeToString") else otlp_in(request)
+                otlp = request if hasattr(request, "SerializeToString") else _otlp_in(request)
                 if otlp is None:
-                    origin = origin or origin_of(request)
                     foreign.append(number)
                 else:
                     found += 1
@@ -123,10 +125,25 @@ def export_requests(path: str, skipped: _Skipped = _ignore) -> Iterator[tuple[in
                 raise
             skipped(path, found + 1)
     if not found:
-        raise ConfigError(path, origin or _NO_OTLP)
+        raise ConfigError(path, _NO_OTLP)
     # Reported last: a file without any OTLP is one error, not one per line.
     for number in foreign:
         skipped(path, number)
+
+
+def _otlp_in(value: Any) -> Any:
+    """Return the export request in a JSON value, or the list of them; None if there is none.
+
+    Jaeger's API returns it as `result`, Tempo's as `trace` or `batches`.
+    """
+    if isinstance(value, list):
+        return [otlp for otlp in map(_otlp_in, value) if otlp is not None] or None
+    for each in (value, value.get("result"), value.get("trace")) if isinstance(value, dict) else ():
+        if isinstance(each, dict) and not _OTLP.isdisjoint(each):
+            return each
+        if isinstance(each, dict) and isinstance(each.get("batches"), list):
+            return {"resourceSpans": each["batches"]}
+    return None
 
 
 @contextmanager

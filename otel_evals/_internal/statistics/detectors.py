@@ -154,53 +154,6 @@ def missing_indicator(scored: Sums, lost: Tally) -> Sums:
     return lost.valued(1.0) + there.valued(0.0)
 
 
-def expected_delay(
-    detector: Detector | ReferenceDetector, usual: Sums, fall: float, needed: float
-) -> int | None:
-    """Return the approximate number of buckets until a detector reports a fall of the usual mean.
-
-    Feeds the detector average buckets with a lower mean: scores of 0 and 1 fall as more runs fail, others as
-    all become lower.
-
-    Args:
-        detector: the detector, before its first bucket or after its latest.
-        usual: sums of a usual bucket; values in 0..1, high is good.
-        fall: in 0..1; above 0.
-        needed: the evidence of an alarm.
-
-    Returns:
-        None without weight, if the mean cannot fall so far, or if the fall would not be reported.
-
-    Raises:
-        ValueError: `fall` is out of range.
-    """
-    if not 0.0 < fall <= 1.0:
-        raise ValueError(f"fall: must be above 0 and at most 1, not {fall!r}")
-    mean = usual.mean
-    if mean is None or mean < fall:
-        return None
-    # The variance as a share of that of scores of 0 and 1.
-    share = max(0.0, usual.wxx / usual.w - mean * mean) / (mean * (1.0 - mean)) if mean < 1.0 else 1.0
-    first = 1.0 - fall / mean
-    # Scores of 0 and 1 keep x^2 = x, so both sums fall alike; if all scores fall, squares fall twice.
-    second = first ** (2.0 - min(1.0, share))
-    kept = {name: getattr(usual, name) * first for name in ("wx", "wwx")}
-    kept |= {name: getattr(usual, name) * second for name in ("wxx", "wwxx")}
-    fallen = replace(usual, x_min=0.0, **kept)
-
-    def found(buckets: int) -> bool:
-        return detector.updated(fallen, buckets).e_value >= needed
-
-    # At most 2^29 buckets: a later alarm counts as none.
-    high = next((1 << i for i in range(30) if found(1 << i)), None)
-    low = (high or 0) // 2
-    # One percent is enough for an approximate delay, and every trial updates all detectors.
-    while high is not None and high - low > max(1, low // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return high
-
-
 def shared_threshold(level: float, monitors: int) -> float:
     """Return the e-value at which one of several monitors raises an alarm: K / a (Bonferroni).
 

@@ -16,7 +16,6 @@ from otel_evals.statistics import (
     ReferenceDetector,
     Sums,
     Tally,
-    expected_delay,
     missing_indicator,
     shared_threshold,
     total,
@@ -112,27 +111,6 @@ def test_a_reference_of_few_runs_proves_nothing() -> None:
     assert detector.e_value < 20
     with pytest.raises(ValueError, match=r"^reference: "):
         ReferenceDetector.start(Sums(), period=10, largest=1.0)
-
-
-@pytest.mark.parametrize("fall", [0.02, 0.05, 0.2])
-def test_the_expected_delay_is_that_of_average_buckets(fall: float) -> None:
-    usual, detector, steps = bucket(90, 10, 10.0), Detector(0.9, 1_000, 10.0), 0
-    expected = expected_delay(detector, usual, fall, 20.0)
-    lower = total([Sums.of(0.9 - fall, 10.0)] * 100)
-    lower = replace(lower, wxx=lower.wx, wwxx=lower.wwx)  # runs of 0 and 1 with this mean
-    while detector.e_value < 20.0:
-        detector, steps = detector.updated(lower), steps + 1
-    assert expected == pytest.approx(steps, rel=0.02, abs=1)
-    assert (expected_delay(Detector(0.9, 1_000, 10.0), usual, fall, 2e6) or 0) > steps
-
-
-def test_a_fall_that_no_alarm_would_report_has_no_delay() -> None:
-    usual = bucket(900, 100)
-    assert expected_delay(FLOOR, Sums(), 0.1, 20.0) is None
-    assert expected_delay(Detector(0.5, 1_000, 1.0), usual, 0.1, 20.0) is None
-    assert expected_delay(Detector(0.9, 1_000, 1.0), bucket(50, 950), 0.1, 20.0) is None
-    with pytest.raises(ValueError, match=r"^fall: "):
-        expected_delay(FLOOR, usual, math.nan, 20.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import closing
 from importlib.metadata import entry_points
 from typing import Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import SCORERS
@@ -145,8 +145,8 @@ def _tool(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "error": failed}
 
 
-def recorded_scores(place: str, beginnings: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the records of traces whose ids begin like this, and one of each rule with its sampler.
+def recorded_scores(place: str, trace_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of a trace, and one of each rule with its sampler.
 
     For `otel-evals explain`, which reads files of the jsonl destination itself.
     """
@@ -154,9 +154,7 @@ def recorded_scores(place: str, beginnings: tuple[str, ...]) -> Iterator[dict[st
         for row in stored_slices(connection).values():
             evaluation = {"evaluation_id": "", "status": "not_scored", **_sampled(row, None)}
             yield {"evaluations": [evaluation]}
-        wanted = or_(*(schema.runs.c.trace_id.startswith(each) for each in beginnings))
-        for trace_id in set(connection.execute(select(schema.runs.c.trace_id).where(wanted)).scalars()):
-            yield from map(_recorded, find_runs(connection, trace_id))
+        yield from map(_recorded, find_runs(connection, trace_id))
 
 
 def _sampled(row: Mapping[str, Any], weight: float | None) -> dict[str, Any]:
