@@ -5,9 +5,7 @@
 
 from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals._internal.offline.assertions import Scored, ScoredFixture
-from otel_evals._internal.offline.data_sets import Item, read_items
-from otel_evals._internal.offline.evaluation_results import EvalsResult, ItemResult
-from otel_evals._internal.offline.requirements import Requirement
+from otel_evals._internal.offline.results import EvalsResult, Item, ItemResult, Requirement, read_items
 from otel_evals._internal.offline.run_evals import run_evals, run_evals_async
 from otel_evals._internal.scorers.kit.labels import Example, read_labels, run_of
 

@@ -10,7 +10,7 @@ from otel_evals._internal.cli.terminal import AsJson, done, echo, exit_on, json_
 from otel_evals._internal.config.validation import moment_of, seconds_of
 from otel_evals._internal.judges.fence import Fence, visible
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
+from otel_evals._internal.offline.results import bounds_cell, interval_cell, is_uneven, mean_cell
 from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
 
 __all__ = [

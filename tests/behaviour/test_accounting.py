@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 import time
 from collections import Counter
@@ -276,28 +275,3 @@ def test_the_first_failure_of_a_kind_is_logged_and_the_others_are_counted(
     app.settle()
     (line,) = lines(caplog, "no such order")
     assert line.startswith("raises fails: KeyError")
-
-
-@pytest.mark.parametrize(
-    ("runs", "when", "options", "says"),
-    [
-        (
-            30,
-            {"agent_name": ["sales"], "tenant.id": "acme"},
-            {},
-            r"excluded all 20 runs.*; seen: agent_name 'support'",
-        ),
-        (2, lambda run: False, {}, r"its `when` \(lambda at test_accounting.py:\d+\) excluded all 2 runs"),
-        (2, {"agent_name": "sales"}, {"capture_content": False}, r"excluded all 2 runs(?!.*seen)"),
-    ],
-)
-def test_a_condition_that_excludes_every_run_is_logged_once_with_the_values_seen(
-    caplog: pytest.LogCaptureFixture, runs: int, when: Any, options: dict[str, Any], says: str
-) -> None:
-    app = App(Rule(answered(), when=when), **options)
-    for _ in range(runs):
-        app.run()
-    app.settle()
-    app.pipeline.shutdown()
-    (line,) = lines(caplog, "`when`")
-    assert re.search(says, line)

@@ -197,7 +197,7 @@ def test_a_failed_run_that_left_spans_is_scored_as_it_is_live() -> None:
         (["rudeness"], {"polite": 0.9}, "failed"),
         (["rudeness"], {"polite": 0.5}, "passed"),
         ([], {"polite": (0.1, 0.6), "rudeness": 0.1}, "passed"),
-        ([], {"polite": {"max": 0.4}}, "failed"),
+        ([], {"polite": (None, 0.4)}, "failed"),
         (["polite"], {"polite": 0.1}, "failed"),
         ([], {}, None),
     ],
@@ -240,7 +240,7 @@ def test_a_threshold_that_nothing_could_be_measured_for_is_not_met() -> None:
         ({"thresholds": {"politeness": 1}}, "thresholds.politeness"),
         ({"thresholds": {"polite": "high"}}, "thresholds.polite"),
         ({"thresholds": {"polite": (0.9, 0.1)}}, "thresholds.polite"),
-        ({"thresholds": {"polite": {"least": 0.9}}}, "thresholds.polite"),
+        ({"thresholds": {"polite": (0.9,)}}, "thresholds.polite"),
         ({"concurrency": 0}, "concurrency"),
         ({"tracer_provider": trace.NoOpTracerProvider()}, "tracer_provider"),
     ],
@@ -323,13 +323,6 @@ def test_results_are_json_and_a_table(tmp_path: Path) -> None:
     text = str(result)
     assert "NOT met: the mean 0.5 is below 1" in text
     assert text.splitlines()[-1] == "2 items, 0 failed; failed"
-
-    from rich.console import Console
-
-    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
-    console.print(result)
-    assert "threshold >= 1 met" in console.export_text()
-    console.file.close()
 
 
 def test_a_scorers_own_traffic_is_no_run_of_the_target() -> None:

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from otel_evals._internal.offline.table import as_text
+from otel_evals._internal.offline.results import as_text
 from otel_evals.sdk.commands import kin_of, tally
 from otel_evals.statistics import Sums, estimate
 from tests.support.sampled_traffic import SAMPLED, scored_sums, send

@@ -83,7 +83,7 @@ class Stats:
     remote: Mapping[str, int] = field(default_factory=dict)
     """Requests from other services. `marked`: not scored, as this deployment's evaluations sent them.
     `mark_not_signed`: scored, although they say that. `threshold_not_trusted`: their sampling threshold was
-    ignored. `not_sampled_by_caller`: left out by your own sampler, as their `traceparent` asked."""
+    ignored."""
 
     def check(self, *, ended: bool = False) -> list[str]:
         """Return the sums that do not balance, in words; empty if all do.

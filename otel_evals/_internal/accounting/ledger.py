@@ -23,7 +23,7 @@ from otel_evals._internal.accounting.counters import (
     Stats,
 )
 from otel_evals._internal.accounting.picks import PickLog
-from otel_evals._internal.accounting.problem_log import ContentLog, ExclusionLog, FailureLog, predicate_failed
+from otel_evals._internal.accounting.problem_log import ContentLog, FailureLog, predicate_failed
 from otel_evals._internal.model import (
     Evaluation,
     Loss,
@@ -61,7 +61,6 @@ class Ledger:
         self.trace_log = TraceLog()
         self.failures = FailureLog(content=content)
         self.content = ContentLog()
-        self.exclusions = ExclusionLog(content=content)
         self.picks = PickLog(ceiling)
         self.pending = 0
         """Evaluations without an outcome, over all rules."""
@@ -135,8 +134,6 @@ class Ledger:
     def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
         for each in decisions:
             name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
-            if each.rule.when is not None and each.asked:
-                self._note_exclusion(run, each)
             if chance is not None and (chance.probability < 1.0 or each.rule.sampling.constant is None):
                 self.picks.note(run, each)
             if status == "sampled":
@@ -155,12 +152,6 @@ class Ledger:
                 self.trace_log.decided(run, name, "not_sampled", reason, chance)
             else:
                 self.trace_log.decided(run, name, "waiting")
-
-    def _note_exclusion(self, run: Run, decision: Decision) -> None:
-        try:  # noqa: SIM105
-            self.exclusions.note(decision.rule, run, decision.reason == "not_applicable")
-        except BaseException:  # a log handler of the application, or a value's repr
-            pass
 
     def resumed(self, run: Run, rule: str, chance: Chance) -> None:
         """Count a further check of a run."""

@@ -1,4 +1,4 @@
-"""Logs each problem when it begins and when it ends: failing rules, lost data, missing content."""
+"""Logs each problem once: failing rules, lost data, missing content."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from math import inf
 
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
 from otel_evals._internal.model.convention import content_setting
 from otel_evals._internal.util.error_log import log_error
-from otel_evals._internal.util.plain import counted, plain_text, type_name
+from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import JudgeError
 
 _logger = logging.getLogger(__name__)
@@ -26,34 +25,19 @@ _SHARE = 0.5
 """The share of failures among the last outcomes, of at least `_LEAST`, at which a rule counts as failing."""
 _MOST_KINDS = 20
 """Kinds of errors logged per rule: some exceptions have a new type each time."""
-_ENDED = "%s no longer fails with %s: it did %d times, and in none of the last %d evaluations"
-_AFTER = 10
-"""Outcomes without an error of a kind, after which it counts as ended."""
-_APART = 60.0
-"""Minimum seconds between two log lines about one kind of error: some come and go."""
-_EXCLUDED = 20
-"""Runs that a `when` excludes before it is logged."""
+_APART = 600.0
+"""Seconds without an error of a kind, after which it is logged again."""
 _CONTENT = ("input", "output", "tool_arguments", "tool_results")
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations that are logged at most: scopes can be made up."""
 
 
 @dataclass(slots=True)
-class _Kind:
-    """One kind of error of a rule, from its first until it has ended."""
-
-    logged: bool
-    count: int = 0
-    since: int = 0
-
-
-@dataclass(slots=True)
 class _Rule:
     last: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     """Whether each of the last outcomes was a failure."""
-    kinds: dict[str, _Kind] = field(default_factory=dict)
-    logged: dict[str, float] = field(default_factory=dict)
-    """`time.monotonic` of each kind's last log line."""
+    kinds: dict[str, float] = field(default_factory=dict)
+    """`time.monotonic` of the last error of each kind."""
     message: str = ""
 
     def problem(self) -> str | None:
@@ -67,7 +51,7 @@ class _Rule:
 
 
 class FailureLog:
-    """Logs each kind of error of a rule when it begins and ends; error messages only with `content`."""
+    """Logs each kind of error of a rule when it begins; error messages only with `content`."""
 
     def __init__(self, *, content: bool = True) -> None:
         self._content = content
@@ -76,7 +60,7 @@ class FailureLog:
     def note(
         self, rule: str, outcome: Outcome, error: BaseException | None = None, good_before: int = 0
     ) -> None:
-        """Note an outcome and its scorer's exception; log the kinds of errors that begin or end with it.
+        """Note an outcome and its scorer's exception; log a kind of error that begins with it.
 
         Drops are ignored. `good_before` counts the outcomes before the rule's first failure.
         """
@@ -84,15 +68,12 @@ class FailureLog:
             return
         known = self._rules.get(rule)
         if known is None:
-            known = _Rule()
+            known = self._rules[rule] = _Rule()
             # A rule is noted from its first failure on: its outcomes before were good.
             known.last.extend([False] * min(good_before, _WINDOW))
-            self._rules[rule] = known
         known.last.append(isinstance(outcome, ScorerFailure))
         if isinstance(outcome, ScorerFailure):
             self._failed(rule, known, outcome, error)
-        if known.kinds:
-            self._end_others(rule, known, outcome)
 
     def failing(self) -> dict[str, str]:
         # Copied in one step: another thread or the interrupted frame may be adding to it.
@@ -100,30 +81,14 @@ class FailureLog:
         return {name: problem for name, problem in problems.items() if problem is not None}
 
     def _failed(self, name: str, rule: _Rule, outcome: ScorerFailure, error: BaseException | None) -> None:
-        kind = outcome.error_type
-        said = f"{kind}: {outcome.message}" if self._content and outcome.message != kind else kind
-        rule.message = said
-        if kind not in rule.kinds:
-            if kind not in rule.logged and len(rule.logged) >= _MOST_KINDS:
-                return
-            now = time.monotonic()
-            rule.kinds[kind] = _Kind(now - rule.logged.get(kind, -_APART) >= _APART)
-            if rule.kinds[kind].logged:
-                rule.logged[kind] = now
-                _tell(name, said, error if self._content else None)
-        rule.kinds[kind].count += 1
-        rule.kinds[kind].since = 0
-
-    def _end_others(self, name: str, rule: _Rule, outcome: Outcome) -> None:
-        """Count the outcome for every other kind of error, and log kinds that have ended."""
-        mine = outcome.error_type if isinstance(outcome, ScorerFailure) else None
-        for kind in [each for each in rule.kinds if each != mine]:
-            known = rule.kinds[kind]
-            known.since += 1
-            if known.since >= _AFTER:
-                del rule.kinds[kind]
-                if known.logged:
-                    _logger.warning(_ENDED, name, kind, known.count, _AFTER)
+        kind, now = outcome.error_type, time.monotonic()
+        text = f"{kind}: {outcome.message}" if self._content and outcome.message != kind else kind
+        rule.message = text
+        last = rule.kinds.get(kind, -inf)
+        if kind in rule.kinds or len(rule.kinds) < _MOST_KINDS:
+            rule.kinds[kind] = now
+            if now - last >= _APART:
+                _tell(name, text, error if self._content else None)
 
 
 class LossLog:
@@ -198,68 +163,6 @@ class ContentLog:
             " and ".join(name.replace("_", " ") for name in off),
             setting,
         )
-
-
-class ExclusionLog:
-    """Logs each rule whose `when` excludes its first 20 runs, or all until shutdown, once with values seen.
-
-    Values are logged only with `content`.
-    """
-
-    def __init__(self, *, content: bool = True) -> None:
-        self._content = content
-        self._rules: dict[str, _Excluded | None] = {}
-        """None for rules that apply to some runs."""
-
-    def note(self, rule: Any, run: Run, excluded: bool) -> None:
-        known = self._rules.setdefault(rule.name, _Excluded(_described(rule.when)) if excluded else None)
-        if known is None or known.runs >= _EXCLUDED:
-            return
-        if not excluded:
-            self._rules[rule.name] = None
-            return
-        known.runs += 1
-        if self._content:
-            values = getattr(rule.when, "values_of", _agent_name)(run)
-            known.seen.update(f"{name} {value!r:.60}" for name, value in values.items())
-        if known.runs == _EXCLUDED:
-            _logger.warning("%s: %s; fix: correct `when`, or leave it out", rule.name, known)
-
-    def words(self, rule: str) -> str:
-        """Return why no run of a rule was judged; empty if some were."""
-        return str(self._rules.get(rule) or "")
-
-    def close(self) -> None:
-        """Log the rules that excluded all of fewer runs."""
-        for name, known in self._rules.items():
-            if known is not None and known.runs < _EXCLUDED:
-                _logger.warning("%s: %s; fix: correct `when`, or leave it out", name, known)
-
-
-@dataclass(slots=True)
-class _Excluded:
-    when: str
-    runs: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        runs = "the only run" if self.runs == 1 else f"all {self.runs} runs"
-        said = f"its `when` ({self.when}) excluded {runs}"
-        found = self.seen.most_common(5)
-        values = ", ".join(v if n == self.runs else f"{v} ({counted(n, 'run')})" for v, n in found)
-        return f"{said}; seen: {values}" if values else said
-
-
-def _described(when: Any) -> str:
-    """Return a condition as text; a function by its name, file and line."""
-    code = getattr(when, "__code__", None)
-    if code is None:
-        return str(when)
-    return f"{when.__name__.strip('<>')} at {Path(code.co_filename).name}:{code.co_firstlineno}"
-
-
-def _agent_name(run: Run) -> dict[str, Any]:
-    return {"agent_name": run.agent_name}
 
 
 def _tell(name: str, said: str, error: BaseException | None) -> None:

@@ -31,8 +31,7 @@ class RemoteState:
         self.counts: Counter[str] = Counter()
         """`marked`: requests that are not scored because evaluations of this deployment sent them.
         `mark_not_signed`: requests with an unsigned mark, which are scored.
-        `threshold_not_trusted`: requests whose sampling threshold is ignored.
-        `not_sampled_by_caller`: requests that the application's sampler left out, as their caller asked."""
+        `threshold_not_trusted`: requests whose sampling threshold is ignored."""
 
     def trusts(self, state: TraceState) -> bool:
         """Return True if a tracestate is believed: everything is, or it says nothing of sampling."""

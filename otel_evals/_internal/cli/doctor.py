@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from otel_evals._internal.cli.terminal import AsJson, echo, json_text
-from otel_evals._internal.live.doctor.examine import REPORTS, examine_file, read_reports
-from otel_evals._internal.live.doctor.findings import Diagnosis, problem
+from otel_evals._internal.live.doctor.examine import REPORTS, Diagnosis, examine_file, problem, read_reports
 
 
 def doctor(

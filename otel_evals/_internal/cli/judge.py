@@ -17,14 +17,18 @@ from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo
 from otel_evals._internal.config.plugins import build_scorer, find_scorer
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Score
-from otel_evals._internal.offline.agreement import CONFUSION, FIGURES, calibration, minimums_of, missed
 from otel_evals._internal.offline.judge_trials import (
     BAD_ANSWER,
+    CONFUSION,
+    FIGURES,
     Attempt,
     attempt_all,
+    calibration,
     cost_of,
     judge_all,
     load_attacks,
+    minimums_of,
+    missed,
 )
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels

@@ -32,10 +32,9 @@ from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Dropped, Evaluation, Score, ScorerFailure, SpanRecord
 from otel_evals._internal.model.convention import load_conventions
-from otel_evals._internal.offline.batch import BatchScorer
-from otel_evals._internal.offline.earlier_scores import EarlierScores
+from otel_evals._internal.offline.batch import BatchScorer, EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
-from otel_evals._internal.offline.table import as_rich, as_text
+from otel_evals._internal.offline.results import as_text
 from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import read_runs
@@ -236,14 +235,8 @@ def worst_runs(
 
 def show(report: Report) -> None:
     """Print the table, and counts of ignored and lost runs."""
-    from rich.console import Console
-
     tallies, stats, deliveries = report
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(as_rich(tallies))
-    else:
-        echo(as_text(tallies))
+    echo(as_text(tallies))
     ignored = "".join(f", {count} {reason}" for reason, count in stats.ignored.items())
     echo(f"{counted(stats.seen, 'run')}{ignored}")
     for name, rule in stats.rules.items():

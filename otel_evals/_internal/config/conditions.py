@@ -37,12 +37,6 @@ class Where:
             _has(run, key, values) for key, values in self._attributes.items()
         )
 
-    def values_of(self, run: Run) -> dict[str, Any]:
-        """Return the run's values of the fields and attributes that the condition compares."""
-        places = reversed(attributes_of(run))
-        found = {key: place[key] for place in places for key in self._attributes if key in place}
-        return {name: getattr(run, name) for name in self._fields} | dict.fromkeys(self._attributes) | found
-
     def __str__(self) -> str:
         wanted = {**self._fields, **self._attributes}
         return " and ".join(f"{name} is {' or '.join(map(repr, values))}" for name, values in wanted.items())

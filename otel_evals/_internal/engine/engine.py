@@ -235,8 +235,7 @@ class Engine(Stages):
         """End the thread."""
         # Even after the deadline, unscored runs have to be counted.
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
-        for close in (lambda: self._losses.close(self.losses()), self.ledger.exclusions.close):
-            safely(close, "a log could not be closed")
+        safely(lambda: self._losses.close(self.losses()), "a log could not be closed")
 
     def after_fork_in_child(self) -> None:
         """Reset: the parent scores everything captured before the fork."""

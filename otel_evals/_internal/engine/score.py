@@ -183,7 +183,7 @@ class RunScorer:
         rule = check.rule = queue.rule
         checked = self._checked.of(run)
         number = checked.begin(run, rule)
-        decision = Decision(rule, "sampled", chance=CHECKED, asked=False)
+        decision = Decision(rule, "sampled", chance=CHECKED)
         if number == 1:
             self._ledger.decided(run, [decision])
         else:

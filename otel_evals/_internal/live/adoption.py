@@ -10,15 +10,12 @@ libraries that wrap it. Each access is guarded: a provider with other fields get
 
 from __future__ import annotations
 
-import copy
-import gc
 from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, Tracer
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
@@ -71,7 +68,6 @@ class _Adopted:
         """The objects that export by these exporters, such as batch processors."""
         self.front: Pipeline | None = None
         self.holds = False
-        self._count_unsampled(provider)
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
         # A field of another type cannot be given a processor in front: a public method adds one.
@@ -99,24 +95,6 @@ class _Adopted:
         self.holds = front is not None
         for exporter in self.exporters:
             exporter.hold_for(front)
-
-    def _count_unsampled(self, provider: Any) -> None:
-        """Count the requests that the provider's sampler leaves out because their callers say so."""
-        sampler = getattr(provider, "sampler", None)
-        obeyed = getattr(sampler, "_remote_parent_not_sampled", None)
-        if not isinstance(sampler, ParentBased) or obeyed is None:
-            return
-
-        def decide(*args: Any, **options: Any) -> SamplingResult:
-            result: SamplingResult = obeyed.should_sample(*args, **options)
-            if result.decision is Decision.DROP and self.front is not None:
-                self.front.spans.remote["not_sampled_by_caller"] += 1
-            return result
-
-        counting: Any = copy.copy(sampler)  # samplers are shared by providers
-        counting._remote_parent_not_sampled = copy.copy(obeyed)
-        counting._remote_parent_not_sampled.should_sample = decide
-        provider.sampler = counting
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)
@@ -251,15 +229,6 @@ def exporters_of(provider: Any) -> list[str]:
 
 def same_provider(one: Any, other: Any) -> bool:
     return unwrapped(one) is unwrapped(other)
-
-
-def scopes_of(provider: Any) -> set[str]:
-    """Return the instrumentation scopes that have a tracer of this provider."""
-    processor = getattr(unwrapped(provider), "_active_span_processor", None)
-    # By type: `isinstance` reads `__class__`, which runs the code of lazy proxies.
-    tracers = [each for each in gc.get_objects() if issubclass(type(each), Tracer)]
-    own = [each for each in tracers if getattr(each, "span_processor", None) is processor]
-    return {str(getattr(getattr(each, "_instrumentation_scope", None), "name", "")) for each in own}
 
 
 def adopt_logs(provider: Any, front: Pipeline) -> None:

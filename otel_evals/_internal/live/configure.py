@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -31,15 +30,12 @@ from otel_evals._internal.live.adoption import (
     same_provider,
 )
 from otel_evals._internal.live.doctor.examine import (
-    REPORTS,
+    Diagnosis,
     check_outside,
-    examined_at_os_exit,
     mistakes_reported,
-    report_before_os_exit,
     warn_of_missing_keys,
     write_report,
 )
-from otel_evals._internal.live.doctor.findings import Diagnosis
 from otel_evals._internal.live.doctor.process import BY_HAND, check_process, start_timer, warn_if_silent
 from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import (
@@ -61,7 +57,6 @@ _ended: Pipeline | None = None
 _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
-_REPORT_MILLIS = 60_000
 _LEAST_SECONDS = 1.0
 """Time that created providers have to shut down, however long scoring took."""
 _stopping = OneAtATime()
@@ -155,7 +150,6 @@ def install(
         if config.no_traffic_after and config.rules:
             _traffic_timer = start_timer(built, used)
         register_exit_hook(shutdown)
-        report_before_os_exit(_report_losses)
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
         return built
@@ -283,13 +277,6 @@ def _exit() -> None:
     _made.shutdown(max(_LEAST_SECONDS, timeout - spent))
 
 
-def _report_losses() -> None:
-    """Write the doctor's report of a process that ends without its exit handlers."""
-    if _pipeline is not None:
-        pipeline = _pipeline
-        write_report(lambda: examined_at_os_exit(pipeline.stats, doctor))
-
-
 _ending_since: float | None = None
 """Time on `time.monotonic` when the main thread ended."""
 _gave_up_at: float | None = None
@@ -309,7 +296,7 @@ def _before_threads_end() -> None:
     _ending_since = time.monotonic()
     if _pipeline is not None:
         timeout = int(_pipeline.config.shutdown_timeout * 1000)
-        if not _pipeline.force_flush(max(timeout, _REPORT_MILLIS) if REPORTS in os.environ else timeout):
+        if not _pipeline.force_flush(timeout):
             _gave_up_at = time.monotonic()
 
 

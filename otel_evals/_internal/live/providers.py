@@ -25,7 +25,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.util.installed import install_hint
@@ -35,9 +35,6 @@ _logger = logging.getLogger(__name__)
 _SET = "_set_tracer_provider"
 _FIELD = "_TRACER_PROVIDER"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_SIGNALS = {"TRACES": "spans", "LOGS": "evaluation events", "METRICS": "metrics"}
-_undelivered: set[str] = set()
-"""Signals whose last batch was not delivered by an exporter created here."""
 _PROXIED = "_otel_evals_proxied"
 """Field of a proxy with its tracer or logger and their provider; of a replaced function, the API's own."""
 
@@ -64,10 +61,6 @@ class Providers:
         for providers in ((self.tracers, self.loggers), (self.meters,)):
             _in_time([each.shutdown for each in providers if each is not None], deadline)
         self.tracers = self.loggers = self.meters = None
-        if _undelivered:
-            what = ", ".join(_SIGNALS[signal] for signal in sorted(_undelivered))
-            fix = "start its server, or correct its address"
-            _logger.warning("otel-evals: the last %s did not reach the OTLP endpoint; fix: %s", what, fix)
 
 
 def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
@@ -225,26 +218,10 @@ def _exporter(signal: str, module: str, name: str) -> Any:
         raise ConfigError(variable, f"{protocol!r} is unknown; use grpc or http/protobuf")
     path = f"opentelemetry.exporter.otlp.proto.{kinds[protocol]}.{module}"
     try:
-        return _noting(signal, getattr(import_module(path), name)())
+        return getattr(import_module(path), name)()
     except ImportError as error:
         problem = f"is set, but the exporter is missing: {install_hint('otlp')} ({error})"
         raise ConfigError(_ENDPOINT, problem) from error
-
-
-def _noting(signal: str, exporter: Any) -> Any:
-    """Let an exporter note its signal while its last batch is not delivered."""
-    export = exporter.export
-
-    def export_and_note(*args: Any, **options: Any) -> Any:
-        # Before the call, which may never return.
-        _undelivered.add(signal)
-        result = export(*args, **options)
-        if result.value == SpanExportResult.SUCCESS.value:  # as in the enums of the other signals
-            _undelivered.discard(signal)
-        return result
-
-    exporter.export = export_and_note
-    return exporter
 
 
 def not_scorable(tracers: Any) -> str:

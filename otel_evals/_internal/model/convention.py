@@ -99,10 +99,6 @@ class Conventions:
         """Return the instrumentation scopes seen whose spans are claimed."""
         return sorted(name for name, claimed in self._claimed.copy().items() if claimed)
 
-    def knows(self, scope_name: str) -> bool:
-        """Return True if a convention claims all spans of this scope."""
-        return self._of_scope(scope_name) not in (None, _BY_MARKER)
-
     def claims_log(self, scope_name: str, event_name: str) -> bool:
         """Return True for a log record that may have content: an event, or a line of a known logger."""
         return bool(event_name) or scope_name.startswith(self._loggers)

@@ -19,10 +19,18 @@ from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.engine.event_loop import run
 from otel_evals._internal.model import Run
 from otel_evals._internal.offline.batch import BatchScorer
-from otel_evals._internal.offline.data_sets import Item, read_items
-from otel_evals._internal.offline.evaluation_results import EvalsResult, ItemResult
 from otel_evals._internal.offline.progress_bar import bar
-from otel_evals._internal.offline.requirements import Requirement, check, gate, overall_status, thresholds_of
+from otel_evals._internal.offline.results import (
+    EvalsResult,
+    Item,
+    ItemResult,
+    Requirement,
+    check,
+    gate,
+    overall_status,
+    read_items,
+    threshold,
+)
 from otel_evals._internal.offline.span_recorder import SpanRecorder, recorder_for
 from otel_evals._internal.offline.tally import kin_of, tally
 from otel_evals._internal.scorers.kit.labels import run_of
@@ -73,7 +81,7 @@ async def run_evals_async(
         scorers: scorers, `Rule`s, or mappings as in the YAML file.
         gates: further scorers, or ids of the given ones, that require a mean of 1 (0 if lower is better) and
             no failure.
-        thresholds: bounds of the mean by scorer id: a number, `(min, max)` or `{"min": ..., "max": ...}`.
+        thresholds: bounds of the mean by scorer id: a number, or `(min, max)`.
         concurrency: number of items that are processed at once.
         timeout: seconds that the target may take per item; no limit by default.
         grace: seconds after the target's return in which open spans may still end.
@@ -198,4 +206,4 @@ def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str
         for place, rule in enumerate(config.rules)
         if place in gated or rule.scorer_id in gated
     ]
-    return [*gates, *thresholds_of(thresholds, directions)]
+    return [*gates, *(threshold(name, bounds, directions) for name, bounds in thresholds.items())]

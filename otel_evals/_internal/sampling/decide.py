@@ -38,8 +38,6 @@ class Decision(msgspec.Struct, frozen=True):
     """None if it was not computed."""
     error: BaseException | None = None
     """The exception of the rule's `when` or `sample`."""
-    asked: bool = True
-    """False if the trace id alone decided, before `when`."""
 
 
 class RunDecisions(msgspec.Struct, eq=False, gc=False):
@@ -94,7 +92,7 @@ class Decider:
     def rule_out(self, group: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
-            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sampling.ceiling), asked=False)
+            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sampling.ceiling))
             for rule in self._rules.get(group, ())
         ]
 

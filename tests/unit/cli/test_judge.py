@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals._internal.offline.agreement import agreement
+from otel_evals._internal.offline.judge_trials import agreement
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run
 from otel_evals.scorers import scorer

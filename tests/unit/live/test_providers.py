@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +11,6 @@ import pytest
 
 from otel_evals._internal.live.providers import Providers, flush, make_missing
 from otel_evals.errors import ConfigError
-from tests.support import PYTHONPATH
 from tests.support.waits import SECONDS
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
@@ -154,37 +152,3 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_
     assert flush([object(), None], 0)
     Providers(Blocked("six", told), Blocked("seven", told), Blocked("eight", told)).shutdown(0.2)
     release.set()
-
-
-FAILS = """
-from otel_evals._internal.live import configure
-def fail(*_, **__): raise RuntimeError
-configure.Pipeline = fail
-try: otel_evals.configure(rules=['answered'])
-except RuntimeError: pass
-"""
-"""Scoring cannot start, after the providers were created."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("configured", "signals"),
-    [
-        ("otel_evals.configure(rules=['answered'], shutdown_timeout=1)", "evaluation events, metrics, spans"),
-        (FAILS, "spans"),
-    ],
-)
-def test_the_end_says_what_did_not_reach_the_endpoint(configured: str, signals: str) -> None:
-    program = (
-        "import otel_evals\nfrom opentelemetry import trace\nfrom tests.support.traffic import agent_run\n"
-        f"{configured}\nagent_run(trace.get_tracer('app'))"
-    )
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound and not listening: nothing answers
-        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "PYTHONPATH": PYTHONPATH}
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
-        )
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"otel-evals: the last {signals} did not reach the OTLP")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import Direction, Rule, sampling, scorer
-from otel_evals._internal.offline.table import as_text
+from otel_evals._internal.offline.results import as_text
 from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals.model import (
     Dropped,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.offline.data_sets import read_items
+from otel_evals._internal.offline.results import read_items
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.scorers.kit.labels import read_labels
 from otel_evals._internal.scorers.text.rows import decode

@@ -1,4 +1,4 @@
-"""Examines a configuration file and its servers; writes the reports of `otel-evals doctor -- ...`."""
+"""Findings of the doctor: of a configuration file, its servers, and the programs that it runs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import anyio
 
-from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import judges_of, missing_key
 from otel_evals._internal.judges.judge import JudgeRequest
-from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
 from otel_evals._internal.scorers.kit.isolation import is_child
-from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -29,6 +28,74 @@ _ENDPOINTS = ("", "_TRACES", "_LOGS", "_METRICS")
 _PORTS = {"http": 80, "https": 443}
 REPORTS = "OTEL_EVALS_DOCTOR"
 """Environment variable: folder in which `otel-evals doctor -- ...` expects the reports of its program."""
+
+
+Status = Literal["fine", "note", "problem"]
+SPANS = "instrumentation"
+"""Name of the check for spans of agents, which succeeds if any process of a program has some."""
+_SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check's result."""
+
+    status: Status
+    """`note`: runs are scored, but something is missing. `problem`: runs are not scored."""
+    check: str
+    """Short name of the check, such as `tracer_provider`."""
+    text: str
+    fix: str = ""
+    """A line of code or configuration that fixes it."""
+
+
+fine, note, problem = partial(Finding, "fine"), partial(Finding, "note"), partial(Finding, "problem")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """All findings. `str()` returns them as text, problems last."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return True if there is no problem."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that are problems."""
+        return tuple(finding for finding in self.findings if finding.status == "problem")
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the findings as JSON values."""
+        return [asdict(finding) for finding in self.findings]
+
+    @classmethod
+    def of_json(cls, values: Iterable[Mapping[str, Any]]) -> Diagnosis:
+        """Read the output of `as_json`."""
+        return cls(findings=tuple(Finding(**value) for value in values))
+
+    @classmethod
+    def of_program(cls, reports: Iterable[Diagnosis]) -> Diagnosis:
+        """Join the reports of a program's processes; one that saw no agent is fine if another did."""
+        found = dict.fromkeys(finding for each in reports for finding in each.findings)
+        seen = any(each.check == SPANS and each.status == "fine" for each in found)
+        return cls(findings=tuple(f for f in found if not (seen and f.check == SPANS and f.status != "fine")))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for status in ("fine", "note", "problem"):
+            for finding in self.findings:
+                if finding.status == status:
+                    yield f"{_SIGNS[status]:8}{finding.check}: {finding.text}"
+                    if finding.fix:
+                        yield f"{'':8}  fix: " + finding.fix.replace("\n", f"\n{'':15}")
+        count = len(self.problems)
+        yield "no problem found" if not count else f"{count} problem{'s' * (count != 1)}"
 
 
 def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
@@ -55,22 +122,6 @@ def mistakes_reported() -> Iterator[None]:
         raise
 
 
-def report_before_os_exit(report: Callable[[], None]) -> None:
-    """Under `otel-evals doctor`, call a function before `os._exit`, which skips exit handlers."""
-    leave = os._exit
-    if REPORTS not in os.environ or hasattr(leave, "_otel_evals"):
-        return
-
-    def report_and_leave(status: int) -> NoReturn:
-        try:
-            report()
-        finally:
-            leave(status)
-
-    report_and_leave._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
-    os._exit = report_and_leave
-
-
 def warn_of_missing_keys(config: Config) -> None:
     """Log each judge without its API key."""
     judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
@@ -78,23 +129,6 @@ def warn_of_missing_keys(config: Config) -> None:
         if (missing := missing_key(judge)) is not None:
             message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
             _logger.warning(message, model, missing)
-
-
-def examined_at_os_exit(stats: Callable[[], Stats], doctor: Callable[[], Diagnosis]) -> Diagnosis:
-    """Examine a process that ends without its exit handlers; what the flush of the doctor scores is lost."""
-    ended = _count_ended(stats())
-    found = doctor()
-    lost = _count_ended(stats()) - ended
-    if not lost:
-        return found
-    text = f"os._exit ended process {os.getpid()} before {counted(lost, 'evaluation')} ended: scores are lost"
-    loss = problem("exit", text, "call otel_evals.shutdown() before os._exit")
-    return Diagnosis(findings=(*found.findings, loss))
-
-
-def _count_ended(stats: Stats) -> int:
-    rules = stats.rules.values()
-    return sum(each.scored + sum(each.not_scored.values()) + sum(each.failed.values()) for each in rules)
 
 
 def write_report(examine: Callable[[], Diagnosis]) -> None:

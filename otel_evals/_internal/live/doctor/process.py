@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from threading import Timer
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -19,14 +20,12 @@ from otel_evals._internal.live.adoption import (
     exporters_of,
     is_adopted,
     same_provider,
-    scopes_of,
 )
-from otel_evals._internal.live.doctor.findings import SPANS, Finding, fine, note, problem
-from otel_evals._internal.live.doctor.frameworks import imported_frameworks
+from otel_evals._internal.live.doctor.examine import SPANS, Finding, fine, note, problem
 from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.live.providers import Providers, goes_nowhere
+from otel_evals._internal.util.installed import package_hint
 from otel_evals._internal.util.plain import counted
-from otel_evals.semconv import SCOPE_NAME
 
 _logger = logging.getLogger(__name__)
 _DOCS = "https://otel-evals.readthedocs.io/"
@@ -35,7 +34,6 @@ _NO_SPANS = "no spans of an agent or a model were seen"
 BY_HAND = "provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))"
 """Line that exports spans with their scores; `configure` returns the pipeline."""
 _SAME_PROVIDER = "otel_evals.configure(..., tracer_provider=the one that your agent's spans come from)"
-_SET_GLOBAL = "trace.set_tracer_provider(PROVIDER), with the one that is scored"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
@@ -170,33 +168,23 @@ def _check_spans(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
         yield note(SPANS, text, "wait, or end the process")
     else:
         scopes = f", only of {', '.join(unclaimed)}" if unclaimed else ""
-        yield _without_spans(f"{_NO_SPANS}{scopes}", pipeline, used)
+        yield _without_spans(f"{_NO_SPANS}{scopes}", used)
 
 
-def _without_spans(text: str, pipeline: Pipeline, used: Providers) -> Finding:
+def _without_spans(text: str, used: Providers) -> Finding:
     found = imported_frameworks()
-    separate = used.given and not same_provider(trace.get_tracer_provider(), used.tracers)
-    if off := [each for each in found if not each.on]:
+    off = [each for each in found if not each.on]
+    others = _not_scored(used)
+    if off:
         names = " and ".join(each.name for each in off)
         text += f"; {names} {'is' if len(off) == 1 else 'are'} imported, but not instrumented"
-        return problem(SPANS, text, "\n".join(e.line_for_provider() if separate else e.line for e in off))
-    if others := _not_scored(used):
+        return problem(SPANS, text, "\n".join(each.line for each in off))
+    if others:
         text += f"; this process has another tracer provider, which is not scored: {', '.join(others)}"
         fix = "trace.set_tracer_provider(PROVIDER) with that provider, or configure(tracer_provider=PROVIDER)"
         return problem(SPANS, text, fix)
-    scopes = scopes_of(used.tracers) - {SCOPE_NAME} if separate else set()
-    if separate and found and not any(map(pipeline.conventions.knows, scopes)):
-        text += (
-            "; the instrumentation is on, but may send its spans to another tracer provider than the scored "
-            "one, which is not global"
-        )
-        lines = [line for each in found if (line := each.line_for_provider())]
-        return problem(SPANS, text, "\nor ".join([*lines, _SET_GLOBAL]))
     if found:
-        return Finding("note", SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
-    if separate and not scopes:
-        text += "; nothing uses the scored tracer provider, which is not the global one"
-        return problem(SPANS, text, _SET_GLOBAL)
+        return note(SPANS, f"{text}; the instrumentation is on", "send a request to the agent")
     return problem(SPANS, f"{text}; no agent framework is imported", _BY_HAND)
 
 
@@ -218,8 +206,7 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
     for who, setting in health.content_off.items():
         yield problem("content", f"{who} leaves content out", setting)
     for name, rule in stats.rules.items():
-        excluded = pipeline._engine.ledger.exclusions.words(name)
-        yield from _check_rule(name, rule, health.failing_rules.get(name), excluded)
+        yield from _check_rule(name, rule, health.failing_rules.get(name))
     for name in health.failing_destinations:
         text = f"{name} did not accept its last batch; the log has the reason"
         yield problem("destinations", text, f"start {name}, or correct its options")
@@ -227,7 +214,7 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
         yield note("losses", f"{count} {what}", f"{_DOCS}accounting/")
 
 
-def _check_rule(name: str, rule: Any, failing: str | None, excluded: str) -> Iterator[Finding]:
+def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
     failed = sum(rule.failed.values())
     if failed and (failing or not rule.scored):
         kinds = ", ".join(rule.failed)
@@ -236,7 +223,8 @@ def _check_rule(name: str, rule: Any, failing: str | None, excluded: str) -> Ite
     elif rule.scored:
         yield fine("scorers", f"{name}: {counted(rule.scored, 'score')}")
     elif rule.eligible and rule.not_sampled.get("not_applicable") == rule.eligible:
-        yield problem("scorers", f"{name}: {excluded}", "correct `when`, or leave it out")
+        text = f"{name}: its `when` excluded all of {counted(rule.eligible, 'run')}"
+        yield problem("scorers", text, "correct `when`, or leave it out")
     elif rule.not_scored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in rule.not_scored.items())
         yield note("scorers", f"{name} scored none of its runs: {reasons}", f"{_DOCS}accounting/#reasons")
@@ -249,3 +237,81 @@ _FIXES = {
     "BudgetExceededError": "raise the budget's `usd` or `tokens`",
     "timeout": "raise the rule's `timeout`",
 }
+
+# Agent frameworks that this process has imported, and the line that turns on the spans of each.
+
+_FRAMEWORKS = {
+    "langgraph": ("LangGraph", "langchain", "LangChain"),
+    "langchain_core": ("LangChain", "langchain", "LangChain"),
+    "agents.tracing": ("OpenAI Agents", "openai_agents", "OpenAIAgents"),
+    "claude_agent_sdk": ("Claude Agent SDK", "claude_agent_sdk", "ClaudeAgentSDK"),
+    "crewai": ("CrewAI", "crewai", "CrewAI"),
+    "llama_index.core": ("LlamaIndex", "llama_index", "LlamaIndex"),
+    "smolagents": ("smolagents", "smolagents", "Smolagents"),
+    "autogen_agentchat": ("AutoGen", "autogen_agentchat", "AutogenAgentChat"),
+    "agno": ("Agno", "agno", "Agno"),
+    "dspy": ("DSPy", "dspy", "DSPy"),
+    "haystack": ("Haystack", "haystack", "Haystack"),
+}
+_CLIENTS = {
+    "openai": ("the OpenAI client", "openai", "OpenAI"),
+    "anthropic": ("the Anthropic client", "anthropic", "Anthropic"),
+    "google.genai": ("the Google GenAI client", "google_genai", "GoogleGenAI"),
+    "mistralai": ("the Mistral client", "mistralai", "MistralAI"),
+    "groq": ("the Groq client", "groq", "Groq"),
+}
+"""By module: name, OpenInference's module, and the first part of its class."""
+_RECORD_BY_THEMSELVES = {"google.adk": "Google ADK", "strands": "Strands Agents"}
+_SPACES = ("openinference.instrumentation.", "opentelemetry.instrumentation.")
+
+
+class Framework(NamedTuple):
+    name: str
+    line: str
+    """Python that turns its spans on, and the package to install if it is missing."""
+    on: bool
+    """True if an instrumentation of it is loaded."""
+
+
+def imported_frameworks() -> list[Framework]:
+    """Return the frameworks in `sys.modules`; clients of models only if there is no framework."""
+    found = [_by_openinference(*_FRAMEWORKS[module]) for module in _FRAMEWORKS if _imported(module)]
+    if _imported("pydantic_ai"):
+        on = bool(getattr(getattr(sys.modules["pydantic_ai"], "Agent", None), "_instrument_default", False))
+        found.append(Framework("pydantic-ai", "pydantic_ai.Agent.instrument_all()", on))
+    found += [Framework(name, "", True) for m, name in _RECORD_BY_THEMSELVES.items() if _imported(m)]
+    if not found:
+        found = [_by_openinference(*_CLIENTS[module]) for module in _CLIENTS if _imported(module)]
+    # Of several with the same line the first stays, and so does the order.
+    return list({each.line: each for each in reversed(found)}.values())[::-1]
+
+
+def _imported(module: str) -> bool:
+    judges = sys.modules.get("otel_evals._internal.judges.litellm")  # loads much, if it is not yet
+    return module in sys.modules and module not in getattr(judges, "OWN_IMPORTS", ())
+
+
+def _by_openinference(name: str, package: str, prefix: str) -> Framework:
+    module, kind = f"{_SPACES[0]}{package}", f"{prefix}Instrumentor"
+    line = f"from {module} import {kind}; {kind}().instrument()"
+    if not _is_installed(module):
+        distribution = f"{_SPACES[0]}{package}".replace(".", "-").replace("_", "-")
+        line += f"  # {package_hint(distribution)}"
+    # Without importing it, which could load the whole framework.
+    made = getattr(sys.modules.get(module), kind, None)
+    on = made is not None and made().is_instrumented_by_opentelemetry
+    return Framework(name, line, on or _other_is_loaded(package))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # a parent package is missing
+        return False
+
+
+def _other_is_loaded(package: str) -> bool:
+    """Return True if OpenTelemetry's or Traceloop's instrumentation of the same package is loaded."""
+    plain = package.replace("_", "")
+    loaded = (name for name in sys.modules.copy() if name.startswith(_SPACES[1]))
+    return any(name.removeprefix(_SPACES[1]).replace("_", "").startswith(plain) for name in loaded)
