@@ -36,18 +36,18 @@ def backends() -> dict[str, Any]:
     return found
 
 
-def backend(place: str) -> Any:
-    """Build a destination from NAME, or NAME=URL for a server of your own.
+def backend(place: str, option: str) -> Any:
+    """Build a destination from NAME, or NAME=URL for a server of your own, as an option gives it.
 
     Raises:
         ConfigError: the destination is unknown, or a key is missing.
     """
     name, _, url = place.partition("=")
     try:
-        return build_destination(name, {"url": url} if url else {}, "--to")
+        return build_destination(name, {"url": url} if url else {}, option)
     except ConfigError as error:
-        field = f"--to {name}" if error.field == "--to" else error.field.replace("--to.", "--to ", 1)
-        raise ConfigError(field, error.problem) from None
+        field = error.field.removeprefix(option).removeprefix(f".{name}")
+        raise ConfigError(f"{option} {name}{field}", error.problem) from None
 
 
 def backend_of_demo(place: str) -> Any:
@@ -56,7 +56,7 @@ def backend_of_demo(place: str) -> Any:
     Raises:
         ConfigError: the destination is unknown, a key is missing, or it has no address for telemetry.
     """
-    found, (name, _, url) = backend(place), place.partition("=")
+    found, (name, _, url) = backend(place, "--to"), place.partition("=")
     if url or hasattr(found, "send"):
         return found
     collector = f"give the address of a Collector that forwards to it: --to {name}=http://localhost:4318"
@@ -80,7 +80,7 @@ def trace_link(option: str | None) -> str | None:
         return next(filter(None, map(_address, _configured())), None)
     if option not in backends():
         return option
-    if (address := _address(backend(option))) is None:
+    if (address := _address(backend(option, "--link"))) is None:
         problem = f"{option} has no address for traces: give one with {{trace_id}}"
         raise ConfigError("--link", problem)
     return address
@@ -170,7 +170,4 @@ def _source(place: str) -> Any:
     if name not in known:
         fix = suggestion(name, {**points, **known})
         raise ConfigError("--from", f"cannot read traces from {name!r}{fix}")
-    try:
-        return backend(place)
-    except ConfigError as error:
-        raise ConfigError(error.field.replace("--to", "--from", 1), error.problem) from None
+    return backend(place, "--from")

@@ -69,7 +69,7 @@ def try_out(
     if (trace is None) != (span is None):
         raise typer.BadParameter("--trace and --span go together")
     try:
-        place = backend(name)
+        place = backend(name, "destinations test")
         # There is nothing to send to: the backend reads the events that leave by OTLP.
         if not hasattr(place, "send"):
             echo(f"{name} reads evaluation events, not scores. Try: otel-evals demo --to {name}")

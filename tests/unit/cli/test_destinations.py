@@ -157,7 +157,7 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("destinations", "test", "datadog")
     assert (done.exit_code, done.stderr) == (
         2,
-        "--to datadog.api_key: is missing: give it, or set DD_API_KEY\n",
+        "destinations test datadog.api_key: is missing: give it, or set DD_API_KEY\n",
     )
 
 
@@ -169,7 +169,7 @@ def test_a_key_that_is_no_text_is_told_without_it() -> None:
 
 def test_an_unknown_name_is_told_what_there_is() -> None:
     told = run("destinations", "test", "langfus").stderr
-    assert told == "--to langfus: there is no destination 'langfus'; did you mean 'langfuse'?\n"
+    assert told == "destinations test langfus: there is no destination 'langfus'; did you mean 'langfuse'?\n"
 
 
 def test_trace_and_span_go_together() -> None:
@@ -204,6 +204,6 @@ def test_the_demo_says_that_azure_takes_nothing_by_otlp(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", sorted(backends()))
 def test_every_backend_is_named_with_its_address(name: str, server: RecordingServer) -> None:
     """As `demo --to NAME=URL` does; its spans go to the same server."""
-    variables = send_spans_to(backend(f"{name}={server.url}"))
+    variables = send_spans_to(backend(f"{name}={server.url}", "--to"))
     address = next(value for key, value in variables.items() if key.endswith("ENDPOINT"))
     assert address.startswith(server.url)
