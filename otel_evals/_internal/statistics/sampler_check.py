@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from otel_evals._internal.statistics.sums import added
+
 # From 0.002 to about 2: small bets find small errors late, large bets find large errors soon.
 _BETS = tuple(0.002 * 2.0**i for i in range(11))
 # Larger numbers change no decision, and their products would leave the range of a double.
@@ -44,14 +46,7 @@ class Picks:
         return cls(1, 1, p, p * (1.0 - p), 1.0 / p, (1.0 - p) / (p * p))
 
     def __add__(self, other: Picks) -> Picks:
-        return Picks(
-            self.runs + other.runs,
-            self.picked + other.picked,
-            self.expected + other.expected,
-            self.variance + other.variance,
-            self.represented + other.represented,
-            self.represented_variance + other.represented_variance,
-        )
+        return added(self, other, {})
 
     @property
     def representative(self) -> bool:

@@ -8,10 +8,11 @@ buckets add up to the row of all their runs, in any order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
+_Sums = TypeVar("_Sums")
 # Beyond it, squares would leave the range of a double.
 _LARGEST_VALUE = 1e50
 
@@ -79,38 +80,27 @@ class Sums:
         known = [(x, check_weight(w)) for x, w in given if w is not None]
         for x, _ in known:
             _check_value(x)
-
-        def over(product: Callable[[float, float], float]) -> float:
-            return math.fsum(product(x, w) for x, w in known)
-
+        if not known:
+            return cls(unknown=len(given))
+        products = [(w, w * x, w * x * x, w * w, w * w * x, w * x * w * x) for x, w in known]
+        w, wx, wxx, ww, wwx, wwxx = map(math.fsum, zip(*products, strict=True))
+        values, weights = zip(*known, strict=True)
         return cls(
             n=len(known),
-            w=over(lambda x, w: w),
-            wx=over(lambda x, w: w * x),
-            wxx=over(lambda x, w: w * x * x),
-            ww=over(lambda x, w: w * w),
-            wwx=over(lambda x, w: w * w * x),
-            wwxx=over(lambda x, w: w * x * w * x),
-            w_max=max((w for _, w in known), default=0.0),
-            x_min=min((x for x, _ in known), default=None),
-            x_max=max((x for x, _ in known), default=None),
+            w=w,
+            wx=wx,
+            wxx=wxx,
+            ww=ww,
+            wwx=wwx,
+            wwxx=wwxx,
+            w_max=max(weights),
+            x_min=min(values),
+            x_max=max(values),
             unknown=len(given) - len(known),
         )
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            n=self.n + other.n,
-            w=self.w + other.w,
-            wx=self.wx + other.wx,
-            wxx=self.wxx + other.wxx,
-            ww=self.ww + other.ww,
-            wwx=self.wwx + other.wwx,
-            wwxx=self.wwxx + other.wwxx,
-            w_max=max(self.w_max, other.w_max),
-            x_min=min((x for x in (self.x_min, other.x_min) if x is not None), default=None),
-            x_max=max((x for x in (self.x_max, other.x_max) if x is not None), default=None),
-            unknown=self.unknown + other.unknown,
-        )
+        return added(self, other, {"w_max": max, "x_min": min, "x_max": max})
 
     @property
     def mean(self) -> float | None:
@@ -160,13 +150,7 @@ class Tally:
         return cls(n=1, w=w, ww=w * w, w_max=w)
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            n=self.n + other.n,
-            w=self.w + other.w,
-            ww=self.ww + other.ww,
-            w_max=max(self.w_max, other.w_max),
-            unknown=self.unknown + other.unknown,
-        )
+        return added(self, other, {"w_max": max})
 
     def valued(self, x: float) -> Sums:
         """Return the sums of these runs as if each had the value x."""
@@ -189,6 +173,17 @@ def _check_value(x: float) -> None:
     check_number("x", x, signed=True)
     if abs(x) > _LARGEST_VALUE:
         raise ValueError(f"x: must be a finite number of at most {_LARGEST_VALUE:g}, not {x!r}")
+
+
+def added(one: _Sums, other: _Sums, by: Mapping[str, Callable[..., Any]]) -> _Sums:
+    """Return the sum of two dataclasses: of each field, or what the functions in `by` make of it."""
+    kind: Any = type(one)
+    values = {}
+    for name in kind.__dataclass_fields__:
+        pair = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
+        values[name] = by.get(name, sum)(pair) if pair else None
+    added_up: _Sums = kind(**values)
+    return added_up
 
 
 def total(parts: Iterable[Sums]) -> Sums:
