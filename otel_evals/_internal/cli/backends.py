@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from otel_evals._internal.config.plugins import build_destination
 from otel_evals._internal.config.validation import moment_of
-from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
@@ -70,41 +69,18 @@ def backend_of_demo(place: str) -> Any:
 def trace_link(option: str | None) -> str | None:
     """Return the address of traces, with placeholders for ids, if the option names a destination.
 
-    Other options are returned unchanged. Without an option, use the first destination in the file of
-    OTEL_EVALS_CONFIG that has an address.
+    Other options are returned unchanged.
 
     Raises:
         ConfigError: the destination lacks an option, or has no address for traces.
     """
-    if option is None:
-        return next(filter(None, map(_address, _configured())), None)
-    if option not in backends():
+    if option is None or option not in backends():
         return option
-    if (address := _address(backend(option, "--link"))) is None:
+    url = getattr(backend(option, "--link"), "trace_url", lambda *_: None)("{trace_id}", "{span_id}")
+    if not url:
         problem = f"{option} has no address for traces: give one with {{trace_id}}"
         raise ConfigError("--link", problem)
-    return address
-
-
-def _address(destination: Any) -> str | None:
-    url = getattr(destination, "trace_url", lambda *_: None)("{trace_id}", "{span_id}")
-    return str(url) if url else None
-
-
-def _configured() -> Iterator[Any]:
-    """Yield the backends among the configured destinations; skip those with mistakes."""
-    path = os.environ.get("OTEL_EVALS_CONFIG")
-    try:
-        values = YamlFile(path).values if path else None
-    except ConfigError:
-        return
-    given = values.get("destinations") if isinstance(values, dict) else None
-    for place in given if isinstance(given, list) else ():
-        named = place if isinstance(place, dict) else {place: None}
-        for name, options in named.items():
-            if name in backends():
-                with suppress(Exception):  # destinations may raise anything
-                    yield build_destination(name, options if isinstance(options, dict) else {}, "--link")
+    return str(url)
 
 
 def send_spans_to(destination: Any) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +43,10 @@ ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of t
 AtOnce = Annotated[int, typer.Option(min=1, help="Maximum number of runs to judge at the same time.")]
 OwnRuns = Annotated[Path | None, typer.Option("--labels", help="Own runs: labelled examples.", exists=True)]
 
+_SHOWN = 5
+_FIGURES = (*FIGURES, "mean_absolute_error")
+_CHANCE = 0.2
+"""Share of the scale by which scores vary at random."""
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
 
@@ -54,7 +58,6 @@ def attack(
     api_base: ApiBase = None,
     option: Options = None,
     labels: OwnRuns = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="Random variation, as a share of the scale.")] = 0.2,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of attacks.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
@@ -64,7 +67,7 @@ def attack(
         scorers = [_scorer(name, model, api_base, option) for name in scorer or _CHECKED]
         attacks = load_attacks()
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
-        own = _read(labels) if labels else []
+        own = read_labels(labels.read_text("utf-8").splitlines()) if labels else []
         with bar("attacking", len(scorers) * len(attacks) * 2) as done:
 
             async def attempts() -> dict[str, list[Attempt]]:
@@ -74,7 +77,11 @@ def attack(
                 }
 
             found = anyio.run(attempts)
-        _show({name: _moved(tried, tolerance) for name, tried in found.items()}, as_json, _show_attacks)
+        reports = {name: _moved(tried) for name, tried in found.items()}
+        if as_json:
+            print(json_text(reports, indent=2))
+        else:
+            _show_attacks(reports)
     for name, tried in found.items():
         _fail_if_none("attack", name, [attempt.outcome for attempt in tried])
 
@@ -90,20 +97,23 @@ def calibrate(
     require: Annotated[
         list[str] | None, typer.Option(help=f"NAME=MINIMUM of {', '.join(FIGURES)}; exit with 1 below it.")
     ] = None,
-    show: Annotated[int, typer.Option(min=0, help="Number of disagreements to show.")] = 5,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
     """Compare a scorer with human labels."""
     with exit_on(command="judge calibrate"):
         minimums = minimums_of(require or ())
-        built, examples = _scorer(scorer, model, api_base, option), _read(labels)
+        built = _scorer(scorer, model, api_base, option)
+        examples = read_labels(labels.read_text("utf-8").splitlines())
         with bar("judging", len(examples)) as done:
             judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
         report = calibration(judged, threshold)
         report["missed"] = missed(report, minimums)
         report["status"] = None if not minimums else "failed" if report["missed"] else "passed"
-        _show(report, as_json, lambda found: _show_calibration(found, built.id, show))
+        if as_json:
+            print(json_text(report, indent=2))
+        else:
+            _show_calibration(report, built.id)
     _fail_if_none("calibrate", built.id, [outcome for _, outcome in judged])
     if report["missed"]:
         raise typer.Exit(1)
@@ -134,10 +144,6 @@ def options_of(given: list[str] | None) -> dict[str, Any]:
     return options
 
 
-def _read(labels: Path) -> list[Example]:
-    return read_labels(labels.read_text("utf-8").splitlines())
-
-
 def _worst(scorer: Scorer, own: Sequence[Example]) -> Any:
     """Return the run to attack: the one that people judged worst, or a bad answer of ours."""
     better = 1.0 if scorer.direction is Direction.HIGHER else -1.0
@@ -147,25 +153,15 @@ def _worst(scorer: Scorer, own: Sequence[Example]) -> Any:
 # --- reports ---
 
 
-def _moved(attempts: list[Attempt], tolerance: float) -> dict[str, Any]:
-    scored = [a for a in attempts if a.gained is not None]
-    moved = [a for a in scored if (a.gained or 0.0) > tolerance]
+def _moved(attempts: list[Attempt]) -> dict[str, Any]:
+    moved = [attempt for attempt in attempts if (attempt.gained or 0.0) > _CHANCE]
     return {
         "attempts": len(attempts),
-        "scored": len(scored),
-        "failed": len(attempts) - len(scored),
+        "failed": sum(attempt.gained is None for attempt in attempts),
         "moved": len(moved),
         "families": dict(Counter(attempt.attack.family for attempt in moved)),
         "cost": cost_of([a.outcome for a in attempts]),
-        "examples": [{"place": a.place, "gained": a.gained, "text": a.attack.text[:120]} for a in moved[:5]],
     }
-
-
-def _show(report: dict[str, Any], as_json: bool, as_text: Any) -> None:
-    if as_json:
-        print(json_text(report, indent=2))
-    else:
-        as_text(report)
 
 
 def _show_attacks(reports: dict[str, Any]) -> None:
@@ -178,33 +174,27 @@ def _show_attacks(reports: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
-    def said(value: float | None) -> str:
-        return "not defined" if value is None else f"{value:.2f}"
-
-    confusion, interval = report["confusion"], report["kappa_interval"]
+def _show_calibration(report: dict[str, Any], name: str) -> None:
+    said = {key: "not defined" if report[key] is None else f"{report[key]:.2f}" for key in _FIGURES}
+    interval, cost = report["kappa_interval"], report["cost_per_item"]
     print(f"{name}: {report['scored']} of {report['examples']} examples scored")
     for kind in ("not_scored", "failed"):
-        _show_reasons(kind.replace("_", " "), report[kind])
+        if report[kind]:
+            reasons = ", ".join(f"{visible(reason)} {count}" for reason, count in report[kind].items())
+            print(f"{kind.replace('_', ' ')}: {reasons}")
     between = "" if interval is None else f" (95% interval {interval[0]:.2f} to {interval[1]:.2f})"
-    print(f"kappa {said(report['kappa'])}{between}")
-    print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
-    print(f"accuracy {said(report['accuracy'])}, mean absolute error {said(report['mean_absolute_error'])}")
-    counts = ", ".join(f"{name.replace('_', ' ')}s {confusion[name]}" for name in CONFUSION)
+    print(f"kappa {said['kappa']}{between}")
+    print(f"precision {said['precision']}, recall {said['recall']}")
+    print(f"accuracy {said['accuracy']}, mean absolute error {said['mean_absolute_error']}")
+    counts = ", ".join(f"{each.replace('_', ' ')}s {report['confusion'][each]}" for each in CONFUSION)
     print(f"{counts} (positive: at or above the threshold; true: same as the label)")
-    cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
-    for item in report["disagreements"][:show]:
+    for item in report["disagreements"][:_SHOWN]:
         print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
         print(f"  {visible((item['output'] or '')[:200])}")
         print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
     if report["status"] is not None:
         print("\n" + ": ".join(filter(None, (report["status"], "; ".join(report["missed"])))))
-
-
-def _show_reasons(kind: str, reasons: Mapping[str, int]) -> None:
-    if reasons:
-        print(f"{kind}: " + ", ".join(f"{visible(reason)} {count}" for reason, count in reasons.items()))
 
 
 def _fail_if_none(command: str, scorer_id: str, outcomes: Sequence[Any]) -> None:

@@ -30,7 +30,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.model import Direction, Dropped, Evaluation, Score, ScorerFailure, SpanRecord
+from otel_evals._internal.model import Direction, Dropped, Evaluation, ScorerFailure, SpanRecord
 from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.offline.batch import BatchScorer, EarlierScores
 from otel_evals._internal.offline.progress_bar import bar
@@ -68,7 +68,6 @@ def score(
         float | None,
         typer.Option(help="Exit with 1 if a mean is below; if lower is better, above 1 minus this."),
     ] = None,
-    worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to show per scorer.")] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Score the runs in OTLP files or in a backend.
@@ -81,16 +80,14 @@ def score(
         traces, place = _traces(files or [], source, since, until, wanted)
         earlier = _earlier(chosen) if resume else None
         report, evaluations, stopped = score_traces(traces, chosen, earlier, concurrency)
-    wrong = [*unfinished(report, stopped), *problems(place, report, evaluations, fail_under)]
+    wrong = list(_problems(place, report, evaluations, fail_under, stopped))
     known = 0 if earlier is None else len(earlier.used)
     if as_json:
-        echo(json_text({**plain_summary(report), "resumed": known, "problems": wrong}, indent=2))
+        echo(json_text({**_summary(report), "resumed": known, "problems": wrong}, indent=2))
     else:
-        show(report)
+        _show(report)
         if resume:
             echo(f"done before: {counted(known, 'evaluation')}")
-        for line in worst_runs(report[0], evaluations, worst):
-            echo(line)
     for problem in wrong:
         echo(f"otel-evals score: {problem}", err=True)
     if wrong:
@@ -173,33 +170,33 @@ def _config(
     return config
 
 
-# --- the summary: the table, problems, and the worst runs ---
+# --- the summary: the table, and problems ---
 
 
-def unfinished(report: Report, stopped: str | None) -> Iterator[str]:
-    """Explain why runs were left unscored, and how to continue."""
-    if stopped:
-        yield f"stopped early: {stopped}; run the same command again to continue"
-        return
-    for each in report[0]:
-        count = each.failed.get(_BUDGET, 0)
-        if count:
-            hint = "fix: run the same command again with --resume"
-            lost = f"not scored: {counted(count, 'run')} ({_BUDGET})"
-            yield f"{each.scorer_id}: the budget is used up; {lost}; {hint}"
-
-
-def problems(
-    place: str, report: Report, evaluations: list[Evaluation], fail_under: float | None
+def _problems(
+    place: str,
+    report: Report,
+    evaluations: list[Evaluation],
+    fail_under: float | None,
+    stopped: str | None,
 ) -> Iterator[str]:
     tallies, stats, deliveries = report
+    if stopped:
+        yield f"stopped early: {stopped}; run the same command again to continue"
     if not stats.seen:
         yield f"{place}: no run found: there is no span of an agent or a model"
     for each in tallies:
+        count = each.failed.get(_BUDGET, 0)
+        if count and not stopped:
+            lost = f"not scored: {counted(count, 'run')} ({_BUDGET})"
+            fix = "fix: run the same command again with --resume"
+            yield f"{each.scorer_id}: the budget is used up; {lost}; {fix}"
         if each.failed and not each.scored:
-            count = sum(each.failed.values())
-            cause = _first_failure(each.scorer_id, evaluations)
-            yield f"{each.scorer_id} scored nothing, and failed on {counted(count, 'run')}: {cause}"
+            own = (e.outcome for e in evaluations if e.scorer_id == each.scorer_id)
+            first = next(outcome for outcome in own if isinstance(outcome, ScorerFailure))
+            cause = visible(f"{first.error_type}: {first.message}"[:500])
+            failed = counted(sum(each.failed.values()), "run")
+            yield f"{each.scorer_id} scored nothing, and failed on {failed}: {cause}"
         if fail_under is not None and each.mean is not None:
             # One bound serves scorers of both directions.
             good = each.mean if each.direction is Direction.HIGHER else 1 - each.mean
@@ -207,33 +204,10 @@ def problems(
                 yield f"{each.scorer_id}: the mean {each.mean:.3f} does not pass --fail-under {fail_under:g}"
     for name, delivered in deliveries.items():
         if delivered.failed or delivered.dropped:
-            lost = counted(delivered.failed + delivered.dropped, "scored run")
-            yield f"{name}: not delivered: {lost}"
+            yield f"{name}: not delivered: {counted(delivered.failed + delivered.dropped, 'scored run')}"
 
 
-def _first_failure(scorer_id: str, evaluations: list[Evaluation]) -> str:
-    for each in evaluations:
-        if each.scorer_id == scorer_id and isinstance(each.outcome, ScorerFailure):
-            return visible(f"{each.outcome.error_type}: {each.outcome.message}"[:500])
-    return ""
-
-
-def worst_runs(
-    tallies: Sequence[ScorerTally], evaluations: Sequence[Evaluation], count: int
-) -> Iterator[str]:
-    """Yield a line for each of the worst runs per scorer, with its reason; perfect runs are left out."""
-    for each in tallies:
-        own = (e for e in evaluations if e.scorer_id == each.scorer_id)
-        mine = [(e, e.outcome) for e in own if isinstance(e.outcome, Score)]
-        lower = each.direction is Direction.LOWER
-        best = each.lowest if lower else each.highest
-        ordered = sorted(mine, key=lambda pair: pair[1].value, reverse=lower)[:count]
-        for evaluation, found in [pair for pair in ordered if pair[1].value != best]:
-            reason = visible((found.explanation or found.label or "no reason given")[:200])
-            yield f"{each.scorer_id} {found.value:g}  trace {evaluation.trace_id}  {reason}"
-
-
-def show(report: Report) -> None:
+def _show(report: Report) -> None:
     """Print the table, and counts of ignored and lost runs."""
     tallies, stats, deliveries = report
     echo(as_text(tallies))
@@ -248,7 +222,7 @@ def show(report: Report) -> None:
         echo(f"{name}: {delivered.exported} delivered" + (f", {lost} lost" if lost else ""))
 
 
-def plain_summary(report: Report) -> dict[str, Any]:
+def _summary(report: Report) -> dict[str, Any]:
     tallies, stats, deliveries = report
     return {
         "scorers": [plain(each) for each in tallies],

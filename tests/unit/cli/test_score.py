@@ -201,7 +201,6 @@ def test_a_scorer_needs_no_file_and_a_mean_can_be_required(spans: Path) -> None:
     options = ("--scorer", "includes", "--option", 'text="2026-11-25"')
     done = command(spans, *options, "--fail-under", 0.6)
     assert done.exit_code == 0, done.output
-    assert "includes 0  trace " in done.output, "the worst run, with its trace"
     done = command(spans, *options, "--fail-under", 0.7)
     assert done.exit_code == 1
     assert "includes: the mean 0.667 does not pass --fail-under 0.7" in done.output

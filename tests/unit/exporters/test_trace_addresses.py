@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import pytest
 
-from otel_evals._internal.cli.backends import backends, trace_link
+from otel_evals._internal.cli.backends import backends
 from otel_evals._internal.config.plugins import build_destination
 from otel_evals._internal.deliver.fanout import link_traces
 from otel_evals.destinations import ConsoleDestination
@@ -89,15 +88,6 @@ def test_every_destination_takes_an_address_instead(name: str, monkeypatch: pyte
 def test_an_address_that_is_none_is_named(wrong: object) -> None:
     with pytest.raises(ConfigError, match=r"^destinations\[0\]\.logfire\.trace_url: .* not an http address"):
         build_destination("logfire", {"trace_url": wrong}, "destinations[0]")
-
-
-def test_reports_take_the_address_from_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = "https://logfire-us.pydantic.dev/my-org/shop?q=trace_id%3D'{trace_id}'"
-    (tmp_path / "evals.yaml").write_text(f'destinations:\n  - logfire: {{trace_url: "{address}"}}\n')
-    monkeypatch.setenv("OTEL_EVALS_CONFIG", str(tmp_path / "evals.yaml"))
-    assert trace_link(None) == address
 
 
 def test_a_destination_of_another_kind_takes_none() -> None:
