@@ -101,15 +101,18 @@ def _options_at(model: Any, path: Iterable[Any]) -> Iterable[str]:
 
 
 def seconds_of(text: str, field: str) -> int:
-    """Return a duration such as 15m, 24h, 7d or 2w in seconds.
+    """Return a duration such as 15m, 24h, 7d or 2w in whole seconds.
 
     Raises:
-        ConfigError: the text is no duration; names the field.
+        ConfigError: the text is no duration of at least a second; names the field.
     """
-    found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
-    if found is None or not int(found[1]):
+    try:
+        found = int(min(seconds(text), FOREVER))
+    except ValueError:
+        found = 0
+    if not found:
         raise ConfigError(field, f"{text!r} is not a duration: write 15m, 24h, 7d or 2w")
-    return int(int(found[1]) * _UNITS[found[2]])
+    return found
 
 
 def moment_of(text: str, field: str) -> int:
@@ -120,13 +123,12 @@ def moment_of(text: str, field: str) -> int:
     Raises:
         ConfigError: the text is neither; names the field.
     """
-    if re.fullmatch(r"\d{1,6}[mhdw]", text.strip()):
+    if _DURATION.match(text.strip()) is not None:
         return (int(time.time()) - seconds_of(text, field)) // _MINUTE * _MINUTE
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ConfigError(
-            field, f"{text!r} is not a time: write 2026-11-20, 2026-11-20T10:00, or 24h"
-        ) from None
+        problem = f"{text!r} is not a time: write 2026-11-20, 2026-11-20T10:00, or 24h"
+        raise ConfigError(field, problem) from None
     aware = found if found.tzinfo else found.replace(tzinfo=UTC)
     return int(aware.timestamp()) // _MINUTE * _MINUTE

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
+from otel_evals._internal.model import Media, Operation, Run, SpanRecord
 from otel_evals._internal.model.records import DERIVATION, derives, recovered
 from otel_evals._internal.redaction.personal_data import redact_pii
 from otel_evals._internal.redaction.secrets import (
@@ -45,7 +45,6 @@ _IDS = frozenset(
 """Fields of our own records that identify spans and scores: never redacted. Keys of content are no fields."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span next to its attributes."""
-_PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
 
 _SHORT = 1_000
@@ -110,14 +109,8 @@ def redacted(value: _T) -> _T:
     Returns the value itself if nothing changes. Fields of runs are redacted on access: most of their spans
     never leaves.
     """
-    if isinstance(value, Score) and _is_textless(value):
-        return value
     redaction = _current.get()
     return value if not redaction.functions else _walk(value, _Texts(redaction), 0)
-
-
-def _is_textless(score: Score) -> bool:
-    return score.explanation is None and not score.steps and score.label in _PLAIN_LABELS
 
 
 def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
@@ -269,30 +262,23 @@ class _Redacted:
         return {field: value if field in _IDS else _walk(value, self.known, 0)}
 
 
+def _equal(one: Any, other: object) -> bool:
+    """Compare a redacted record with one of its own or the plain class, by their fields."""
+    return isinstance(other, type(one).__mro__[1]) and all(
+        getattr(one, field.name) == getattr(other, field.name) for field in fields(one)
+    )
+
+
 @derives(*(field.name for field in fields(Run)))
 class _RedactedRun(Run):
-    """A redacted run; equal to a run with equal fields."""
-
+    __eq__ = _equal
     __hash__ = Run.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return _says_the_same(self, other, Run)
 
 
 @derives(*(field.name for field in fields(Operation)))
 class _RedactedOperation(Operation):
-    """A redacted operation; equal to an operation with equal fields."""
-
+    __eq__ = _equal
     __hash__ = Operation.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return _says_the_same(self, other, Operation)
-
-
-def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> bool:
-    return isinstance(other, of) and all(
-        getattr(one, field.name) == getattr(other, field.name) for field in fields(of)
-    )
 
 
 class _RedactedAttributes(Mapping[str, Any]):

@@ -104,39 +104,26 @@ def package_hint(package: str) -> str:
     return f"{_installer(ours)} {quote(package) if '[' in package else package}"
 
 
-def _requirement(direct: dict[str, object], extras: str) -> str:
+def _requirement(direct: dict[str, Any], extras: str) -> str:
     url = str(direct.get("url", ""))
-    path = _path(url) if url.startswith("file:") else ""
-    if url and (not path or os.path.exists(path)):
-        folder, revision = direct.get("dir_info"), direct.get("vcs_info")
-        if isinstance(folder, dict):
-            return f"{'-e ' * bool(folder.get('editable'))}'{path}[{extras}]'"
-        if isinstance(revision, dict):
-            url = f"{revision.get('vcs')}+{url}@{revision.get('commit_id')}"
-        return f"'otel-evals[{extras}] @ {url}'"
-    return f"'otel-evals[{extras}]'"
+    if "dir_info" in direct:
+        from urllib.request import url2pathname  # slow to import
 
-
-def _path(url: str) -> str:
-    from urllib.request import url2pathname  # slow to import
-
-    return url2pathname(urlsplit(url).path)
+        editable = "-e " * bool(direct["dir_info"].get("editable"))
+        return f"{editable}'{url2pathname(urlsplit(url).path)}[{extras}]'"
+    if "vcs_info" in direct:
+        url = f"{direct['vcs_info']['vcs']}+{url}@{direct['vcs_info']['commit_id']}"
+    return f"'otel-evals[{extras}] @ {url}'" if url else f"'otel-evals[{extras}]'"
 
 
 def _installer(ours: Distribution | None) -> str:
     """Return the start of the command: uv if it installed us, and the pip of this environment otherwise."""
     if ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {quote(sys.executable)}"
-    pip = shutil.which("pip")
-    same = pip is not None and os.path.dirname(pip) == os.path.dirname(sys.executable)
-    return "pip install" if same else f"{quote(sys.executable)} -m pip install"
+    return f"{quote(sys.executable)} -m pip install"
 
 
 def this_command() -> str:
     """Return `otel-evals` if the PATH has the one of this environment, and its path otherwise."""
     ours = os.path.join(os.path.dirname(sys.executable), "otel-evals")
-    found = shutil.which("otel-evals")
-    if found is not None and os.path.dirname(found) == os.path.dirname(ours):
-        return "otel-evals"
-    inside = ours.startswith(f"{os.getcwd()}{os.sep}")
-    return quote(os.path.relpath(ours) if inside else ours)
+    return "otel-evals" if shutil.which("otel-evals") == ours else quote(ours)

@@ -116,25 +116,15 @@ class _Plain:
 def shallow(value: Any) -> Any:
     """Return a value without levels below 60, which few programs can read or write.
 
-    Deeper values are also cut to 100,000 items; others are returned unchanged.
+    Beyond 100,000 items, values are left out too.
     """
-    return value if _is_shallow(value, _DEEPEST, [_MAX_KEPT]) else _shallow(value, _DEEPEST, [_MAX_KEPT])
-
-
-def _is_shallow(value: Any, depth: int, capacity: list[int]) -> bool:
-    if not isinstance(value, Mapping | list | tuple):
-        return True
-    # A list with one number, which all levels share.
-    capacity[0] -= len(value)
-    if depth == 0 or capacity[0] < 0:
-        return False
-    items = value.values() if isinstance(value, Mapping) else value
-    return all(_is_shallow(item, depth - 1, capacity) for item in items)
+    return _shallow(value, _DEEPEST, [_MAX_KEPT])
 
 
 def _shallow(value: Any, depth: int, capacity: list[int]) -> Any:
     if not isinstance(value, Mapping | list | tuple):
         return value
+    # A list with one number, which all levels share.
     capacity[0] -= len(value)
     if depth == 0 or capacity[0] < 0:
         return None

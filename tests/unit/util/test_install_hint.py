@@ -29,19 +29,16 @@ def installed(folder: Path, direct: dict[str, Any] | None, installer: str = "pip
         ({"url": "HERE/a%20checkout", "dir_info": {"editable": True}}, "-e 'PATH/a checkout[text]'"),
         ({"url": "HERE/a%20checkout", "dir_info": {}}, "'PATH/a checkout[text]'"),
         ({"url": "HERE/x.whl", "archive_info": {}}, "'otel-evals[text] @ HERE/x.whl'"),
-        ({"url": "HERE/deleted.whl", "archive_info": {}}, "'otel-evals[text]'"),
         (
             {"url": "https://git.example/x.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
             "'otel-evals[text] @ git+https://git.example/x.git@ab12'",
         ),
     ],
-    ids=["index", "editable checkout", "checkout", "wheel", "wheel that is gone", "repository"],
+    ids=["index", "editable checkout", "checkout", "wheel", "repository"],
 )
 def test_the_hint_names_the_place_of_the_installation(
     direct: dict[str, Any] | None, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a checkout").mkdir()
-    (tmp_path / "x.whl").touch()
     if direct is not None:
         direct = {**direct, "url": direct["url"].replace("HERE", tmp_path.as_uri())}
     monkeypatch.syspath_prepend(installed(tmp_path, direct))
@@ -49,16 +46,10 @@ def test_the_hint_names_the_place_of_the_installation(
     assert install_hint("text").endswith(f"pip install {expected}")
 
 
-def test_the_pip_of_another_environment_is_not_suggested(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pip").touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_pip_is_that_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/opt/an env/bin/python")
     monkeypatch.syspath_prepend(installed(tmp_path, None))
     assert package_hint("httpx") == "'/opt/an env/bin/python' -m pip install httpx"
-    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    assert package_hint("httpx") == "pip install httpx"
 
 
 def test_uv_installs_what_it_installed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +69,3 @@ def test_our_own_command_is_named_as_the_shell_finds_it(
     assert this_command() == "otel-evals"
     monkeypatch.setenv("PATH", "/nowhere")
     assert this_command() == str(ours / "otel-evals")
-    monkeypatch.chdir(tmp_path)
-    assert this_command() == ".venv/bin/otel-evals"
