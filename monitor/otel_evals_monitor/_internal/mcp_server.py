@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -19,13 +18,13 @@ from sqlalchemy import Connection
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.sdk.commands import explain_trace, json_text
 from otel_evals.sdk.util import redact
-from otel_evals_monitor._internal.alarms.incidents import incidents_of
+from otel_evals_monitor._internal.alarms.incidents import IncidentLine, incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.record import KeptAlarm
 from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, limits_of, test_file
 from otel_evals_monitor._internal.report.inputs import TraceLink, window_of
-from otel_evals_monitor._internal.report.json_values import as_plain
+from otel_evals_monitor._internal.report.json_values import as_plain, pattern_values, run_values
 from otel_evals_monitor._internal.report.patterns import failures_of
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs, runs_of_slices
@@ -48,36 +47,27 @@ def server_of(database: Database, place: str, limits: AlarmLimits, link: TraceLi
     """Return the server of a results store, which is at `place`."""
     tools = _Tools(database, place, limits, link)
     server: MCPServer[Any] = MCPServer("otel-evals", instructions=_ABOUT, log_level="WARNING")
-    for tool in (
-        tools.incidents,
-        tools.report,
-        tools.failure_patterns,
-        tools.runs,
-        tools.run,
-        tools.explain,
-        tools.labelled,
-        tools.test_of,
-    ):
+    answers = (tools.incidents, tools.report, tools.failure_patterns, tools.runs, tools.run)
+    for tool in (*answers, tools.explain, tools.labelled, tools.test_of):
         _add(server, tool)
     return server
 
 
 def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
+    most = _LARGEST if tool.__name__ == "test_of" else _MOST_TEXT
+
     async def call(**arguments: Any) -> dict[str, Any]:
         try:
             found = await anyio.to_thread.run_sync(lambda: tool(**arguments))
-            return {"result": bounded(found, _LARGEST if tool.__name__ == "test_of" else _MOST_TEXT)}
+            return {"result": bounded(found, most)}
         except (OtelEvalsError, ValueError) as error:
             return {"error": redact(str(error))}
 
-    call.__signature__ = _signature(tool)  # type: ignore[attr-defined]  # the tool's arguments, for its schema
+    # The server makes a schema of the tool's own arguments.
+    signature = inspect.signature(tool, eval_str=True).replace(return_annotation=dict[str, Any])
+    call.__signature__ = signature  # type: ignore[attr-defined]
     call.__annotations__ = {**tool.__annotations__, "return": dict[str, Any]}
     server.tool(tool.__name__, description=tool.__doc__, annotations=_READ_ONLY)(call)
-
-
-def _signature(tool: Callable[..., Any]) -> Any:
-    found = inspect.signature(tool, eval_str=True)
-    return found.replace(return_annotation=dict[str, Any])
 
 
 def bounded(value: Any, most: int = _MOST_TEXT, depth: int = 0) -> Any:
@@ -112,19 +102,7 @@ class _Tools:
                 "since": timestamp(each.since),
                 "agent_version": each.version or None,
                 "next_step": each.first.alarm.next_step,
-                "scorers": [
-                    {
-                        "scorer": line.first.scorer_id,
-                        "agent": line.first.agent_name,
-                        "before": line.first.before,
-                        "now": line.first.now,
-                        "floor": line.floor,
-                        "text": line.first.text,
-                        "evidence": line.evidence_text,
-                        "trace_ids": list(line.first.trace_ids),
-                    }
-                    for line in each.lines
-                ],
+                "scorers": [_line(line) for line in each.lines],
             }
             for each in incidents_of(kept)
         ]
@@ -161,17 +139,7 @@ class _Tools:
         time_of = window_of(self._database, since or None, None, window or None)
         with self._database.reading() as connection:
             found = failures_of(connection, self._slices(connection, scorer, agent, version), time_of)
-        patterns = [
-            {
-                "name": each.name,
-                "runs": each.runs,
-                "share": each.share.mean,
-                "trend": each.trend,
-                "first_seen": timestamp(each.first_seen),
-                "example": {**asdict(each.example), "time": timestamp(each.example.time)},
-            }
-            for each in found.patterns
-        ]
+        patterns = [pattern_values(each, self._link) for each in found.patterns]
         return {"failing_runs": found.runs, "patterns": patterns, "others": found.others}
 
     def runs(
@@ -201,12 +169,16 @@ class _Tools:
                 status=status or None,
                 runs=RunFilter(label, text),
             )
-        return [{**asdict(each), "time": timestamp(each.time), "link": self._link.to(each)} for each in found]
+        return [run_values(each, self._link) for each in found]
 
     def run(self, trace_id: str) -> dict[str, Any]:
         """One trace in full: question, tool calls, answer, every score with its reason, labels, feedback."""
+        with self._database.reading() as connection:
+            found = find_runs(connection, trace_id)
+        if not found:
+            raise ConfigError("trace_id", f"{trace_id!r} is not on record")
         return {
-            "runs": [_run(each) for each in self._found(trace_id)],
+            "runs": [_run(each) for each in found],
             "labels": list(labels_on(self._database, trace_id).values()),
             "feedback": feedback_on(self._database, trace_id),
         }
@@ -233,22 +205,29 @@ class _Tools:
         test = test_file(items, "runs.jsonl", limits_of(items, None, at_least))
         return {"runs.jsonl": lines, "test_run.py": test}
 
-    def _found(self, trace_id: str) -> list[RecordedRun]:
-        with self._database.reading() as connection:
-            found = find_runs(connection, trace_id)
-        if not found:
-            raise ConfigError("trace_id", f"{trace_id!r} is not on record")
-        return found
-
     def _slices(
         self, connection: Connection, scorer: str, agent: str, version: str
     ) -> Mapping[int, StoredSlice]:
-        wanted = {"scorer_id": scorer, "agent_name": agent, "agent_version": version}
-        every = stored_slices(connection)
-        found = stored_slices(connection, **{name: value or None for name, value in wanted.items()})
+        wanted = {"scorer_id": scorer, "agent_name": agent or None, "agent_version": version or None}
+        found = stored_slices(connection, **wanted)
         if not found:
+            every = stored_slices(connection)
             raise ConfigError("scorer", f"nothing on record; {values_on_record(every, list(wanted))}")
         return found
+
+
+def _line(line: IncidentLine) -> dict[str, Any]:
+    alarm = line.first
+    return {
+        "scorer": alarm.scorer_id,
+        "agent": alarm.agent_name,
+        "before": alarm.before,
+        "now": alarm.now,
+        "floor": line.floor,
+        "text": alarm.text,
+        "evidence": line.evidence_text,
+        "trace_ids": list(alarm.trace_ids),
+    }
 
 
 def _run(run: RecordedRun) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page, pulse_of
-from otel_evals_monitor._internal.page.templates import as_html
 from otel_evals_monitor._internal.report.words import Zone, number
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
@@ -264,32 +263,6 @@ def test_empty_pages_say_what_to_do_next(client: TestClient, store: ResultsStore
     assert client.get("/runs?status=failed").text.count("Clear all filters") == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "html"),
-    [
-        ("**bold** <b onclick=x>&</b>", "<p><strong>bold</strong> &lt;b onclick=x&gt;&amp;&lt;/b&gt;</p>"),
-        ("[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>"),
-        ("[a](data:text/html,x)", "<p>[a](data:text/html,x)</p>"),
-        (
-            "<http://a.example>",
-            '<p><a href="http://a.example" rel="noopener noreferrer nofollow">http://a.example</a></p>',
-        ),
-        (
-            '![x](http://a.example/"y)',
-            '<p><a href="http://a.example/%22y" rel="noopener noreferrer nofollow">x</a></p>',
-        ),
-        ("# Big", '<p class="heading">Big</p>'),
-        ("costs $5 & **$5**", "<p>costs <mark>$5</mark> &amp; <strong><mark>$5</mark></strong></p>"),
-    ],
-)
-def test_markdown_is_rendered_without_anything_that_loads_or_runs(text: str, html: str) -> None:
-    assert str(as_html(text, ["$5", " "])).strip() == html
-
-
-def test_a_table_has_no_style_that_the_policy_forbids() -> None:
-    assert "style" not in as_html("|a|\n|:-:|\n|b|\n")
-
-
 def test_a_blocked_answer_and_cut_evidence_are_marked(store: ResultsStore, client: TestClient) -> None:
     run = record(1, 0.0)
     run["evaluations"][0] |= {"effect": "blocked", "evidence_cut": True}
@@ -312,7 +285,7 @@ def _odd(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: TestClient) -> None:
-    both = record(1, 1.0)
+    both = record(1, 1.0, output="<b onclick=x>day</b> & night")
     both["evaluations"] += record(1, 0.0, scorer="polite")["evaluations"]
     facts = [{"kind": "number", "text": "day", "found": False}, {"kind": "name", "text": "It", "found": True}]
     both["evaluations"][1]["steps"] = [{"name": "analyze", "result": facts}]
@@ -321,7 +294,7 @@ def test_one_label_form_follows_the_selected_score(store: ResultsStore, client: 
     assert worst.count('action="/labels"') == 1
     assert "polite: 0.000" in worst, "the worst score is selected"
     assert "Checked 2 facts: 1 found nowhere" in worst
-    assert "<mark>day</mark>" in worst
+    assert "&lt;b onclick=x&gt;<mark>day</mark>&lt;/b&gt; &amp; night" in worst
     chosen = client.get(f"/runs/{both['trace_id']}?score={both['evaluations'][0]['evaluation_id']}").text
     assert "grounded: 1.000" in chosen
     assert "Asked judge-1 to analyse the run" in chosen

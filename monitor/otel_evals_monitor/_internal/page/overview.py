@@ -14,9 +14,8 @@ from otel_evals.statistics import Sums, total
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.incidents import Incident
 from otel_evals_monitor._internal.report.patterns import FailurePattern, failures_of
-from otel_evals_monitor._internal.report.plot import step_for
+from otel_evals_monitor._internal.report.plot import sparkline, step_for
 from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
-from otel_evals_monitor._internal.report.small_plots import sparkline
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import (
     Measured,

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from otel_evals_monitor._internal.report.runs import RecordedEvaluation, RecordedRun
+from otel_evals_monitor._internal.report.words import count
 
-_DID = {
-    "preprocess": ("Prepared the run", "prepare the run"),
-    "analyze": ("Analysed the run", "analyse the run"),
-    "generate_score": ("Computed the score", "score the run"),
-    "generate_reason": ("Explained the score", "explain the score"),
+_ACTIONS = {
+    "preprocess": "prepare the run",
+    "analyze": "analyse the run",
+    "generate_score": "compute the score",
+    "generate_reason": "explain the score",
 }
 _MOST_ROWS, _MOST_COLUMNS = 200, 5
 
@@ -78,26 +79,21 @@ def steps_of(evaluation: RecordedEvaluation) -> list[Step]:
 def _step(recorded: Mapping[str, Any]) -> Step:
     name, model = str(recorded.get("name") or "step"), recorded.get("model")
     result: Any = recorded.get("result")
-    done, to_do = _DID.get(name, (f"Ran {name}", f"do {name}"))
-    title = f"Asked {model} to {to_do}" if model else done
-    columns = _columns(result)
-    if columns:
+    action, columns = _ACTIONS.get(name, f"run {name}"), _columns(result)
+    title = f"Asked {model} to {action}" if model else action.capitalize()
+    if "found" in columns:
         missing = sum(each.get("found") is False for each in result)
-        count = f"{len(result)} fact{'s' if len(result) != 1 else ''}"
-        if "found" in columns:
-            title = f"Checked {count}: {f'{missing} found nowhere' if missing else 'all supported'}"
-        else:
-            title += f": {len(result)} item{'s' if len(result) != 1 else ''}"
-        result = result[:_MOST_ROWS]
+        verdict = f"{missing} found nowhere" if missing else "all supported"
+        title = f"Checked {count(len(result), 'fact')}: {verdict}"
     if recorded.get("error"):
         title, result = f"{title}, which failed", result or recorded["error"]
-    return Step(title, recorded.get("prompt"), result, columns)
+    return Step(title, recorded.get("prompt"), result[:_MOST_ROWS] if columns else result, columns)
 
 
 def _columns(result: Any) -> Sequence[str]:
     """Return the keys of a list of flat objects; empty for other results."""
-    if not isinstance(result, list) or not result or not all(isinstance(each, dict) for each in result):
+    if not isinstance(result, list) or not all(isinstance(each, dict) for each in result):
         return ()
-    names = list(dict.fromkeys(str(name) for each in result[:_MOST_ROWS] for name in each))
-    flat = all(not isinstance(value, dict | list) for each in result for value in each.values())
-    return names if flat and len(names) <= _MOST_COLUMNS else ()
+    names = list(dict.fromkeys(str(name) for each in result for name in each))
+    nested = any(isinstance(value, dict | list) for each in result for value in each.values())
+    return () if nested or len(names) > _MOST_COLUMNS else names

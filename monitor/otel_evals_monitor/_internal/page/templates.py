@@ -1,7 +1,4 @@
-"""Templates, and their filters for numbers, times, texts, Markdown and media.
-
-Markdown of a run becomes HTML in which nothing loads or runs.
-"""
+"""Templates, and their filters for numbers, times, texts and media."""
 
 from __future__ import annotations
 
@@ -15,21 +12,18 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, Undefined, pass_context, select_autoescape
 from jinja2.runtime import Context
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
 from markupsafe import Markup, escape
 from msgspec import ValidationError, convert
 
 from otel_evals.model import Media
 from otel_evals_monitor._internal.report import words
-from otel_evals_monitor._internal.report.small_plots import whisker
+from otel_evals_monitor._internal.report.plot import whisker
 from otel_evals_monitor._internal.report.words import Zone
 
 STYLE, SCRIPT, ICON = (
     files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")
 )
-_LONGEST = 100_000
+_LONGEST, _MOST_MARKED = 100_000, 100
 _UTC_TIME = re.compile(r"`([^`]+)`|\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d UTC")
 _NAMES = {
     "scorer_id": "Scorer",
@@ -41,7 +35,7 @@ _NAMES = {
 
 
 def render(template: str, **values: Any) -> str:
-    """Return an HTML page; all values are escaped, except plots and Markdown, which are Markup."""
+    """Return an HTML page; all values are escaped, except plots, which are Markup."""
     return _environment.get_template(template).render(values)
 
 
@@ -100,8 +94,16 @@ def _short(text: Any, width: int) -> str:
     return words.one_line(_text(text), width)
 
 
-def _markdown(text: Any, marked: Any = ()) -> Markup:
-    return as_html(_text(text), tuple(marked))
+def _marked(text: Any, found: Sequence[str] = ()) -> Markup:
+    """Return a message with the texts in `found` highlighted."""
+    # The longest first: a regular expression takes the first alternative that matches.
+    wanted = sorted({each for each in found if each.strip()}, key=len, reverse=True)[:_MOST_MARKED]
+    if not wanted:
+        return escape(_text(text))
+    parts = re.split("(" + "|".join(map(re.escape, wanted)) + ")", _text(text))
+    mark = Markup("<mark>{}</mark>").format
+    # Every second part is a text that was looked for.
+    return Markup("").join(mark(each) if i % 2 else escape(each) for i, each in enumerate(parts))
 
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
@@ -122,67 +124,6 @@ def _whisker(row: Any, rows: Any) -> Markup:
     return Markup(whisker(row.estimate.mean, row.estimate.interval, low - capacity, high + capacity))
 
 
-_LONGEST_MARKDOWN = 20_000
-_MOST_MARKED = 100
-
-
-def as_html(text: str, marked: Sequence[str] = ()) -> Markup:
-    """Return a message as HTML; the texts in `marked` are highlighted.
-
-    HTML in the message is shown as text, images as links. Long messages stay plain.
-    """
-    # The longest first: a regular expression takes the first alternative that matches.
-    wanted = sorted({each for each in marked if each.strip()}, key=len, reverse=True)[:_MOST_MARKED]
-    if len(text) > _LONGEST_MARKDOWN:
-        return Markup('<pre class="plain">{}</pre>').format(text)
-    return Markup(_parser.render(text, {"marked": wanted}))
-
-
-def _render_text(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    text, marked = tokens[index].content, env["marked"]
-    if not marked:
-        return str(escape(text))
-    parts = re.split("(" + "|".join(map(re.escape, marked)) + ")", text)
-    # Every second part is a text that was looked for.
-    return "".join(f"<mark>{escape(each)}</mark>" if i % 2 else escape(each) for i, each in enumerate(parts))
-
-
-def _render_image(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    token = tokens[index]
-    href, name = str(token.attrGet("src") or ""), token.content or "image"
-    return f'<a href="{escape(href)}" rel="noopener noreferrer nofollow">{escape(name)}</a>'
-
-
-def _render_link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return f'<a href="{escape(str(tokens[index].attrGet("href") or ""))}" rel="noopener noreferrer nofollow">'
-
-
-def _render_cell(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    # The parser aligns cells by a style attribute, which the content security policy forbids.
-    return f"<{tokens[index].tag}>"
-
-
-def _made() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
-    made.validateLink = _is_web_link  # type: ignore[method-assign]
-    for name, rule in (
-        ("text", _render_text),
-        ("image", _render_image),
-        ("link_open", _render_link),
-        ("th_open", _render_cell),
-        ("td_open", _render_cell),
-        ("heading_open", lambda *_: '<p class="heading">'),  # headings of the page are not the message's
-        ("heading_close", lambda *_: "</p>"),
-    ):
-        made.add_render_rule(name, rule)
-    return made
-
-
-def _is_web_link(url: str) -> bool:
-    return url.lower().startswith(("http://", "https://", "mailto:"))
-
-
-_parser = _made()
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _MOST_CHARACTERS = 8_000_000
 """Characters of all images on a page."""
@@ -228,7 +169,7 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.globals |= {"style": None, "lasting": 0, "zone": None, "whisker": _whisker, "script": None}
-_filters = (_time, _local, _ago, _text, _brief, _short, _markdown, _items, _heading)
+_filters = (_time, _local, _ago, _text, _brief, _short, _marked, _items, _heading)
 _environment.filters |= {
     "score": words.number,
     "interval": words.interval,

@@ -1,13 +1,13 @@
-"""A report as JSON values."""
+"""A report as JSON values: times in ISO 8601, scores in units of the scorer."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from otel_evals.statistics import Picks
+from otel_evals.statistics import Estimate
 from otel_evals_monitor._internal.report.inputs import TraceLink
-from otel_evals_monitor._internal.report.patterns import FailurePattern, Failures
+from otel_evals_monitor._internal.report.patterns import FailurePattern
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice
 from otel_evals_monitor._internal.report.sampler import SURPRISING
@@ -16,85 +16,73 @@ from otel_evals_monitor._internal.store.rows import STATUSES
 
 
 def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
-    """Return the report as JSON values: times in ISO 8601, scores in units of the scorer."""
-    since, until = report.window.since, report.window.until
+    checks = [
+        {
+            **_named(picks, "runs", "picked", "expected", "z"),
+            "rule": rule,
+            "surprising": picks.z is not None and abs(picks.z) > SURPRISING,
+        }
+        for rule, picks in report.picks.items()
+    ]
     return {
         "source": report.source,
-        "since": timestamp(since),
-        "until": timestamp(until),
+        "since": timestamp(report.window.since),
+        "until": timestamp(report.window.until),
         "recorded": [timestamp(each) for each in report.recorded] if report.recorded else None,
         "notes": list(report.notes),
         "estimates": [_slice(each, link) for each in report.slices],
-        "sampler_checks": [_check(rule, picks) for rule, picks in report.picks.items()],
-    }
-
-
-def _check(rule: str, picks: Picks) -> dict[str, Any]:
-    return {
-        "rule": rule,
-        "runs": picks.runs,
-        "picked": picks.picked,
-        "expected": picks.expected,
-        "z": picks.z,
-        "surprising": picks.z is not None and abs(picks.z) > SURPRISING,
+        "sampler_checks": checks,
     }
 
 
 def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
-    known, bounds = row.estimate, row.bounds
-    counts = {name: row.counts.get(name, 0) for name in STATUSES}
+    known, bounds, failures = row.estimate, row.bounds, row.failures
     return {
         **{name: value or None for name, value in row.slice.items()},
-        "n": known.n,
-        "n_effective": known.n_effective,
+        **_named(known, "n", "n_effective", "confidence", "too_few"),
+        **_mean("mean", known),
         "users_or_conversations": known.clusters,
-        "mean": known.mean,
-        "low": known.interval.low if known.interval else None,
-        "high": known.interval.high if known.interval else None,
-        "confidence": known.confidence,
-        "scale": row.scale,
-        "direction": "lower_is_better" if row.lower_is_better else "higher_is_better",
-        "too_few": known.too_few,
-        "representative": row.representative,
-        "warnings": list(row.warnings),
-        **counts,
         "unknown_probability": known.unknown,
+        "direction": "lower_is_better" if row.lower_is_better else "higher_is_better",
+        **_named(row, "scale", "representative", "sampled", "stands_for", "missing_share", "cost"),
+        "warnings": list(row.warnings),
+        **{name: row.counts.get(name, 0) for name in STATUSES},
         "reasons": [
             {"status": status, "reason": reason, "runs": count}
             for (status, reason), count in sorted(row.reasons.items())
         ],
-        "sampled": row.sampled,
-        "stands_for": row.stands_for,
-        "missing_share": row.missing_share,
         "missing_low": bounds.low if bounds else None,
         "missing_high": bounds.high if bounds else None,
-        "cost": row.cost,
         "change": asdict(row.change) if row.change else None,
-        "worst": [_run(run, link) for run in row.worst],
-        "failures": _failures(row.failures, link),
+        "worst": [run_values(run, link) for run in row.worst],
+        "failures": {
+            **_named(failures, "limit", "runs", "read", "others"),
+            "patterns": [pattern_values(each, link) for each in failures.patterns],
+        },
     }
 
 
-def _run(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
+def run_values(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
     return {**asdict(run), "time": timestamp(run.time), "link": link.to(run)}
 
 
-def _failures(failures: Failures, link: TraceLink) -> dict[str, Any]:
+def pattern_values(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
     return {
-        **{name: getattr(failures, name) for name in ("limit", "runs", "read", "others")},
-        "patterns": [_pattern(each, link) for each in failures.patterns],
-    }
-
-
-def _pattern(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
-    share = pattern.share
-    return {
-        **{name: getattr(pattern, name) for name in ("name", "template", "runs", "trend")},
-        "tools": list(pattern.tools),
-        "words": list(pattern.words),
-        "share": share.mean,
-        "low": share.interval.low if share.interval else None,
-        "high": share.interval.high if share.interval else None,
+        **_named(pattern, "name", "template", "tools", "words", "runs", "trend"),
+        **_mean("share", pattern.share),
         "first_seen": timestamp(pattern.first_seen),
-        "example": _run(pattern.example, link),
+        "example": run_values(pattern.example, link),
     }
+
+
+def _mean(name: str, known: Estimate) -> dict[str, float | None]:
+    interval = known.interval
+    return {
+        name: known.mean,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+    }
+
+
+def _named(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}

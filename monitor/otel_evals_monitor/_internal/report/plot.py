@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from otel_evals.statistics import Estimate
-from otel_evals_monitor._internal.report.words import Zone, length_of
+from otel_evals.statistics import Estimate, Interval
+from otel_evals_monitor._internal.report.words import Zone, length_of, one_line
 from otel_evals_monitor._internal.store.queries import Measured
 
-_TOP, _MEANS, _GAP, _COUNTS = 38, 186, 24, 44
-_BASE = _TOP + _MEANS
-_BOTTOM = _BASE + _GAP + _COUNTS
+_TOP, _BASE, _BOTTOM = 38, 224, 292
+_COUNTS = 44
+_LEFT, _RIGHT = 46, 12
+_LETTER = 7
+"""Typical width of a letter."""
 STEPS = (60, 300, 600, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
 """Lengths of time steps in seconds."""
-_TICKS = (300, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400)
 _DAY = 86_400
 
 
@@ -25,8 +26,8 @@ class Point:
     start: int
     mean: float | None
     """In units of the score; None with too few runs."""
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     scored: int
     missing: int
     """Runs that should have a score."""
@@ -43,9 +44,9 @@ class Point:
         interval = None if known.too_few else known.interval
         return cls(
             start=start,
-            mean=None if interval is None else known.mean,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
+            mean=known.mean if interval else None,
+            low=interval.low if interval else 0.0,
+            high=interval.high if interval else 0.0,
             scored=counts["scored"],
             missing=lost,
             other=sum(counts.values()) - counts["scored"] - lost,
@@ -78,228 +79,224 @@ def timeline(plot: Plot) -> str:
     """Return the plot twice, as `svg` elements for wide and for narrow screens; all texts are escaped."""
     if not plot.points:
         return ""
-    return _svg(_Frame.around(plot, _WIDE), plot) + _svg(_Frame.around(plot, _NARROW), plot)
+    return _svg("wide", 1160, plot) + _svg("narrow", 400, plot)
+
+
+def _svg(name: str, width: int, plot: Plot) -> str:
+    axes = _Axes.around(plot, width)
+    # Links inside an image are not accessible.
+    role = "group" if any(p.href for p in plot.points) else "img"
+    parts = [
+        *_grid(axes, plot),
+        *_means(axes, plot.points),
+        *_marks(axes, plot),
+        *_counts(axes, plot.points),
+        *_hits(axes, plot),
+    ]
+    box = {"viewBox": f"0 0 {width} {_BOTTOM + 24}", "role": role, "aria-label": plot.label}
+    return _element("svg", f"plot {name}", "".join(parts), **box)
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    name: str
-    width: int
-    left: int
+class _Axes:
+    """The range of times and scores of a plot, and where they are drawn."""
+
     right: int
-    ticks: int
-    """Largest number of labels on the time axis."""
-    letter: float
-    """Typical width of a letter."""
-
-
-_WIDE = _Layout("wide", 1160, 46, 14, 12, 6.6)
-_NARROW = _Layout("narrow", 400, 38, 8, 5, 7.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    layout: _Layout
-    zone: Zone
     first: int
     last: int
     step: int
-    lowest: float
-    highest: float
+    low: float
+    high: float
     most: int
 
     @classmethod
-    def around(cls, plot: Plot, layout: _Layout) -> _Frame:
-        ends = [v for p in plot.points for v in (p.low, p.high, p.mean) if v is not None]
+    def around(cls, plot: Plot, width: int) -> _Axes:
+        ends = [end for p in plot.points if p.mean is not None for end in (p.low, p.high)]
         ends += [] if plot.floor is None else [plot.floor]
-        lowest, highest = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
-        margin = 0.08 * (highest - lowest) or 0.1
-        lowest, highest = lowest - margin, highest + margin
+        low, high = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
+        margin = 0.08 * (high - low) or 0.1
+        low, high = low - margin, high + margin
         if plot.scale is not None:
-            lowest, highest = max(0.0, lowest), min(plot.scale, highest)
-        most = max((p.scored + p.missing + p.other for p in plot.points), default=1)
+            low, high = max(0.0, low), min(plot.scale, high)
         # The axis has whole steps: the first and the last point are drawn in full.
-        first, last = plot.span[0], max(plot.span[1], plot.span[0] + plot.step)
-        first = min(first, *(p.start for p in plot.points)) if plot.points else first
-        last = max(last, *(p.start + plot.step for p in plot.points)) if plot.points else last
-        return cls(layout, plot.zone, first, last, plot.step, lowest, highest, max(most, 1))
-
-    @property
-    def right(self) -> float:
-        return self.layout.width - self.layout.right
+        first = min(plot.span[0], *(p.start for p in plot.points))
+        last = max(plot.span[1], *(p.start + plot.step for p in plot.points))
+        most = max(p.scored + p.missing + p.other for p in plot.points)
+        return cls(width - _RIGHT, first, last, plot.step, low, high, max(most, 1))
 
     def x(self, time: float) -> float:
-        left = self.layout.left
-        return left + (time - self.first) / max(self.last - self.first, 1) * (self.right - left)
+        return _LEFT + (time - self.first) / (self.last - self.first) * (self.right - _LEFT)
 
     def middle(self, point: Point) -> float:
         return self.x(point.start + self.step / 2)
 
     def y(self, score: float) -> float:
-        share = (score - self.lowest) / ((self.highest - self.lowest) or 1.0)
-        return _TOP + _MEANS * (1.0 - min(1.0, max(0.0, share)))
+        return _BASE - (_BASE - _TOP) * (score - self.low) / ((self.high - self.low) or 1.0)
 
     @property
-    def bar(self) -> float:
-        return max((self.x(self.first + self.step) - self.layout.left) * 0.8, 1.0)
+    def width(self) -> float:
+        """Width of a step."""
+        return max(self.x(self.first + self.step) - _LEFT, 2.0)
 
 
-def _svg(frame: _Frame, plot: Plot) -> str:
-    linked = any(p.href for p in plot.points)
-    role = "group" if linked else "img"  # links inside an image are not accessible
-    box = f"0 0 {frame.layout.width} {_BOTTOM + 24}"
-    name = f'role="{role}" aria-label="{escape(plot.label)}"'
-    return "".join(
-        [
-            f'<svg class="plot {frame.layout.name}" viewBox="{box}" {name}>',
-            *_grid(frame),
-            *_band(frame, plot.points),
-            *_floor(frame, plot.floor),
-            *_marks(frame, plot.marks),
-            *_counts(frame, plot.points),
-            *_hits(frame, plot.points),
-            "</svg>",
-        ]
-    )
+def _grid(axes: _Axes, plot: Plot) -> Iterator[str]:
+    for score in _ticks(axes.low, axes.high):
+        y = axes.y(score)
+        yield _line("grid", (_LEFT, y), (axes.right, y))
+        yield _label("end", _LEFT - 6, y + 4, f"{score:g}")
+    most = f"{axes.most}" if axes.most < 10_000 else f"{axes.most / 1000:,.0f}k"
+    yield _label("end", _LEFT - 6, _BOTTOM - _COUNTS + 8, most)
+    unit = "hour" if axes.step == 3600 else length_of(axes.step).removeprefix("1 ")
+    yield _label("", _LEFT, _BOTTOM - _COUNTS - 6, f"runs per {unit}")
+    yield _line("axis", (_LEFT, _BOTTOM), (axes.right, _BOTTOM))
+    for time, text in _times(axes, plot.zone):
+        half = len(text) * _LETTER / 2
+        x = min(max(axes.x(time), _LEFT + half), axes.right - half)
+        yield _label("middle", x, _BOTTOM + 17, text)
 
 
-def _grid(frame: _Frame) -> Iterator[str]:
-    left = frame.layout.left
-    for score in _ticks(frame.lowest, frame.highest):
-        y = frame.y(score)
-        yield f'<line class="grid" x1="{left}" x2="{frame.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="tick end" x="{left - 6}" y="{y + 4:.1f}">{_compact(score)}</text>'
-    base = _BASE + _GAP
-    yield f'<text class="tick end" x="{left - 6}" y="{base + 8}">{_compact(frame.most)}</text>'
-    unit = "hour" if frame.step == 3600 else length_of(frame.step).removeprefix("1 ")
-    yield f'<text class="tick" x="{left}" y="{base - 6}">runs per {unit}</text>'
-    yield f'<line class="axis" x1="{left}" x2="{frame.right}" y1="{_BOTTOM}" y2="{_BOTTOM}"/>'
-    for time, text in _times(frame):
-        x = frame.x(time)
-        half = len(text) * frame.layout.letter / 2
-        x = min(max(x, left + half), frame.layout.width - half)
-        yield f'<text class="tick middle" x="{x:.1f}" y="{_BOTTOM + 17}">{text}</text>'
-
-
-def _compact(number: float) -> str:
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(number) >= unit:
-            return f"{number / (1e3 if name == 'k' else unit):.3g}{name}"
-    return f"{number:g}"
-
-
-def _ticks(lowest: float, highest: float) -> Iterator[float]:
-    rough = (highest - lowest) / 4 or 1.0
+def _ticks(low: float, high: float) -> Iterator[float]:
+    rough = (high - low) / 4 or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     size = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     # Rounding must not lose a tick at either end.
-    for i in range(math.ceil(lowest / size - 1e-9), math.floor(highest / size + 1e-9) + 1):
+    for i in range(math.ceil(low / size - 1e-9), math.floor(high / size + 1e-9) + 1):
         # Products such as 3 * 0.1 have digits of rounding error.
         yield round(i * size, 10)
 
 
-def _times(frame: _Frame) -> Iterator[tuple[int, str]]:
+def _times(axes: _Axes, zone: Zone) -> Iterator[tuple[int, str]]:
     """Yield times of the axis with their labels, whole hours and days of the time zone."""
-    length = frame.last - frame.first
-    step = next((s for s in _TICKS if length / s <= frame.layout.ticks), 28 * _DAY)
+    step = step_for(axes.first, axes.last, axes.right // 80)
     # One offset for the axis: ticks after a change of daylight saving are an hour off midnight.
-    offset = frame.zone.offset(frame.first)
-    for local in range(-(-(frame.first + offset) // step) * step, frame.last + offset, step):
+    offset = zone.offset(axes.first)
+    for local in range(-(-(axes.first + offset) // step) * step, axes.last + offset, step):
         day = step >= _DAY or local % _DAY == 0
-        time = local - offset
-        yield time, frame.zone.at(time).strftime("%d %b" if day else "%H:%M")
+        yield local - offset, zone.at(local - offset).strftime("%d %b" if day else "%H:%M")
 
 
-def _band(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
-    for some in _together(frame, points):
-        xs = [frame.middle(p) for p in some]
-        upper = [f"{x:.1f},{frame.y(p.high or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
-        lower = [f"{x:.1f},{frame.y(p.low or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
-        line = [f"{x:.1f},{frame.y(p.mean or 0.0):.1f}" for x, p in zip(xs, some, strict=True)]
+def _means(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:
+    for some in _together(axes, points):
+        xs = [axes.middle(p) for p in some]
+        upper = [(x, axes.y(p.high)) for x, p in zip(xs, some, strict=True)]
+        lower = [(x, axes.y(p.low)) for x, p in zip(xs, some, strict=True)]
         if len(some) == 1:
-            yield f'<line class="alone" x1="{xs[0]:.1f}" x2="{xs[0]:.1f}" {_ends(frame, some[0])}/>'
-        yield f'<polygon class="band" points="{" ".join([*upper, *reversed(lower)])}"/>'
-        yield f'<polyline class="mean" points="{" ".join(line)}"/>'
+            yield _line("alone", upper[0], lower[0])
+        yield _path("polygon", "band", [*upper, *reversed(lower)])
+        yield _path("polyline", "mean", [(axes.middle(p), axes.y(p.mean or 0.0)) for p in some])
 
 
-def _ends(frame: _Frame, p: Point) -> str:
-    return f'y1="{frame.y(p.low or 0.0):.1f}" y2="{frame.y(p.high or 0.0):.1f}"'
-
-
-def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
+def _together(axes: _Axes, points: Sequence[Point]) -> Iterator[list[Point]]:
     """Yield points joined by a line; steps with too few runs interrupt it."""
     some: list[Point] = []
-    for point in points:
-        if some and (point.mean is None or point.start - some[-1].start > frame.step):
+    for point in (p for p in points if p.mean is not None):
+        if some and point.start - some[-1].start > axes.step:
             yield some
             some = []
-        if point.mean is not None:
-            some.append(point)
+        some.append(point)
     if some:
         yield some
 
 
-def _hits(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
-    for p in points:
-        x = frame.middle(p)
-        shape = ""
-        if p.mean is not None:
-            shape = f'<circle class="dot" cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3"/>'
-        width = max(frame.x(frame.first + frame.step) - frame.layout.left, 2.0)
-        area = _rect("hit", x - width / 2, _TOP, width, _BOTTOM - _TOP)
-        tip = _tip(frame, _title(frame, p))
-        # The keyboard reaches the table below, which has the same links.
-        inside = f"{area}{shape}{tip}"
-        yield f'<a href="{escape(p.href)}" tabindex="-1">{inside}</a>' if p.href else f"<g>{inside}</g>"
-
-
-def _tip(frame: _Frame, text: str) -> str:
-    """Return a text that shows while the pointer is on its point, in a strip that nothing else uses."""
-    return f'<text class="tip end" x="{frame.right}" y="13">{escape(text)}</text>'
-
-
-def _title(frame: _Frame, p: Point) -> str:
-    mean = "too few runs" if p.mean is None else f"{p.mean:.3f}, {p.low:.3f} to {p.high:.3f}"
-    if frame.layout is _NARROW:
-        return f"{frame.zone.short(p.start)}: {mean}"
-    missing = f", {p.missing} missing" if p.missing else ""
-    other = f", {p.other} not applicable" if p.other else ""
-    return f"{frame.zone.short(p.start)} · {mean} · {p.scored} scored{missing}{other}"
-
-
-def _floor(frame: _Frame, floor: float | None) -> Iterator[str]:
-    if floor is not None:
-        y = frame.y(floor)
-        yield f'<line class="floor" x1="{frame.layout.left}" x2="{frame.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-
-
-def _marks(frame: _Frame, marks: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """Yield vertical lines; a text that would cover the text before it is left out."""
-    free = float(frame.layout.left)
-    for time, text in marks:
-        if not frame.first <= time < frame.last:
-            continue
-        x = frame.x(time)
-        yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{_BOTTOM}"/>'
-        text = text if len(text) <= 24 else text[:23] + "…"
-        width = len(text) * frame.layout.letter + 8
-        side, start = ("tick", x + 4) if x + width < frame.right else ("tick end", x - width)
+def _marks(axes: _Axes, plot: Plot) -> Iterator[str]:
+    """Yield the floor, and vertical lines; a text that would cover the text before it is left out."""
+    if plot.floor is not None:
+        y = axes.y(plot.floor)
+        yield _line("floor", (_LEFT, y), (axes.right, y))
+    free = float(_LEFT)
+    for time, text in plot.marks:
+        x, shown = axes.x(time), one_line(text, 24)
+        yield _line("mark", (x, _TOP - 8), (x, _BOTTOM))
+        start = min(x + 4, axes.right - len(shown) * _LETTER)
         if start >= free:
-            left = x + (4 if side == "tick" else -4)
-            yield f'<text class="{side}" x="{left:.1f}" y="{_TOP - 10}">{escape(text)}</text>'
-            free = start + width
+            yield _label("", start, _TOP - 10, shown)
+            free = start + len(shown) * _LETTER + 8
 
 
-def _counts(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
-    width = frame.bar
+def _counts(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:
+    width = 0.8 * axes.width
     for p in points:
-        x, y = frame.middle(p) - width / 2, float(_BOTTOM)
+        y = float(_BOTTOM)
         for kind, count in (("scored", p.scored), ("missing", p.missing), ("other", p.other)):
-            if count:
-                height = _COUNTS * count / frame.most
-                y -= height
-                yield _rect(kind, x, y, width, height)
+            height = _COUNTS * count / axes.most
+            y -= height
+            yield _element("rect", kind, x=axes.middle(p) - width / 2, y=y, width=width, height=height)
 
 
-def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+def _hits(axes: _Axes, plot: Plot) -> Iterator[str]:
+    """Yield an area for each point; while the pointer is on it, its numbers show above the plot."""
+    for p in plot.points:
+        x, size = axes.middle(p), {"width": axes.width, "height": _BOTTOM - _TOP}
+        inside = _element("rect", "hit", x=x - axes.width / 2, y=_TOP, **size)
+        mean = "too few runs"
+        if p.mean is not None:
+            inside += _dot(x, axes.y(p.mean), 3)
+            mean = f"{p.mean:.3f}, {p.low:.3f} to {p.high:.3f}"
+        text = f"{plot.zone.short(p.start)}: {mean}; {p.scored} scored"
+        inside += _element("text", "tip end", escape(text), x=axes.right, y=13)
+        # The keyboard reaches the table below, which has the same links.
+        yield _element("a", "", inside, href=p.href, tabindex="-1") if p.href else f"<g>{inside}</g>"
+
+
+def sparkline(
+    points: Sequence[tuple[float, float]], span: tuple[int, int], divide: int, scale: float | None
+) -> str:
+    """Return a line of means by time; the part before the time `divide` is drawn lighter.
+
+    It has no text: the numbers are next to it.
+    """
+    if not points:
+        return ""
+    width, height = 132, 34
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    capacity = max(high - low, 0.25 * (scale or abs(high) or 1.0))  # small changes stay small
+
+    def at(time: float, mean: float) -> tuple[float, float]:
+        x = 3 + (time - span[0]) / max(span[1] - span[0], 1) * (width - 6)
+        return x, height / 2 - (mean - (low + high) / 2) / capacity * (height - 10)
+
+    placed = [at(*each) for each in points]
+    before = sum(time < divide for time, _ in points)
+    x = at(divide, low)[0]
+    parts = [_line("mark", (x, 2), (x, height - 2))] if before else []
+    parts.append(_path("polyline", "before", placed[:before]))
+    parts.append(_path("polyline", "mean", placed[max(before - 1, 0) :]))
+    parts.append(_dot(*placed[-1], 2.6))
+    box = {"viewBox": f"0 0 {width} {height}", "aria-hidden": "true"}
+    return _element("svg", "spark", "".join(parts), **box)
+
+
+def whisker(mean: float, interval: Interval, low: float, high: float) -> str:
+    """Return an interval on an axis from `low` to `high`, for a table; its numbers are next to it."""
+
+    def at(value: float) -> tuple[float, float]:
+        return 4 + (value - low) / ((high - low) or 1.0) * 172, 9
+
+    bar = _line("bar", at(interval.low), at(interval.high))
+    inside = _line("axis", at(low), at(high)) + bar + _dot(*at(mean), 4)
+    return _element("svg", "interval", inside, **{"viewBox": "0 0 180 18", "aria-hidden": "true"})
+
+
+def _line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    return _element("line", kind, x1=start[0], y1=start[1], x2=end[0], y2=end[1])
+
+
+def _dot(x: float, y: float, r: float) -> str:
+    return _element("circle", "dot", cx=x, cy=y, r=r)
+
+
+def _path(name: str, kind: str, points: Iterable[tuple[float, float]]) -> str:
+    return _element(name, kind, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
+
+
+def _label(side: str, x: float, y: float, text: str) -> str:
+    return _element("text", f"tick {side}", escape(text), x=x, y=y)
+
+
+def _element(name: str, kind: str, inside: str = "", **attributes: float | str) -> str:
+    """Return an SVG element with escaped attributes."""
+    given = (
+        f'{key}="{escape(value) if isinstance(value, str) else f"{value:.1f}"}"'
+        for key, value in attributes.items()
+    )
+    return f'<{name} class="{kind}" {" ".join(given)}>{inside}</{name}>'
