@@ -18,10 +18,9 @@ from sqlalchemy import Connection
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.sdk.commands import explain_trace, json_text
 from otel_evals.sdk.util import redact
-from otel_evals_monitor._internal.alarms.incidents import IncidentLine, incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
-from otel_evals_monitor._internal.alarms.record import KeptAlarm
+from otel_evals_monitor._internal.alarms.record import IncidentLine, incidents_of
 from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, limits_of, test_file
 from otel_evals_monitor._internal.report.inputs import TraceLink, window_of
 from otel_evals_monitor._internal.report.json_values import as_plain, pattern_values, run_values
@@ -93,18 +92,17 @@ class _Tools:
         """Current incidents: what got worse, since when, before and now of each scorer, the evidence, and
         traces of the worst runs.
         """
-        found = check_store(self._database, self._limits, time.time())
         # The alarms are not recorded, since the tools only read.
-        kept = [KeptAlarm(number, alarm, None) for number, alarm in enumerate(found.alarms)]
+        found = check_store(self._database, self._limits, time.time())
         return [
             {
                 "title": each.title,
                 "since": timestamp(each.since),
                 "agent_version": each.version or None,
-                "next_step": each.first.alarm.next_step,
+                "next_step": each.first.next_step,
                 "scorers": [_line(line) for line in each.lines],
             }
-            for each in incidents_of(kept)
+            for each in incidents_of(found.alarms)
         ]
 
     def report(

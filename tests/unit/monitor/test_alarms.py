@@ -150,9 +150,9 @@ def test_a_fall_lasts_until_quality_returns_or_somebody_acknowledges_it(store: R
         found = check_store(store.database, AlarmLimits(), start + day * days)
         keep_alarms(store.database, found.alarms, END)
         (kept,) = lasting_alarms(store.database)
-        assert kept.alarm.kind == "fall"
+        assert kept.kind == "fall"
     name = store.database.name
-    acknowledge = ["results", "acknowledge", name, kept.alarm.monitor]
+    acknowledge = ["results", "acknowledge", name, kept.monitor]
     assert CliRunner().invoke(app, acknowledge).exit_code == 0
     assert kinds(store) == []
     keep_alarms(store.database, [], END)
@@ -226,12 +226,11 @@ def test_the_state_of_a_scorer_is_told_whether_it_is_watched_and_what_is_pending
         return found.states[scorer, "support"]
 
     calm = state("grounded", grounded=0.5)
-    assert (calm.watched, calm.alarm, calm.pending) == (True, False, "")
+    assert calm.watched
     assert "floor 0.500" in calm.text
     assert calm.text.endswith("no alarm pending")
     doubt = state("grounded", grounded=0.9)
-    assert (doubt.alarm, doubt.pending) == (False, "floor")
-    assert re.search(r"alarm pending \(floor\) since .* UTC, decided in about .* at this rate", doubt.text)
+    assert re.search(r"alarm pending \(floor\) since .* UTC", doubt.text)
 
 
 def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsStore) -> None:
@@ -243,11 +242,11 @@ def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsSt
 
 
 def test_an_alarm_is_kept_from_its_start_to_its_end(store: ResultsStore) -> None:
-    alarm = Alarm("floor a", "floor", "a", "", START, START + 60, 500.0, 80.0, "it is low", ("1" * 32,))
+    alarm = Alarm("floor a", "floor", "a", "", START, START + 60, 500.0, 80.0, "it is low", ["1" * 32])
     for now in (END, END + 60):
         keep_alarms(store.database, [alarm], now)
         (kept,) = lasting_alarms(store.database)
-        assert kept.alarm == alarm
+        assert replace(kept, id=0) == alarm
     keep_alarms(store.database, [], END + 120)
     assert lasting_alarms(store.database) == []
     assert [each.ended for each in alarms_of(store.database)] == [END + 120]

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals_monitor._internal.alarms.incidents import incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
-from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
+from otel_evals_monitor._internal.alarms.record import Alarm, incidents_of
 from otel_evals_monitor._internal.demo.history import write_history
 from otel_evals_monitor._internal.store.database import Database
 from tests.support.result_records import record
@@ -68,7 +67,7 @@ def test_two_days_hold_one_incident_whenever_the_demo_starts(
     now = datetime.fromisoformat(start).timestamp()
     found = alarms(tmp_path / "one.db", scores, now)
     assert {alarm.kind for alarm in found} == {"floor", "fall", "version"}
-    (incident,) = incidents_of([KeptAlarm(id, alarm, None) for id, alarm in enumerate(found)])
+    (incident,) = incidents_of(found)
     assert incident.title == "support got worse with version 2"
     assert (now - incident.since) / 3600 == pytest.approx(14.0, abs=0.5), "the rollout"
 

@@ -11,12 +11,11 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals_monitor._internal.alarms.incidents import incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.record import (
     Alarm,
-    KeptAlarm,
     alarms_of,
+    incidents_of,
     keep_alarms,
     lasting_alarms,
 )
@@ -29,32 +28,30 @@ DAY = 86_400
 LOW = AlarmLimits(floors={"grounded": 0.9})
 
 
-def kept(
+def alarm(
     kind: str, since: int, scorer: str = "grounded", agent: str = "support", version: str = ""
-) -> KeptAlarm:
-    alarm = Alarm(
-        f"{kind} {scorer} {agent}", kind, scorer, agent, since, since, 500.0, 400.0, "", (), None, version
-    )
-    return KeptAlarm(since, alarm, None)
+) -> Alarm:
+    monitor = f"{kind} {scorer} {agent}"
+    return Alarm(monitor, kind, scorer, agent, since, since, 500.0, 400.0, "", (), None, version)
 
 
 def test_every_lasting_alarm_is_listed_and_the_newest_end_comes_first(store: ResultsStore) -> None:
-    lasting = [kept("missing", 1, agent=f"agent {i}").alarm for i in range(210)]
-    short = [kept("floor", 10, agent=f"agent {i}").alarm for i in range(210)]
-    long = kept("fall", 0).alarm
+    lasting = [alarm("missing", 1, agent=f"agent {i}") for i in range(210)]
+    short = [alarm("floor", 10, agent=f"agent {i}") for i in range(210)]
+    long = alarm("fall", 0)
     for now, found in enumerate(([*lasting, *short, long], [*lasting, long], lasting)):
         keep_alarms(store.database, found, now=100.0 + now)
     listed = alarms_of(store.database)
     assert (len(lasting_alarms(store.database)), len(listed)) == (210, 410)
-    assert (listed[210].alarm.kind, listed[210].ended) == ("fall", 102)
+    assert (listed[210].kind, listed[210].ended) == ("fall", 102)
 
 
-def kinds(*alarms: KeptAlarm) -> list[list[str]]:
-    return [[each.alarm.kind for each in incident.alarms] for incident in incidents_of(alarms)]
+def kinds(*alarms: Alarm) -> list[list[str]]:
+    return [[each.kind for each in incident.alarms] for incident in incidents_of(alarms)]
 
 
 def test_floor_fall_and_version_alarms_of_one_cause_are_one_incident() -> None:
-    one = [kept("floor", 3 * 3600), kept("fall", 3600), kept("version", 0, version="2")]
+    one = [alarm("floor", 3 * 3600), alarm("fall", 3600), alarm("version", 0, version="2")]
     assert kinds(*one) == [["version", "fall", "floor"]]
     (incident,) = incidents_of(one)
     assert (incident.title, incident.since) == ("support got worse with version 2", 0)
@@ -63,21 +60,21 @@ def test_floor_fall_and_version_alarms_of_one_cause_are_one_incident() -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (kept("fall", 0, agent="concierge"), "another agent"),
-        (kept("floor", DAY + 1), "more than a day later"),
-        (kept("missing", 0), "another kind of trouble"),
+        (alarm("fall", 0, agent="concierge"), "another agent"),
+        (alarm("floor", DAY + 1), "more than a day later"),
+        (alarm("missing", 0), "another kind of trouble"),
     ],
 )
-def test_alarms_of_other_causes_are_other_incidents(other: KeptAlarm, why: str) -> None:
-    assert len(incidents_of([kept("fall", 0), other])) == 2, why
+def test_alarms_of_other_causes_are_other_incidents(other: Alarm, why: str) -> None:
+    assert len(incidents_of([alarm("fall", 0), other])) == 2, why
 
 
 def test_an_incident_has_one_line_for_each_scorer() -> None:
     """With before, now and floor of the most telling alarm, and the strongest evidence."""
-    low = kept("floor", 0).alarm
-    floor = KeptAlarm(1, replace(low, before=0.9, now=0.7, evidence=900.0), None)
-    fall = KeptAlarm(2, replace(kept("fall", 60).alarm, before=0.95, now=0.7), None)
-    other = KeptAlarm(3, replace(kept("fall", 60, scorer="polite").alarm, before=1.0, now=0.5), None)
+    low = alarm("floor", 0)
+    floor = replace(low, before=0.9, now=0.7, evidence=900.0)
+    fall = replace(alarm("fall", 60), before=0.95, now=0.7)
+    other = replace(alarm("fall", 60, scorer="polite"), before=1.0, now=0.5)
     (incident,) = incidents_of([floor, fall, other])
     lines = [(x.first.scorer_id, x.first.kind, x.first.before, x.first.now, x.floor) for x in incident.lines]
     assert lines == [("grounded", "fall", 0.95, 0.7, 0.9), ("polite", "fall", 1.0, 0.5, None)]
@@ -96,7 +93,7 @@ def test_a_note_stays_with_an_acknowledged_alarm(low: ResultsStore) -> None:
     page.alarm_check.run_once()
     client = TestClient(page.app, base_url="http://localhost")
     (alarm,) = lasting_alarms(low.database)
-    form = {"csrf": page._access.csrf, "monitors": json.dumps([alarm.alarm.monitor]), "note": "Rolled back."}
+    form = {"csrf": page._access.csrf, "monitors": json.dumps([alarm.monitor]), "note": "Rolled back."}
     once = ["monitor", low.database.name, "--once", "--floor", "grounded=0.9"]
     assert CliRunner().invoke(app, once).exit_code == 1
     client.post("/alarms", data=form)

@@ -19,7 +19,7 @@ from otel_evals_monitor import AlarmOptions
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import HttpReceiver
-from otel_evals_monitor._internal.alarms.record import Alarm, KeptAlarm
+from otel_evals_monitor._internal.alarms.record import Alarm
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
@@ -101,7 +101,7 @@ def test_a_webhook_hears_of_each_start_and_end_once(
 def test_names_cannot_make_links_or_mentions_in_slack(hook: tuple[str, type[_Hook]]) -> None:
     url, handler = hook
     alarm = Alarm("m", "floor", "a", "<!channel> & <http://x|y>", 0, 60, 1e72, 400.0, "it is <b>low</b>")
-    HttpReceiver(url, "slack", "http://page/").notify(KeptAlarm(1, alarm, None))
+    HttpReceiver(url, "slack", "http://page/").notify(alarm)
     (body,) = handler.got
     assert "a &lt;!channel&gt; &amp; &lt;http://x|y&gt;: it is &lt;b&gt;low&lt;/b&gt;" in body["text"]
     assert (body["mrkdwn"], body["parse"]) == (False, "none"), "names are neither formatted nor made links"

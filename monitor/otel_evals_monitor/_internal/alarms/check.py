@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
 from otel_evals_monitor._internal.alarms.receivers import Receiver
-from otel_evals_monitor._internal.alarms.record import KeptAlarm, alarms_of, keep_alarms
+from otel_evals_monitor._internal.alarms.record import Alarm, alarms_of, keep_alarms, set_setting
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
@@ -58,61 +58,58 @@ class AlarmCheck:
 
     def _is_due(self, now: float, every: float) -> bool:
         """Return True if no process has checked for that long, and record this check."""
-        table = schema.settings
+        table = schema.settings.c
         with self.database.writing() as connection:
-            last = connection.execute(select(table.c.value).where(table.c.name == _CHECKED)).scalar()
+            last = connection.execute(select(table.value).where(table.name == _CHECKED)).scalar()
             # A check in the future is of a clock that was ahead, and must not delay others.
-            if last is not None and now - every < float(last) <= now:
-                return False
-            connection.execute(delete(table).where(table.c.name == _CHECKED))
-            connection.execute(insert(table).values(name=_CHECKED, value=str(now)))
-        return True
+            due = last is None or not now - every < float(last) <= now
+            if due:
+                set_setting(connection, _CHECKED, str(now))
+        return due
 
     def _notify(self, receiver: Receiver) -> list[str]:
         problems = []
-        for kept in alarms_of(self.database):
-            state = _STARTED if kept.ended is None else _ENDED
+        for alarm in alarms_of(self.database):
+            state = _STARTED if alarm.ended is None else _ENDED
             with self.database.writing() as connection:
                 # Committed before the notification, which may take seconds and must hold no lock.
-                mine = _claim(connection, receiver, kept, state)
-            if not mine:
+                before = _claim(connection, receiver, alarm, state)
+            if before is None:
                 continue
             told = state
             try:
-                receiver.notify(kept)
+                receiver.notify(alarm)
             except Exception as error:  # receivers may raise anything
                 problems.append(f"{receiver.shown}: {error}")
                 # As before the claim, so the next check tries again.
-                told = mine - 1
+                told = before
             with self.database.writing() as connection:
-                row = _row(receiver, kept)
-                connection.execute(update(schema.notices).where(*row).values(told=told, claimed=0))
+                _set_notice(connection, receiver, alarm, told=told, claimed=0)
         return problems
 
 
-def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int) -> int:
-    """Claim a notification for this process; return its stored state plus one, or 0 if it is not due.
+def _claim(connection: Connection, receiver: Receiver, alarm: Alarm, state: int) -> int | None:
+    """Claim a notification for this process; return its stored state, or None if it is not due.
 
     A process has two minutes to notify after its claim; then it is assumed to have died.
     """
-    table, now = schema.notices, int(time.time())
-    found = connection.execute(select(table).where(*_row(receiver, kept))).first()
-    told = found.told if found else 0
+    table, now = schema.notices.c, int(time.time())
+    query = select(table.told, table.claimed)
+    mine = query.where(table.alarm_id == alarm.id, table.receiver == receiver.name)
+    told, claimed = connection.execute(mine).first() or (0, 0)
     # Only the start of a lasting alarm may be sent twice, to receivers that need it.
-    if told >= state and not (receiver.repeats and state == _STARTED):
-        return 0
-    if not told and kept.ended is not None and kept.ended < now - _OLD:
-        return 0  # the alarm ended long before this receiver was added
-    if found is None:
-        key = {"alarm_id": kept.id, "receiver": receiver.name}
-        connection.execute(insert(table).values(**key, told=0, claimed=now))
-    elif 0 <= now - found.claimed < _CLAIM:  # a later claim is of a clock that was ahead
-        return 0
-    else:
-        connection.execute(update(table).where(*_row(receiver, kept)).values(claimed=now))
-    return int(told) + 1
+    repeated = told >= state and not (receiver.repeats and state == _STARTED)
+    # The alarm ended long before this receiver was added.
+    old = not told and alarm.ended is not None and alarm.ended < now - _OLD
+    # A later claim is of a clock that was ahead.
+    if repeated or old or 0 <= now - claimed < _CLAIM:
+        return None
+    _set_notice(connection, receiver, alarm, told=told, claimed=now)
+    return int(told)
 
 
-def _row(receiver: Receiver, kept: KeptAlarm) -> tuple[ColumnElement[bool], ...]:
-    table = schema.notices.c
-    return table.alarm_id == kept.id, table.receiver == receiver.name
+def _set_notice(connection: Connection, receiver: Receiver, alarm: Alarm, **values: int) -> None:
+    table = schema.notices
+    mine = (table.c.alarm_id == alarm.id) & (table.c.receiver == receiver.name)
+    connection.execute(delete(table).where(mine))
+    connection.execute(insert(table).values(alarm_id=alarm.id, receiver=receiver.name, **values))

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from otel_evals_monitor._internal.report.words import timestamp
 
 if TYPE_CHECKING:
-    from otel_evals_monitor._internal.alarms.record import KeptAlarm
+    from otel_evals_monitor._internal.alarms.record import Alarm
 
 _SECONDS = 10.0
 _SLACK_PLAIN = {"mrkdwn": False, "parse": "none", "unfurl_links": False, "unfurl_media": False}
@@ -35,7 +35,7 @@ class Receiver(Protocol):
     def repeats(self) -> bool:
         """True to repeat notifications of a lasting alarm with every check."""
 
-    def notify(self, kept: KeptAlarm) -> None:
+    def notify(self, alarm: Alarm) -> None:
         """Notify of an alarm's start or end; after any exception, the next check retries it."""
 
 
@@ -66,23 +66,22 @@ class HttpReceiver:
     def repeats(self) -> bool:
         return self.form == "alertmanager"
 
-    def notify(self, kept: KeptAlarm) -> None:
+    def notify(self, alarm: Alarm) -> None:
         if self.form == "webhook":
-            _post(self.url, notification(kept, self.page))
+            _post(self.url, notification(alarm, self.page))
         elif self.form == "slack":
-            _post(self.url, {"text": _slack_text(kept, self.page), **_SLACK_PLAIN})
+            _post(self.url, {"text": _slack_text(alarm, self.page), **_SLACK_PLAIN})
         else:
             # The option takes the base URL, and the full address of the alerts as well.
             base = self.url.rstrip("/").removesuffix("/api/v2/alerts")
-            _post(f"{base}/api/v2/alerts", [_alert(kept, self.page, self.lasts)])
+            _post(f"{base}/api/v2/alerts", [_alert(alarm, self.page, self.lasts)])
 
 
-def notification(kept: KeptAlarm, page: str | None) -> dict[str, Any]:
+def notification(alarm: Alarm, page: str | None) -> dict[str, Any]:
     """Return what a webhook receives, as described in docs/monitoring.md."""
-    alarm = kept.alarm
     return {
         "version": 1,
-        "state": _state(kept),
+        "state": alarm.state,
         "severity": alarm.severity,
         "kind": alarm.kind,
         "monitor": alarm.monitor,
@@ -91,7 +90,7 @@ def notification(kept: KeptAlarm, page: str | None) -> dict[str, Any]:
         "agent_version": alarm.version or None,
         "since": timestamp(alarm.since),
         "raised": timestamp(alarm.raised),
-        "ended": timestamp(kept.ended),
+        "ended": timestamp(alarm.ended),
         "before": alarm.before,
         "now": alarm.now,
         "evidence": alarm.evidence,
@@ -99,39 +98,33 @@ def notification(kept: KeptAlarm, page: str | None) -> dict[str, Any]:
         "evidence_text": alarm.evidence_text,
         "next_step": alarm.next_step,
         "trace_ids": list(alarm.trace_ids),
-        "link": _link(kept, page),
+        "link": _link(alarm, page),
     }
 
 
-def _state(kept: KeptAlarm) -> str:
-    return "started" if kept.ended is None else "ended"
-
-
-def _link(kept: KeptAlarm, page: str | None) -> str | None:
+def _link(alarm: Alarm, page: str | None) -> str | None:
     if page is None:
         return None
-    alarm = kept.alarm
     # The `scorer_id` of these is a rule or a service, and neither has a page.
     if alarm.kind in ("sampler", "silence"):
         return f"{page.rstrip('/')}/"
     return f"{page.rstrip('/')}/scorer?{urlencode({'scorer': alarm.scorer_id, 'agent': alarm.agent_name})}"
 
 
-def _slack_text(kept: KeptAlarm, page: str | None) -> str:
+def _slack_text(alarm: Alarm, page: str | None) -> str:
     """Return a message in Slack's format, in which names and texts cannot make links or mentions."""
-    alarm, link = kept.alarm, _link(kept, page)
+    link = _link(alarm, page)
     name = f"{alarm.scorer_id} {alarm.agent_name}".strip()
-    todo = f". {alarm.next_step}." if kept.ended is None else ""
+    todo = f". {alarm.next_step}." if alarm.ended is None else ""
     # Slack decodes only &, < and >, so quotes stay as they are.
-    text = html.escape(f"{alarm.kind} alarm {_state(kept)}: {name}: {alarm.text}{todo}", quote=False)
+    text = html.escape(f"{alarm.kind} alarm {alarm.state}: {name}: {alarm.text}{todo}", quote=False)
     return f"{text} <{link}|Open the page>" if link else text
 
 
-def _alert(kept: KeptAlarm, page: str | None, lasts: float) -> dict[str, Any]:
+def _alert(alarm: Alarm, page: str | None, lasts: float) -> dict[str, Any]:
     """Return an alert of Alertmanager's API."""
-    alarm = kept.alarm
     # Alertmanager resolves an alert whose `endsAt` is in the past.
-    until = kept.ended if kept.ended is not None else time.time() + lasts
+    until = alarm.ended if alarm.ended is not None else time.time() + lasts
     # Alertmanager identifies an alert by its labels, so none may change while the alarm lasts.
     labels = {
         "alertname": f"OtelEvals{alarm.kind.capitalize()}",
@@ -149,7 +142,7 @@ def _alert(kept: KeptAlarm, page: str | None, lasts: float) -> dict[str, Any]:
         "startsAt": timestamp(alarm.since),
         "endsAt": timestamp(until),
     }
-    link = _link(kept, page)
+    link = _link(alarm, page)
     return alert | ({"generatorURL": link} if link else {})
 
 

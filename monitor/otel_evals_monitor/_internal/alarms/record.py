@@ -1,9 +1,9 @@
-"""Record of alarms in the results store, and people's acknowledgements of them."""
+"""Record of alarms in the results store, their incidents, and people's acknowledgements."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,6 +59,16 @@ class Alarm:
     """The floor, or the mean or share before; None for silence and samplers."""
     now: float | None = None
     """The mean, or share, since then."""
+    id: int = 0
+    """Number in the record; 0 before it is recorded."""
+    ended: int | None = None
+    """End, seconds since the Unix epoch; None while it lasts."""
+    note: str = ""
+    """Why somebody acknowledged it."""
+
+    @property
+    def state(self) -> str:
+        return "started" if self.ended is None else "ended"
 
     @property
     def evidence_text(self) -> str:
@@ -77,56 +87,37 @@ class Alarm:
         return NEXT_STEPS.get(self.kind, "")
 
 
-@dataclass(frozen=True, slots=True)
-class KeptAlarm:
-    id: int
-    alarm: Alarm
-    ended: int | None
-    """End of the alarm, seconds since the Unix epoch; None while it lasts."""
-    note: str = ""
-    """Why somebody acknowledged it."""
-
-
 def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> None:
     """Record new alarms, and end alarms that are no longer found."""
     table = schema.alarms
     current = {alarm.monitor: alarm for alarm in found}
     with database.writing() as connection:
-        lasting = connection.execute(select(table).where(table.c.ended.is_(None))).mappings().all()
-        for row in lasting:
-            if row["monitor"] in current:
-                # The evidence and the means of a lasting alarm change with every check.
-                changed: dict[str, Any] = {"details": json.dumps(asdict(current.pop(row["monitor"])))}
-            else:
-                changed = {"ended": int(now)}
+        for row in rows_of_query(connection, select(table).where(table.c.ended.is_(None))):
+            alarm = current.pop(row["monitor"], None)
+            # The evidence and the means of a lasting alarm change with every check.
+            changed = {"details": json.dumps(asdict(alarm))} if alarm else {"ended": int(now)}
             connection.execute(update(table).where(table.c.id == row["id"]).values(**changed))
         for alarm in current.values():
             values = {"monitor": alarm.monitor, "since": alarm.since, "raised": alarm.raised}
             connection.execute(table.insert().values(**values, details=json.dumps(asdict(alarm))))
 
 
-def lasting_alarms(database: Database) -> list[KeptAlarm]:
+def lasting_alarms(database: Database) -> list[Alarm]:
     table = schema.alarms
     return _alarms(database, select(table).where(table.c.ended.is_(None)).order_by(table.c.since.desc()))
 
 
-def alarms_of(database: Database) -> list[KeptAlarm]:
+def alarms_of(database: Database) -> list[Alarm]:
     """Return lasting alarms, and up to 200 that have ended, by their end, the newest first."""
     table = schema.alarms
     ended = select(table).where(table.c.ended.is_not(None)).order_by(table.c.ended.desc(), table.c.id.desc())
     return lasting_alarms(database) + _alarms(database, ended.limit(200))
 
 
-def _alarms(database: Database, query: Any) -> list[KeptAlarm]:
+def _alarms(database: Database, query: Any) -> list[Alarm]:
     with database.reading() as connection:
         rows = rows_of_query(connection, query)
-    return [_kept(row["id"], row["ended"], **json.loads(row["details"])) for row in rows]
-
-
-def _kept(id: int, ended: int | None, *, note: str = "", **details: Any) -> KeptAlarm:
-    # JSON has turned tuples into lists.
-    lists = {name: tuple(value) for name, value in details.items() if isinstance(value, list)}
-    return KeptAlarm(id, Alarm(**(details | lists)), ended, note)
+    return [Alarm(**(json.loads(row["details"]) | {"id": row["id"], "ended": row["ended"]})) for row in rows]
 
 
 _ACKNOWLEDGED, _REFERENCE = "acknowledged ", "reference "
@@ -152,26 +143,23 @@ def monitor_name(kind: str, scorer_id: str, agent_name: str) -> str:
 
 
 def judgements(connection: Connection) -> Judgements:
-    table, alarms = schema.settings.c, schema.alarms.c
-    stored = {row.name: row.value for row in connection.execute(select(table.name, table.value))}
-
-    def named(kind: str) -> dict[str, str]:
-        return {name.removeprefix(kind): value for name, value in stored.items() if name.startswith(kind)}
-
-    acknowledged = {monitor: int(value) for monitor, value in named(_ACKNOWLEDGED).items()}
-    references: dict[_Key, int] = {
-        tuple(json.loads(key)): int(value) for key, value in named(_REFERENCE).items()
-    }
+    alarms = schema.alarms.c
+    references = {tuple(json.loads(key)): at for key, at in _times(connection, _REFERENCE).items()}
     # The name of a monitor begins with its kind.
     newest = select(func.max(alarms.id)).where(alarms.monitor.like("fall %")).group_by(alarms.monitor)
     fixed: dict[_Key, tuple[int, int]] = {}
-    for row in connection.execute(select(alarms.details, alarms.monitor).where(alarms.id.in_(newest))):
-        details = json.loads(row.details)
-        window, key = details.get("reference"), (details["scorer_id"], details["agent_name"])
-        restarted = references.get(key, -1)
-        if window and details["raised"] > max(restarted, acknowledged.get(row.monitor, -1)):
-            fixed[key] = window[0], window[1]
-    return Judgements(acknowledged, references, fixed)
+    for text in connection.execute(select(alarms.details).where(alarms.id.in_(newest))).scalars():
+        details = json.loads(text)
+        key = details["scorer_id"], details["agent_name"]
+        if details["reference"] and details["raised"] > references.get(key, -1):
+            fixed[key] = tuple(details["reference"])
+    return Judgements(_times(connection, _ACKNOWLEDGED), references, fixed)
+
+
+def _times(connection: Connection, kind: str) -> dict[str, int]:
+    table = schema.settings.c
+    rows = connection.execute(select(table.name, table.value).where(table.name.startswith(kind)))
+    return {row.name.removeprefix(kind): int(row.value) for row in rows}
 
 
 def acknowledge(database: Database, monitor: str, now: float, note: str = "") -> None:
@@ -183,27 +171,128 @@ def acknowledge(database: Database, monitor: str, now: float, note: str = "") ->
     Raises:
         ConfigError: the monitor has no lasting alarm.
     """
+    alarms = schema.alarms.c
     with database.writing() as connection:
-        id, alarm = _current(connection, monitor)
-        if note.strip():
-            noted = json.dumps(alarm | {"note": note.strip()[:_LONGEST]})
-            connection.execute(update(schema.alarms).where(schema.alarms.c.id == id).values(details=noted))
-        _set(connection, _ACKNOWLEDGED + monitor, str(int(now)))
+        query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
+        found = connection.execute(query).first()
+        if found is None:
+            raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
+        alarm = json.loads(found.details)
+        noted = json.dumps(alarm | {"note": note.strip()[:_LONGEST]})
+        connection.execute(update(schema.alarms).where(alarms.id == found.id).values(details=noted))
+        set_setting(connection, _ACKNOWLEDGED + monitor, str(int(now)))
         if alarm["kind"] in ("fall", "drift"):
             # As JSON, since names may contain spaces.
             key = json.dumps([alarm["scorer_id"], alarm["agent_name"]])
-            _set(connection, _REFERENCE + key, str(int(now)))
+            set_setting(connection, _REFERENCE + key, str(int(now)))
 
 
-def _current(connection: Connection, monitor: str) -> tuple[int, dict[str, Any]]:
-    alarms = schema.alarms.c
-    query = select(alarms.id, alarms.details).where(alarms.monitor == monitor, alarms.ended.is_(None))
-    found = connection.execute(query).first()
-    if found is None:
-        raise ConfigError("MONITOR", f"{monitor!r} has no current alarm; `monitor --once` lists them")
-    return found.id, json.loads(found.details)
-
-
-def _set(connection: Connection, name: str, value: str) -> None:
+def set_setting(connection: Connection, name: str, value: str) -> None:
     connection.execute(delete(schema.settings).where(schema.settings.c.name == name))
     connection.execute(insert(schema.settings).values(name=name, value=value))
+
+
+_QUALITY = ("version", "fall", "floor", "drift")
+"""Kinds that say that the scores are worse, the most telling first."""
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentLine:
+    """The alarms of one scorer in an incident."""
+
+    first: Alarm
+    """The most telling alarm."""
+    floor: float | None
+    """The floor that the mean is below, or above if low scores are good."""
+    evidence_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Alarms that probably have one cause: of an agent and a family, begun within a day of each other."""
+
+    alarms: Sequence[Alarm]
+    """The most telling first."""
+
+    @property
+    def first(self) -> Alarm:
+        return self.alarms[0]
+
+    @property
+    def since(self) -> int:
+        """Earliest start, seconds since the Unix epoch."""
+        return min(each.since for each in self.alarms)
+
+    @property
+    def scorers(self) -> Sequence[str]:
+        return list(dict.fromkeys(each.scorer_id for each in self.alarms))
+
+    @property
+    def monitors(self) -> Sequence[str]:
+        return [each.monitor for each in self.alarms]
+
+    @property
+    def quality(self) -> bool:
+        """True if scores are worse."""
+        return self.first.kind in _QUALITY
+
+    @property
+    def version(self) -> str:
+        """The agent's version that is worse, if one is known."""
+        return next((each.version for each in self.alarms if each.version), "")
+
+    @property
+    def lines(self) -> list[IncidentLine]:
+        """One line for each scorer: the most telling alarm, the floor, and the strongest evidence."""
+        found = []
+        for scorer in self.scorers:
+            mine = [each for each in self.alarms if each.scorer_id == scorer]
+            floor = next((each.before for each in mine if each.kind == "floor"), None)
+            # The floor has a field of the line, so the line describes another alarm if there is one.
+            first = next((each for each in mine if each.kind != "floor"), mine[0])
+            surest = max(mine, key=lambda each: each.evidence or 0.0)
+            found.append(IncidentLine(first=first, floor=floor, evidence_text=surest.evidence_text))
+        return found
+
+    @property
+    def title(self) -> str:
+        scorer, agent = self.first.scorer_id, self.first.agent_name
+        cause = f" with version {self.version}" if self.version else ""
+        worse = f"{agent or ' and '.join(self.scorers)} got worse{cause}"
+        titles = {
+            "missing": f"Scores of {agent} are missing" if agent else "Scores are missing",
+            "sampler": f"The rule {scorer} samples a wrong share of runs",
+            "silence": f"No runs of {scorer}",
+        }
+        return titles.get(self.first.kind, worse)
+
+
+def incidents_of(alarms: Iterable[Alarm]) -> list[Incident]:
+    """Return the incidents of alarms, the newest first.
+
+    A floor, fall, drift and version alarm have one cause if they are of one agent and began within a day of
+    each other, whatever their scorers. Other alarms belong together if they are of one kind and agent.
+    """
+    found: list[list[Alarm]] = []
+    # Oldest first: a chain of starts, each within a day of the one before, is one incident.
+    for alarm in sorted(alarms, key=lambda each: each.since):
+        near = (some for some in found if alarm.since - some[-1].since <= _DAY)
+        mine = next((some for some in near if _family(alarm) == _family(some[0])), None)
+        if mine is None:
+            found.append([alarm])
+        else:
+            mine.append(alarm)
+    incidents = [Incident(sorted(some, key=_telling)) for some in found]
+    return sorted(incidents, key=lambda each: -each.since)
+
+
+def _family(alarm: Alarm) -> tuple[str, str]:
+    # Alarms without an agent's name may be about different agents, so their scorers keep them apart.
+    return "quality" if alarm.kind in _QUALITY else alarm.kind, alarm.agent_name or alarm.scorer_id
+
+
+def _telling(alarm: Alarm) -> tuple[int, float]:
+    # The 0 of other kinds never meets an index, since an incident has one family.
+    order = _QUALITY.index(alarm.kind) if alarm.kind in _QUALITY else 0
+    return order, -(alarm.evidence or 0.0)

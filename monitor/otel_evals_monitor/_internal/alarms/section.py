@@ -22,7 +22,7 @@ from otel_evals_monitor._internal.alarms.receivers import HttpReceiver, Receiver
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
-    from otel_evals_monitor._internal.alarms.record import KeptAlarm
+    from otel_evals_monitor._internal.alarms.record import Alarm
 
 _logger = logging.getLogger(__name__)
 
@@ -100,11 +100,11 @@ class AlarmEvents:
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
 
-    def notify(self, kept: KeptAlarm) -> None:
-        alarm, ended = kept.alarm, kept.ended
+    def notify(self, alarm: Alarm) -> None:
+        ended = alarm.ended
         attributes: dict[str, Any] = {
             semconv.ALARM_KIND: alarm.kind,
-            semconv.ALARM_STATE: "started" if ended is None else "ended",
+            semconv.ALARM_STATE: alarm.state,
             semconv.ALARM_MONITOR: alarm.monitor,
             semconv.ALARM_SINCE: alarm.since,
             semconv.ALARM_EVIDENCE: alarm.evidence,

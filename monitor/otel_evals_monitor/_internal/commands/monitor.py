@@ -77,7 +77,7 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
         alarms = [notification(each, limits.page) for each in lasting]
         print(json.dumps({"alarms": alarms, "watched": states, "problems": problems}, indent=2))
     else:
-        for alarm in (each.alarm for each in lasting):
+        for alarm in lasting:
             line = f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}"
             worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
             known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"

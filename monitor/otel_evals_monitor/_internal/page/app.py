@@ -24,10 +24,9 @@ from starlette.routing import Route
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.sdk.commands import echo, trace_link
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.incidents import Incident, incidents_of
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import Receiver
-from otel_evals_monitor._internal.alarms.record import alarms_of, lasting_alarms
+from otel_evals_monitor._internal.alarms.record import Incident, alarms_of, incidents_of, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.asked import PAGE_SIZE, WINDOWS, Asked
 from otel_evals_monitor._internal.page.forms import Forms, message
@@ -149,7 +148,7 @@ class Page:
         state = self.alarm_check.states.get((asked["scorer"], asked["agent"]))
         values = scorer_page(self._database, asked, self._limits, state)
         key = asked["scorer"], asked["agent"]
-        mine = [i for i in incidents if key in {(k.alarm.scorer_id, k.alarm.agent_name) for k in i.alarms}]
+        mine = [i for i in incidents if key in {(each.scorer_id, each.agent_name) for each in i.alarms}]
         return self._render("scorer.html", asked, incidents, mine=mine, link_to=self._link, **values)
 
     def _runs(self, request: Request) -> str:

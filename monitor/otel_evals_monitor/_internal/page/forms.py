@@ -72,7 +72,7 @@ class Forms:
 
     def _alarm(self, form: Mapping[str, str]) -> str:
         """Acknowledge the alarms of an incident, from the form on its card."""
-        lasting = {each.alarm.monitor for each in lasting_alarms(self._database)}
+        lasting = {each.monitor for each in lasting_alarms(self._database)}
         # Some may have ended since the page was loaded.
         monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
         if not monitors:

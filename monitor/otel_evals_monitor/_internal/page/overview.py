@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from otel_evals.statistics import Sums, total
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
-from otel_evals_monitor._internal.alarms.incidents import Incident
+from otel_evals_monitor._internal.alarms.record import Incident
 from otel_evals_monitor._internal.report.patterns import FailurePattern, failures_of
 from otel_evals_monitor._internal.report.plot import sparkline, step_for
 from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
@@ -66,7 +66,7 @@ def overview(
     with database.reading() as connection:
         by = (*_KEY, "scorer_version")
         found = series(connection, stored_slices(connection), Window(before, window.until), step, by)
-    alarmed = {(kept.alarm.scorer_id, kept.alarm.agent_name) for each in incidents for kept in each.alarms}
+    alarmed = {(alarm.scorer_id, alarm.agent_name) for each in incidents for alarm in each.alarms}
     rows = []
     for key, versions in _by_scorer(report.slices).items():
         newest = max(versions, key=lambda row: _first(found, row))
@@ -159,7 +159,7 @@ def causes_in(database: Database) -> Callable[[Incident], Sequence[FailurePatter
         if not incident.quality:
             return ()
         # The minute is a key of the cache, so no result is used for longer.
-        alarm, minute = incident.first.alarm, int(time.monotonic() // 60)
+        alarm, minute = incident.first, int(time.monotonic() // 60)
         return patterns(alarm.scorer_id, alarm.agent_name, incident.version, incident.since, minute)
 
     return of

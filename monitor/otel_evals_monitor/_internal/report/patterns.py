@@ -18,8 +18,8 @@ from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.queries import (
     Measured,
     Window,
-    measure,
     time_range,
+    together,
 )
 
 _READ = 2_000
@@ -101,7 +101,7 @@ def failures_of(
     worse half of the scale. Up to about 2,000 failing runs are read. Shares have no interval if the sample
     is not `representative`.
     """
-    whole = measure(connection, slices, window, ()).get((), Measured())
+    whole = together(connection, slices, window)
     recorded = time_range(connection)
     if whole.scale is None or recorded is None or not whole.counts["scored"]:
         return Failures()
@@ -136,14 +136,6 @@ def failures_of(
     others = len(rows) - sum(len(each.times) for each in patterns)
     scale = whole.scale
     return Failures(limit=limit * scale, runs=runs, read=len(rows), patterns=tuple(patterns), others=others)
-
-
-def design_effect_around(connection: Connection, slices: Mapping[int, Any], window: Window) -> float:
-    """Return the design effect of the whole hours around a window; 1 if it is unknown."""
-    since = None if window.since is None else window.since // schema.HOUR * schema.HOUR
-    until = None if window.until is None else -(-window.until // schema.HOUR) * schema.HOUR
-    around = measure(connection, slices, Window(since, until), ()).get(())
-    return around.design_effect if around else 1.0
 
 
 def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:
@@ -220,13 +212,13 @@ class _Shares:
         """Measure both halves of the window; each row stands for `each` failing runs."""
         self.each = each
         self._whole, self._representative = whole, representative
-        self._effect = design_effect_around(connection, slices, window)
+        self._effect = together(connection, slices, window.whole_hours).design_effect
         start = max(window.since or 0, recorded[0])
         end = min(window.until or recorded[1], recorded[1])
         # A whole minute, since windows consist of minutes.
         self._middle = (start + end) // 120 * 60
         halves = (Window(window.since, self._middle), Window(self._middle, window.until))
-        self._halves = [measure(connection, slices, half, ()).get((), Measured()) for half in halves]
+        self._halves = [together(connection, slices, half) for half in halves]
 
     def of(self, rows: Sequence[_Row]) -> Estimate:
         return self._estimate(self._whole, rows)

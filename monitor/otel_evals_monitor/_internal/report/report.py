@@ -18,7 +18,7 @@ from otel_evals.statistics import (
     estimate,
     missing,
 )
-from otel_evals_monitor._internal.report.patterns import Failures, design_effect_around, failures_of
+from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.report.sampler import picked_by_rules, unrepresentative
 from otel_evals_monitor._internal.report.words import count
@@ -34,6 +34,7 @@ from otel_evals_monitor._internal.store.queries import (
     measure,
     stored_slices,
     time_range,
+    together,
     values_on_record,
 )
 from otel_evals_monitor._internal.store.schema import HOUR
@@ -173,7 +174,7 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             # An attribute is no column of slices: its value is a condition on single runs.
             runs = replace(options.runs, value=columns.pop("attribute", None))
             inside = matching(slices, columns)
-            effect = design_effect_around(connection, inside, options.window)
+            effect = together(connection, inside, options.window.whole_hours).design_effect
             few = found[key].scored.n <= _FEW
             worst = runs_of_slices(
                 connection, inside, options.window, options.worst, order="worst", few=few, runs=runs
@@ -206,9 +207,8 @@ def _kin(connection: Connection) -> str:
 def backfills(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> Iterator[str]:
     """Yield a sentence if a window contains scores of a backfill."""
     late = matching(slices, {"live": False})
-    whole = measure(connection, late, window, ()).get(()) if late else None
-    if whole:
-        number = sum(whole.counts.values())
+    number = sum(together(connection, late, window).counts.values()) if late else 0
+    if number:
         verb = "is" if number == 1 else "are"
         yield f"{count(number, 'score')} in this range {verb} of a backfill, which alarms ignore."
 

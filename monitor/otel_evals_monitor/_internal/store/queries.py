@@ -51,6 +51,13 @@ class Window:
         """True if the window begins and ends on the hour."""
         return all(each is None or each % HOUR == 0 for each in (self.since, self.until))
 
+    @property
+    def whole_hours(self) -> Window:
+        """The whole hours around this window: for these, the store has clusters of many runs."""
+        since = None if self.since is None else self.since // HOUR * HOUR
+        until = None if self.until is None else max(-(-self.until // HOUR) * HOUR, (since or 0) + HOUR)
+        return Window(since, until)
+
     def of(self, query: Select[Any], column: Any, unit: int = 1) -> Select[Any]:
         """Limit a query to this window; the column has `unit` ticks per second."""
         if self.since is not None:
@@ -231,6 +238,11 @@ def measure(
             if clusters and math.isclose(sum(clusters.w), measured.scored.w, rel_tol=1e-6):
                 measured.clusters = measured.clusters or clusters  # the exact ones are first
     return found
+
+
+def together(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> Measured:
+    """Return the sums of slices taken together."""
+    return measure(connection, slices, window, ()).get((), Measured())
 
 
 def series(
