@@ -27,7 +27,7 @@ from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page, pulse_of
-from otel_evals_monitor._internal.report.label_queue import label_queue
+from otel_evals_monitor._internal.report.runs import label_queue
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import (

@@ -14,7 +14,7 @@ from otel_evals._internal.cli.app import app
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError
 from otel_evals.testing import read_items, read_labels
-from otel_evals_monitor._internal.report.label_queue import label_queue
+from otel_evals_monitor._internal.report.runs import label_queue
 from otel_evals_monitor._internal.store.labels import (
     add_label,
     failure_types,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,13 +12,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, exit_on
-from otel_evals_monitor._internal.commands.shared_options import Floors, Link, Store, floors_of
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.receivers import Receiver
     from otel_evals_monitor._internal.alarms.section import AlarmOptions
     from otel_evals_monitor._internal.store.database import Database
+
+
+Store = Annotated[
+    str, typer.Argument(metavar="RESULTS", help="The results: a SQLite file, or a postgresql:// URL.")
+]
+Link = Annotated[
+    str | None,
+    typer.Option(help="Trace links: a destination, jaeger=http://host, or an address with {trace_id}."),
+]
+Floors = Annotated[
+    list[str] | None, typer.Option("--floor", help="SCORER=MEAN: alarm if the mean falls below; repeatable.")
+]
 
 
 def monitor(
@@ -110,3 +123,17 @@ def mcp(store: Store, floor: Floors = None, link: Link = None) -> None:
         to_trace = TraceLink.parse(trace_link(link))
         with closing(Database(store, create=False)) as database:
             server_of(database, store, AlarmLimits(floors=floors_of(floor or ())), to_trace).run("stdio")
+
+
+def floors_of(given: Sequence[str]) -> dict[str, float]:
+    """Parse floors of the form SCORER=MEAN."""
+    floors = {}
+    for each in given:
+        scorer, _, value = each.rpartition("=")
+        try:
+            floors[scorer] = float(value)
+        except ValueError:
+            floors[scorer] = math.nan
+        if not scorer or not 0.0 <= floors[scorer] < math.inf:
+            raise ConfigError("--floor", f"{each!r} must be SCORER=MEAN, such as grounded_in_tools=0.9")
+    return floors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otel_evals.sdk.commands import AsJson, echo, exit_on, json_text
-from otel_evals_monitor._internal.commands.shared_options import Link
+from otel_evals_monitor._internal.commands.monitor import Link
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.report.inputs import Loaded

@@ -14,7 +14,7 @@ import typer
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import AsJson, done, echo, exit_on, seconds_of
 from otel_evals.sdk.util import counted
-from otel_evals_monitor._internal.commands.shared_options import Store
+from otel_evals_monitor._internal.commands.monitor import Store
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database

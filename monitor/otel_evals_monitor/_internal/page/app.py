@@ -35,11 +35,11 @@ from otel_evals_monitor._internal.page.run_view import RunView, chosen_of
 from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
 from otel_evals_monitor._internal.report.inputs import TraceLink
-from otel_evals_monitor._internal.report.label_queue import label_queue
 from otel_evals_monitor._internal.report.runs import (
     RunOfSlice,
     RunWithScores,
     find_runs,
+    label_queue,
     recent_runs,
     runs_of_slices,
 )

@@ -21,8 +21,8 @@ from otel_evals_monitor._internal.report.report import (
     make_report,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
-from otel_evals_monitor._internal.report.sampler import sampler_checks
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.picks import sampler_checks
 from otel_evals_monitor._internal.store.queries import (
     Window,
     measure,

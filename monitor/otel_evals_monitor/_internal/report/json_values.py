@@ -10,8 +10,8 @@ from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.patterns import FailurePattern
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.runs import RunOfSlice
-from otel_evals_monitor._internal.report.sampler import SURPRISING
 from otel_evals_monitor._internal.report.words import timestamp
+from otel_evals_monitor._internal.store.picks import SURPRISING
 from otel_evals_monitor._internal.store.rows import STATUSES
 
 

@@ -226,8 +226,8 @@ def _counts(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:
 def _hits(axes: _Axes, plot: Plot) -> Iterator[str]:
     """Yield an area for each point; while the pointer is on it, its numbers show above the plot."""
     for p in plot.points:
-        x, size = axes.middle(p), {"width": axes.width, "height": _BOTTOM - _TOP}
-        inside = _element("rect", "hit", x=x - axes.width / 2, y=_TOP, **size)
+        x, height = axes.middle(p), _BOTTOM - _TOP
+        inside = _element("rect", "hit", x=x - axes.width / 2, y=_TOP, width=axes.width, height=height)
         mean = "too few runs"
         if p.mean is not None:
             inside += _dot(x, axes.y(p.mean), 3)

@@ -1,21 +1,32 @@
-"""Picks of sampling rules in the results store: written per process, added up for the sampler check."""
+"""Whether samples can be relied on: picks of sampling rules, and agents whose sampled runs mislead.
+
+Picks are written per process, and added up for the sampler check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, cast, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from otel_evals.statistics import Picks
+from otel_evals.errors import ConfigError
+from otel_evals.sampling import parse
+from otel_evals.statistics import Picks, Tally
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import Window
+from otel_evals_monitor._internal.store.queries import Window, measure
+from otel_evals_monitor._internal.store.writer import overwriting, upsert
 
 _KEPT = 30 * 86_400
 _COUNTED = tuple(each.name for each in fields(Picks))
+_KEYS = ("bucket", "rule", "agent_name", "process")
+_overwrite = overwriting(schema.picks, *_KEYS)
+_RULE_OF_THREE, _UNSEEN = 3.0, 0.1
+SURPRISING = 4.0
+"""Standard deviations beyond which chance is unlikely."""
 
 
 def keep_picks(database: Database, rows: Iterable[Any]) -> None:
@@ -25,19 +36,14 @@ def keep_picks(database: Database, rows: Iterable[Any]) -> None:
     minute replaces the earlier one.
     """
     table = schema.picks
-    statement = (sqlite if database.sqlite else postgresql).insert(table)
-    upsert = statement.on_conflict_do_update(
-        index_elements=["bucket", "rule", "agent_name", "process"],
-        set_={name: statement.excluded[name] for name in _COUNTED},
-    )
     values: list[dict[str, Any]] = [
         {"bucket": row.minute, "rule": row.rule, "agent_name": row.agent, "process": row.process}
-        | {name: getattr(row.picks, name) for name in _COUNTED}
+        | asdict(row.picks)
         for row in rows
     ]
     if values:
         with database.writing() as connection:
-            connection.execute(upsert, values)
+            upsert(connection, table, values, _KEYS, _overwrite)
             # Counted back from the written minutes, not from this process's clock.
             connection.execute(delete(table).where(table.c.bucket < values[-1]["bucket"] - _KEPT))
 
@@ -67,3 +73,61 @@ def picks_of(
         picks = Picks(**{name: getattr(row, name) for name in _COUNTED})
         found.setdefault(row.rule, {})[int(row.start)] = picks
     return found
+
+
+def unrepresentative(connection: Connection, slices: Mapping[int, Any], window: Window) -> Collection[str]:
+    """Return the agents of these slices whose sampled runs do not represent the runs of a rule."""
+    rules = sorted({each["rule"] for each in slices.values()})
+    found: set[str] = set()
+    counted: set[tuple[str, str]] = set()
+    for agent in {each["agent_name"] for each in slices.values()}:
+        for rule, steps in picks_of(connection, window, rules=rules, agent=agent).items():
+            counted.add((agent, rule))
+            if not all(picks.representative for picks in steps.values()):
+                found.add(agent)
+    by = ("agent_name", "rule", "sampler")
+    for (agent, rule, sampler), measured in measure(connection, slices, window, by).items():
+        if (agent, rule) not in counted and _lacks_rare(sampler, measured.sampled):
+            found.add(agent)
+    return found
+
+
+def _lacks_rare(sampler: str, sampled: Tally) -> bool:
+    """Return True if no sampled run has a sampler's lowest probability, and many such runs may exist.
+
+    Tells without the number of runs that the rule considered, which files do not have: if none of k runs was
+    picked with probability p, k is below 3 / p in 95 of 100 cases.
+    """
+    floor = _floor_of(sampler)
+    # The 0.99 tolerates rounding of a weight, which is one over a probability.
+    unseen = sampled.n > 0 and floor > 0.0 and sampled.w_max < 0.99 / floor
+    return unseen and _RULE_OF_THREE / floor > _UNSEEN * sampled.w
+
+
+@lru_cache(maxsize=1_000)
+def _floor_of(sampler: str) -> float:
+    """Return the lowest probability of a recorded sampler; 0 if it is unknown."""
+    try:
+        return parse(sampler).floor
+    except ConfigError:
+        return 0.0
+
+
+def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
+    """Return the picks of these slices' rules; only rules whose processes record them."""
+    rules = sorted({each["rule"] for each in slices.values()})
+    found = picks_of(connection, window, rules=rules)
+    return {rule: picks for rule in rules for picks in found.get(rule, {}).values()}
+
+
+def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
+    """Return a sentence for each rule of these slices with recorded picks."""
+    return [_sentence(*each) for each in picked_by_rules(connection, slices, window).items()]
+
+
+def _sentence(rule: str, picks: Picks) -> str:
+    text = f"Sampler check of {rule}: {picks.picked:,} of {picks.runs:,} runs were sampled"
+    if picks.z is None:
+        return f"{text}; no decision was random."
+    verdict = "do not rely on the means" if abs(picks.z) > SURPRISING else "as expected"
+    return f"{text}, {picks.expected:,.0f} expected (z = {picks.z:+.1f}): {verdict}."

@@ -89,6 +89,7 @@ def hash_of(*parts: Any) -> int:
 def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
     start, duration = _whole(record.get("start_time")), _number(record.get("duration"))
     models, attributes = record.get("models"), record.get("attributes")
+    names = sorted({str(each) for each in models}) if isinstance(models, list) else []
     return {
         "key": key,
         "trace_id": trace_id,
@@ -99,9 +100,7 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
         "agent_version": _text(record, "agent_version"),
         "tenant": _text(record, "tenant"),
         "prompt_version": _text(record, "prompt_version"),
-        "model": storable(", ".join(sorted({str(each) for each in models}))[:200])
-        if isinstance(models, list)
-        else "",
+        "model": storable(", ".join(names)[:200]),
         "start_time": start,
         "duration": duration,
         "time": start + int((duration or 0.0) * schema.NANO) if start else _scored_at(record),
@@ -120,20 +119,17 @@ def _scored_at(record: Mapping[str, Any]) -> int:
 
 def _content(record: Mapping[str, Any]) -> str | None:
     kept = {name: record[name] for name in _CONTENT if record.get(name)}
-    media = {"media": found} if (found := _media(record)) else {}
+    media = {"media": _media(record)}
     if len(_json(kept)) > LARGEST_CONTENT:
         kept = {name: _cut(value) for name, value in kept.items()} | {"cut": True}
-    return _json(kept | media) if kept or media else None
+    kept |= {name: value for name, value in media.items() if value}
+    return _json(kept) if kept else None
 
 
 def _media(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return references, without images that are too large."""
     given = record.get("media")
-    kept = [dict(each) for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
-    for each in kept[:_MOST_MEDIA]:
-        if len(_json(each)) > _LARGEST_IMAGE:
-            each.pop("base64", None)
-    return [each for each in kept[:_MOST_MEDIA] if len(_json(each)) <= _LARGEST_IMAGE]
+    kept = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    return [dict(each) for each in kept[:_MOST_MEDIA] if len(_json(each)) <= _LARGEST_IMAGE]
 
 
 def _cut(value: Any) -> Any:
@@ -209,6 +205,7 @@ def _evaluation(
     if not evaluation_id:
         raise ValueError("evaluation_id: is needed")
     steps = evaluation.get("steps")
+    why = _text(evaluation, "explanation") or _text(evaluation, "message") or None
     return {
         "evaluation_id": evaluation_id,
         "run_key": run["key"],
@@ -223,14 +220,13 @@ def _evaluation(
         "x": None if value is None else value / (scale or 1.0),
         "weight": _weight(evaluation.get("sampling")),
         "label": _text(evaluation, "label") or None,
-        "explanation": (content and (_text(evaluation, "explanation") or _text(evaluation, "message")))
-        or None,
+        "explanation": why if content else None,
         "cost": _number(evaluation.get("cost")),
         "duration": _number(evaluation.get("duration")),
         # The largest group of runs that may be alike: a user may have several conversations.
         "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "review": _text(evaluation, "review") or None,
-        "effect": effect if (effect := evaluation.get("effect")) in _EFFECTS else None,
+        "effect": _text(evaluation, "effect") if evaluation.get("effect") in _EFFECTS else None,
         "evidence_cut": evaluation.get("evidence_cut") is True,
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
@@ -254,8 +250,8 @@ def _weight(sampling: Any) -> float | None:
 
 
 def _tokens(usage: Any) -> dict[str, int]:
-    found = usage if isinstance(usage, Mapping) else {}
-    return {name: _whole(found.get(name)) for name in ("input_tokens", "output_tokens")}
+    given = usage if isinstance(usage, Mapping) else {}
+    return {name: _whole(given.get(name)) for name in ("input_tokens", "output_tokens")}
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
@@ -263,11 +259,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
     if value is None:
         return ""
-    # A fast path: short ASCII without NUL is stored as it is.
-    if type(value) is str and len(value) <= _LONGEST_TEXT and value.isascii() and "\x00" not in value:
-        return value
-    text = value if isinstance(value, str) else str(value)
-    return storable(text[:_LONGEST_TEXT])
+    return storable(str(value)[:_LONGEST_TEXT])
 
 
 def storable(text: str) -> str:
@@ -290,7 +282,5 @@ def _number(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int:
-    if type(value) is int and 0 <= value <= _LARGEST:
-        return value
     # NaN fails both comparisons.
     return int(value) if isinstance(value, int | float) and 0 <= value <= _LARGEST else 0

@@ -85,10 +85,10 @@ class ResultsStore:
             newer = {r.run["key"]: r.run for r in batch if any(id(row) in rows for row in r.evaluations)}
             # A repeated record must not replace the content of a newer one.
             known = [run for key, run in runs.items() if key not in newer]
-            _upsert(connection, schema.slices, unknown, ("id",), _keep)
-            _upsert(connection, schema.runs, known, ("key",), _keep)
-            _upsert(connection, schema.runs, list(newer.values()), ("key",), _overwrite_run)
-            _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
+            upsert(connection, schema.slices, unknown, ("id",), _keep)
+            upsert(connection, schema.runs, known, ("key",), _keep)
+            upsert(connection, schema.runs, list(newer.values()), ("key",), _overwrite_run)
+            upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
             # In the same transaction: a crash must not leave rows without their sums.
             change_rollups(connection, fresh, replaced)
             remove_runs(connection, _half_read(connection, [key for each in batch for key in each.parts]))
@@ -110,9 +110,9 @@ def change_rollups(
             for width in (MINUTE, HOUR):
                 _count(sums, width, row, sign)
             _count_cluster(groups, row, sign)
-    _upsert(connection, schema.rollups, [sums[key] for key in sorted(sums)], _KEYS, _added)
+    upsert(connection, schema.rollups, [sums[key] for key in sorted(sums)], _KEYS, _added)
     grouped = [groups[key] for key in sorted(groups)]
-    _upsert(connection, schema.clusters, grouped, _CLUSTER_KEYS, _added_cluster)
+    upsert(connection, schema.clusters, grouped, _CLUSTER_KEYS, _added_cluster)
 
 
 def _half_read(connection: Connection, keys: Sequence[int]) -> list[int]:
@@ -219,18 +219,13 @@ def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[s
     table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
     # SQLite limits the parameters of a statement.
     for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        if connection.dialect.name == "sqlite":  # avoids SQLAlchemy's work per row
-            places = ",".join("?" * len(some))
-            query = f"SELECT * FROM evaluations WHERE evaluation_id IN ({places})"
-            rows = connection.exec_driver_sql(query, tuple(some))
-        else:
-            rows = connection.execute(select(table).where(table.c.evaluation_id.in_(some)))
-        found.update({row["evaluation_id"]: dict(row) for row in rows.mappings()})
+        some = table.c.evaluation_id.in_(ids[start : start + _AT_ONCE])
+        rows = rows_of_query(connection, select(table).where(some))
+        found |= {row["evaluation_id"]: row for row in rows}
     return found
 
 
-def _changes(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
+def overwriting(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
     """Return the changes of an upsert that overwrites all other columns."""
     names = [column.name for column in table.columns if column.name not in kept]
     return lambda new: {name: new[name] for name in names}
@@ -244,17 +239,18 @@ def _added_cluster(new: Any) -> dict[str, Any]:
     return {name: schema.clusters.c[name] + new[name] for name in ("w", "wx")}
 
 
-_overwrite_run = _changes(schema.runs, "id", "key", "trace_id", "span_id")
-_overwrite_evaluation = _changes(schema.evaluations, "id", "evaluation_id")
+_overwrite_run = overwriting(schema.runs, "id", "key", "trace_id", "span_id")
+_overwrite_evaluation = overwriting(schema.evaluations, "id", "evaluation_id")
 
 
-def _upsert(
+def upsert(
     connection: Connection,
     table: Table,
     rows: Sequence[Mapping[str, Any]],
     keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
 ) -> None:
+    """Insert rows; `changed` returns the changes of an existing row, given the new values."""
     if not rows:
         return
     # Passes compiled SQL to the driver: SQLAlchemy's work per row costs more than SQLite's.
