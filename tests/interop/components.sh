@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
-# with Jaeger's storage and query API, Helm, actionlint, a Kafka broker, and agents in JavaScript, Go and Java. They
-# come from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped.
+# with Jaeger's storage and query API, Helm, actionlint, a Kafka broker, and agents in Go and Java. They come from the
+# Go module proxy and Maven Central. What cannot be built here is left out, and its tests are skipped.
 # The folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -79,12 +79,6 @@ javaagent() {
     javac -cp "$interop/java/*" -d "$interop/java" "$sources/java/Agent.java"
 }
 
-javascript() {
-    mkdir -p "$interop/node"
-    cp "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" "$interop/node"
-    npm ci --prefix "$interop/node" --no-audit --no-fund --silent
-}
-
 build() {  # a function, the command that it needs, and its sources
     name=$1 needed=$2 && shift 2
     current "$name" "$@" && return
@@ -104,7 +98,6 @@ fi
     build kafka mvn "$sources/pom.xml"
     build javaagent mvn "$sources/java/pom.xml" "$sources/java/Agent.java"
 } &
-build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
 build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
 build helm go
 build actionlint go

@@ -6,7 +6,6 @@ Latency, tokens, cost, number of spans and errors, of each trace and of the whol
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from tests.support.jaeger_server import jaeger_program, jaeger_server
 from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-RECIPES = Path(__file__).parents[2] / "docs" / "attachment.md"
 
 
 # --- Phoenix ---
@@ -162,10 +160,6 @@ def test_in_jaeger_a_service_s_numbers_stay_its_own_and_links_lead_to_the_evalua
             return found
 
         mine = read("scored", RUNS)
-        (tags,) = re.findall(r"tags=(\{.+?\})", RECIPES.read_text(encoding="utf-8"))
-        asked = {"service": "scored", "limit": 100, "tags": tags}
-        answer = httpx.get(f"{query}/api/traces", params=asked, timeout=60).json()["data"]
-        assert {trace["traceID"] for trace in answer} == {trace["traceID"] for trace in mine}
         assert [n[1:] for n in jaeger_numbers(mine)] == [n[1:] for n in jaeger_numbers(read("plain", RUNS))]
         evaluations = read("scored-evaluations", 2 * RUNS)
         assert {trace["traceID"] for trace in mine}.isdisjoint(trace["traceID"] for trace in evaluations)
