@@ -18,9 +18,8 @@ from otel_evals._internal.util.version import __version__
 
 if TYPE_CHECKING:
     from otel_evals import context, sampling, scorers
-    from otel_evals._internal.accounting.counters import RuleStats, Stats
+    from otel_evals._internal.accounting.counters import Health, RuleStats, Stats
     from otel_evals._internal.accounting.explanation import Explanation
-    from otel_evals._internal.accounting.health import Health
     from otel_evals._internal.config.loader import load_config
     from otel_evals._internal.config.options import Config, Limits
     from otel_evals._internal.config.rules import Rule
@@ -52,9 +51,8 @@ if TYPE_CHECKING:
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
 
 _NAMES = {
-    "_internal.accounting.counters": "RuleStats Stats",
+    "_internal.accounting.counters": "Health RuleStats Stats",
     "_internal.accounting.explanation": "Explanation",
-    "_internal.accounting.health": "Health",
     "_internal.config.loader": "load_config",
     "_internal.config.options": "Config Limits",
     "_internal.config.rules": "Rule",

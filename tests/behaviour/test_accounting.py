@@ -244,7 +244,7 @@ def lines(caplog: pytest.LogCaptureFixture, says: str = "") -> list[str]:
     return [line for line in found if says in line]
 
 
-def test_an_overload_is_two_lines_and_every_loss_is_in_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_overload_is_two_lines_and_every_loss_is_in_the_last(caplog: pytest.LogCaptureFixture) -> None:
     """One line when it begins, one with the totals at the end."""
     gate = threading.Event()
     caplog.set_level(logging.WARNING)

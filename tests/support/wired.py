@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.backlog import Backlog
-from otel_evals._internal.capture.items import CapturedItem
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import CapturedItem, OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.engine.engine import Engine

@@ -27,6 +27,7 @@ _MOST_KINDS = 20
 """Kinds of errors logged per rule: some exceptions have a new type each time."""
 _APART = 600.0
 """Seconds without an error of a kind, after which it is logged again."""
+_POLL_SECONDS, _LOSSES_APART = 1.0, 60.0
 _CONTENT = ("input", "output", "tool_arguments", "tool_results")
 _MAX_INSTRUMENTATIONS = 100
 """Instrumentations that are logged at most: scopes can be made up."""
@@ -92,54 +93,28 @@ class FailureLog:
 
 
 class LossLog:
-    """Logs two lines per series of losses: one when it begins, one with totals when it has ended.
+    """Logs what was lost since the last line, at most once a minute; polls within a second do nothing."""
 
-    A series ends after `quiet` seconds without a loss; two begin at least `apart` seconds apart. Polls within
-    `every` seconds do nothing.
-    """
-
-    def __init__(
-        self,
-        *,
-        quiet: float = 10.0,
-        apart: float = 60.0,
-        every: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._quiet = quiet
-        self._apart = apart
-        self._every = every
-        self.next_poll = float("-inf")
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.next_poll = self._next_line = -inf
         self._clock = clock
         self._logged: Counter[str] = Counter()
-        self._last: Counter[str] = Counter()
-        self._losing = False
-        self._changed = 0.0
-        self._began = float("-inf")
 
     def poll(self, losses: Mapping[str, int]) -> None:
-        """Compare the losses so far with the last poll; log when a series begins or has ended."""
+        """Log what was lost, unless the last line is less than a minute old."""
         now = self._clock()
         if now < self.next_poll:
             return
-        self.next_poll, totals = now + self._every, Counter(losses)
-        if totals != self._last:
-            self._last, self._changed = totals, now
-        if self._losing:
-            if now - self._changed >= self._quiet:
-                self._end("scoring no longer loses data; in total")
-        elif totals != self._logged and now - self._began >= self._apart:
-            self._losing, self._began = True, now
-            _logger.warning("scoring is losing data: %s", _listed(totals - self._logged))
+        self.next_poll = now + _POLL_SECONDS
+        if losses != self._logged and now >= self._next_line:
+            self._next_line = now + _LOSSES_APART
+            _logger.warning("scoring is losing data: %s", _listed(Counter(losses) - self._logged))
+            self._logged = Counter(losses)
 
     def close(self, losses: Mapping[str, int]) -> None:
-        self._last = Counter(losses)
-        if self._last != self._logged:
-            self._end("scoring lost data before shutdown, in total")
-
-    def _end(self, said: str) -> None:
-        _logger.warning("%s: %s", said, _listed(self._last - self._logged))
-        self._logged, self._losing = self._last, False
+        """Log everything that was lost."""
+        if losses:
+            _logger.warning("scoring lost data before shutdown, in total: %s", _listed(losses))
 
 
 class ContentLog:

@@ -8,12 +8,11 @@ time, and their increase over a time window is all that the window's estimate ne
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
@@ -28,13 +27,6 @@ _logger = logging.getLogger(__name__)
 _SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _SECONDS_BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-MetricDimension = Literal["version", "tenant"]
-"""Attributes of the estimates' counters besides scorer and agent."""
-_DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
-    "version": (semconv.GEN_AI_AGENT_VERSION, lambda run: run.agent_version or ""),
-    "tenant": (semconv.TENANT_ID, lambda run: (run.tenant or "")[:_LONGEST]),
-}
-_LONGEST = 200
 _SCORED = ("scored", "", "")
 _Read = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -92,16 +84,13 @@ class Estimates:
     """Counts evaluations by the weight of their runs: one over the recorded probability.
 
     Evaluations without a recorded probability are not counted, nor are later revisions. Five counters per run
-    cost as much as reading it: on a running event loop, they are updated once per turn of the loop.
-
-    Backends that compute increases do not see a series' first value. If `collecting` is called at the start
-    of each collection, a series' weights therefore wait until its zeros have been collected.
+    cost as much as reading it: they are updated at the start of each collection. Backends that compute
+    increases do not see a series' first value, so its weights wait until its zeros have been collected.
 
     Args:
         meter: creates the instruments.
         scales: of the scorers, by the rule's name; without a scale, there are no sums of scores.
         agents: bounds the number of agents' names.
-        by: further attributes, each with at most a hundred values.
     """
 
     def __init__(
@@ -109,16 +98,12 @@ class Estimates:
         meter: Meter,
         scales: Mapping[str, float | None],
         agents: BoundedNames,
-        by: Iterable[MetricDimension] = (),
     ) -> None:
         self.scales = dict(scales)
-        self._by = [(*_DIMENSIONS[name], BoundedNames()) for name in by]
         self._agents = agents
         self._reasons = BoundedNames()
-        self._series: dict[tuple[str, ...], _Series] = {}
-        self._changed: list[_Series] = []
-        self._collections: int | None = None
-        """None if nothing waits for a collection."""
+        self._series: dict[tuple[str, str], _Series] = {}
+        self._collections = 0
         self._lock = threading.Lock()  # `collecting` runs on a reader's thread
 
         def counter(name: str, description: str, unit: str = "1") -> Counter:
@@ -143,7 +128,7 @@ class Estimates:
         key = self._key(rule, run)
         series = self._series.get(key) or self._of(key)
         if _SCORED not in series.begun:
-            series.begun[_SCORED] = self._collections or 0
+            series.begun[_SCORED] = self._collections
             with self._lock:
                 self._count(series, _SCORED, (0.0,) * 5)
 
@@ -161,49 +146,30 @@ class Estimates:
                     why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
                     ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
                     series.runs[ended] = series.runs.get(ended, 0.0) + weight
-            self._update_soon(series)
         return key[1] or None
 
-    def _key(self, rule: str, run: Run) -> tuple[str, ...]:
+    def _key(self, rule: str, run: Run) -> tuple[str, str]:
         agent = run.agent_name or ""
         # Looked up here, which saves a call per run.
         if agent and agent not in self._agents.known:
             agent = self._agents(agent)
-        return (
-            (rule, agent, *[bounded(read(run)) for _, read, bounded in self._by])
-            if self._by
-            else (rule, agent)
-        )
+        return rule, agent
 
-    def _of(self, key: tuple[str, ...]) -> _Series:
+    def _of(self, key: tuple[str, str]) -> _Series:
         series = self._series.get(key)
         if series is None:
-            rule, agent, *others = key
+            rule, agent = key
             attributes = {semconv.GEN_AI_EVALUATION_NAME: rule}
             if agent:
                 attributes[semconv.GEN_AI_AGENT_NAME] = agent
-            attributes.update(zip((name for name, _, _ in self._by), others, strict=True))
             series = self._series[key] = _Series(attributes, self.scales.get(rule))
         return series
 
-    def _update_soon(self, series: _Series) -> None:
-        self._changed.append(series)
-        # The first change schedules the update, and later ones of this turn join it.
-        if len(self._changed) == 1:
-            try:
-                asyncio.get_running_loop().call_soon(self._update_all)
-            except RuntimeError:  # no event loop runs on this thread
-                self._update_all()
-
     def collecting(self) -> None:
-        """Count what waited for the previous collection; to be called at the start of each collection."""
+        """Count the weights so far; to be called at the start of each collection."""
         with self._lock:
-            self._collections = (self._collections or 0) + 1
-            self._update(list(self._series.values()))
-
-    def wait_for_collections(self) -> None:
-        """Let the weights of new series wait until a collection has seen their zeros."""
-        self._collections = self._collections or 0
+            self._collections += 1
+            self._update()
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child; a reader's thread of the parent may have held it."""
@@ -212,26 +178,19 @@ class Estimates:
     def release(self) -> None:
         """Count everything now: the next collection may be the last."""
         with self._lock:
-            self._changed = []
-            self._update(list(self._series.values()), at_once=True)
+            self._update(at_once=True)
 
-    def _update_all(self) -> None:
-        changed, self._changed = self._changed, []
-        with self._lock:
-            self._update(dict.fromkeys(changed))
-
-    def _update(self, changed: Iterable[_Series], *, at_once: bool = False) -> None:
+    def _update(self, *, at_once: bool = False) -> None:
         """Count the sums of series that need not wait."""
-        at_once = at_once or self._collections is None
-        for series in changed:
+        for series in list(self._series.values()):
             for ended in list(series.runs):
                 begun = series.begun.get(ended)
-                if not at_once and begun is None:
-                    series.begun[ended] = self._collections or 0
-                    self._count(series, ended, (0.0,) * 5)
-                # The zeros counted after n collections are in the next one, which has begun if n is one more.
-                elif at_once or (self._collections or 0) >= (begun or 0) + 2:
+                if at_once or (begun is not None and self._collections >= begun + 2):
                     self._count(series, ended, series.take(ended))
+                # Zeros counted after n collections are in the next one, which has begun if n is one more.
+                elif begun is None:
+                    series.begun[ended] = self._collections
+                    self._count(series, ended, (0.0,) * 5)
 
     def _count(self, series: _Series, ended: tuple[str, str, str], sums: tuple[float, ...]) -> None:
         outcome, why, reason = ended
@@ -250,7 +209,7 @@ class Estimates:
 class Metrics:
     """Records evaluations, and exposes the counters as observable instruments.
 
-    `scales` has the scorers' scales by rule, `by` the dimensions of the sums for weighted means.
+    `scales` has the scorers' scales by rule.
     """
 
     def __init__(
@@ -258,11 +217,9 @@ class Metrics:
         meter: Meter,
         look: Callable[[], Measured],
         scales: Mapping[str, float | None] | None = None,
-        by: Iterable[MetricDimension] = (),
     ) -> None:
         self._models = BoundedNames()
-        self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
-        self.estimates.wait_for_collections()
+        self.estimates = Estimates(meter, scales or {}, BoundedNames())
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",

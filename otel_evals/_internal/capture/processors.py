@@ -19,21 +19,21 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import DEFAULT_TRACE_STATE, SpanContext, format_span_id, format_trace_id
+from opentelemetry.trace import DEFAULT_TRACE_STATE, SpanContext, TraceState, format_span_id, format_trace_id
 
 from otel_evals import semconv
 from otel_evals._internal.capture.backlog import Intake
-from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
-from otel_evals._internal.capture.open_spans import OpenSpans
-from otel_evals._internal.capture.remote_state import RemoteState
+from otel_evals._internal.capture.items import CapturedLog, CapturedSpan, OpenSpans
 from otel_evals._internal.model import SpanEvent
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
-from otel_evals._internal.trust.keys import proof_of
-from otel_evals._internal.trust.marks import need_span
+from otel_evals._internal.trust.keys import TRUST_KEY, proof_of
+from otel_evals._internal.trust.marks import marking, need_span
+from otel_evals._internal.util.bounded_cache import BoundedCache
 
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
+_MOST_TRACES = 10_000
 _UNSEEN: Any = object()
 GUARD: Final = context_api.create_key("otel-evals-guard")
 """Context value of a guarded call: a list, to which ids of the traces that begin in it are added."""
@@ -41,6 +41,53 @@ GUARD: Final = context_api.create_key("otel-evals-guard")
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
 _TRACE_STATE: Final = 4
+
+
+class RemoteState:
+    """Decides how far to believe the `baggage` and `tracestate` of requests, and counts.
+
+    Any sender can write these headers. So a mark counts only if it is signed, and the sampling threshold of a
+    request (`ot=th:` in its tracestate) does not count, unless `trust_all` says that a proxy at the edge
+    removes these headers.
+    """
+
+    def __init__(self, *, trust_all: bool = False) -> None:
+        self._trust_all = trust_all
+        self.traces: BoundedCache[int, None] = BoundedCache(_MOST_TRACES)
+        """The latest traces whose tracestate is not believed."""
+        self.counts: Counter[str] = Counter()
+        """`marked`: requests that are not scored because evaluations of this deployment sent them.
+        `mark_not_signed`: requests with an unsigned mark, which are scored.
+        `threshold_not_trusted`: requests whose sampling threshold is ignored."""
+
+    def trusts(self, state: TraceState) -> bool:
+        """Return True if a tracestate is believed: everything is, or it says nothing of sampling."""
+        return self._trust_all or "ot" not in state
+
+    def note(self, context: SpanContext) -> None:
+        if not context.trace_state or self.trusts(context.trace_state):
+            return
+        # Counted once per trace: all spans of a request carry its tracestate.
+        if context.trace_id not in self.traces:
+            self.counts["threshold_not_trusted"] += 1
+            self.traces[context.trace_id] = None
+
+    def is_ours(self, context: Context | None, parent: SpanContext | None) -> bool:
+        """Return True if a span without a captured span above it belongs to an evaluation."""
+        found = marking(context, parent)
+        if found == "unsigned" and not self._trust_all:
+            # Logged once: any sender can repeat the mark.
+            if not self.counts["mark_not_signed"]:
+                _logger.warning(
+                    "a request says that an evaluation sent it, without this deployment's signature: it is"
+                    " scored; if it came from your own judges, set %s to the same value in all services",
+                    TRUST_KEY,
+                )
+            self.counts["mark_not_signed"] += 1
+            return False
+        if found in ("signed", "unsigned"):
+            self.counts["marked"] += 1
+        return found != ""
 
 
 @dataclass(eq=False, repr=False)

@@ -136,9 +136,6 @@ class Config:
     GenAI conventions. They follow the proposals and may change in any release."""
     metrics: bool = True
     """Record metrics."""
-    metric_attributes: tuple[Literal["version", "tenant"], ...] = ()
-    """Attributes of the sums of weighted means, in addition to scorer and agent: `version` of the agent,
-    `tenant`. Each keeps its first hundred values; the rest become `_OTHER`."""
     grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
@@ -211,7 +208,6 @@ class ConfigOptions(TypedDict, total=False):
     evaluation_events: bool
     semconv: Literal["current", "proposed"]
     metrics: bool
-    metric_attributes: Sequence[Literal["version", "tenant"]]
     grace: float | str
     no_traffic_after: float | str
     shutdown_timeout: float | str

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from otel_evals._internal.accounting.counters import Health
 from otel_evals._internal.accounting.explanation import Explanation
-from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.capture.backlog import IntakeLevel
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.config.options import Config
@@ -33,8 +33,6 @@ _LATE_SECONDS = 0.2
 """Extra seconds for a step of the shutdown after its deadline."""
 _COUNT_SECONDS = 0.5
 """Minimum seconds for counting unscored runs at the end."""
-_RAISES = 16
-"""Number of remembered increases of the highest sampling probability."""
 
 
 class Engine(Stages):
@@ -169,7 +167,7 @@ class Engine(Stages):
             self.ledger.add_rules(rule.name for rule in config.rules)
             self.conversations.use_rules(config.rules)
             if config.ceiling > self.config.ceiling:
-                self._raised = [*self._raised, (time.time_ns(), self.config.ceiling)][-_RAISES:]
+                self._raised = time.time_ns(), self.config.ceiling
             self.scorer.use(config)
             self.config = config
             # Kept, because the loop has only weak references to tasks.
@@ -180,8 +178,7 @@ class Engine(Stages):
 
     def ignore_runs_before(self, time_ns: int) -> None:
         """Count runs that began before a time, instead of scoring them: some of their spans are lacking."""
-        # Another thread calls this: the list is replaced, since the engine's may iterate over it.
-        self._raised = [*self._raised, (time_ns, 0.0)][-_RAISES:]
+        self._raised = time_ns, 0.0
 
     def flush(self, timeout: float, *, ending: bool = False) -> bool:
         """Score and deliver everything captured so far; returns False after a timeout.

@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from otel_evals._internal.accounting.counters import LoggedTrace
+from otel_evals._internal.accounting.counters import Health, LoggedTrace, judge_health
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
-from otel_evals._internal.accounting.health import Health, judge_health
 from otel_evals._internal.accounting.ledger import MAX_TRACES
 from otel_evals._internal.engine.stages import Stages
 

@@ -195,4 +195,4 @@ def new_evaluation_spans(config: Config, application: Any, own: Any = None) -> E
 
 def new_metrics(config: Config, meter: Any, look: Callable[[], Measured]) -> Metrics:
     """Return the metrics of a configuration; `look` returns the counters."""
-    return Metrics(meter, look, {r.name: r.facts.scale for r in config.rules}, config.metric_attributes)
+    return Metrics(meter, look, {r.name: r.facts.scale for r in config.rules})

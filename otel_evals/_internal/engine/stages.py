@@ -20,8 +20,7 @@ from otel_evals._internal.accounting.counters import ConversationStats, Stats
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.accounting.problem_log import LossLog
 from otel_evals._internal.attach.attacher import Attacher
-from otel_evals._internal.capture.items import IntakeItem
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import IntakeItem, OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
@@ -107,8 +106,8 @@ class Stages:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
-        self._raised: list[tuple[int, float]] = []
-        """Time of each increase of the highest sampling probability, and the probability before it."""
+        self._raised = (0, 0.0)
+        """Time of the last increase of the highest sampling probability, and the probability before it."""
         self._losses = LossLog()
 
     def _local_gatherer(self) -> Gatherer:
@@ -220,10 +219,10 @@ class Stages:
         if self.conversations.active:
             self.take_conversation_run(run)
         # Capture left out spans that no rule could sample then: such a run may lack some.
-        for when, ceiling in self._raised:
-            if run.start_time < when and not _sampled_by(ceiling, run):
-                self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
-                return []
+        when, ceiling = self._raised
+        if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
+            self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
+            return []
         sampled = self.scorer.decide(run)
         # Kept before an evaluation starts: one may crash the process.
         if self.source is not None and (sampled or self._waits(run)):
@@ -309,8 +308,3 @@ def assembly_limits(config: Config) -> AssemblyLimits:
 
 def _undecided(trace_id: str) -> Loss:
     return Loss("run", "undecided_at_shutdown", trace_id)
-
-
-def _sampled_by(ceiling: float, run: Run) -> bool:
-    """Return False if spans of the run's trace were not kept while no rule had a higher probability."""
-    return is_sampled(ceiling, int(run.trace_id, 16), run.trace_state)

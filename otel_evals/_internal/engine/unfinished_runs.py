@@ -9,8 +9,7 @@ from typing import Any
 from opentelemetry.sdk.trace import Span
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals._internal.capture.items import CapturedSpan
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import CapturedSpan, OpenSpans
 from otel_evals._internal.engine.check import Place
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, SpanRecord

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, Final, Protocol
 
-from otel_evals._internal.capture.open_spans import MOST_LOOKED_AT, OpenSpans
+from otel_evals._internal.capture.items import MOST_LOOKED_AT, OpenSpans
 from otel_evals._internal.gather.trace import OpenSpan, Trace
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model import SpanRecord

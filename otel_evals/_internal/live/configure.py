@@ -61,8 +61,6 @@ _LEAST_SECONDS = 1.0
 """Time that created providers have to shut down, however long scoring took."""
 _stopping = OneAtATime()
 _traffic_timer: threading.Timer | None = None
-_unchecked: Pipeline | None = None
-"""Pipeline that was shut down before `no_traffic_after`."""
 _used = Providers()
 _attached: list[Any] = []
 """Tracer providers whose spans are captured."""
@@ -117,7 +115,7 @@ def install(
     Raises:
         ConfigError: the file has mistakes, or the tracer provider is not the SDK's.
     """
-    global _pipeline, _chained, _used, _traffic_timer, _unchecked
+    global _pipeline, _chained, _used, _traffic_timer
     if not isinstance(config, Config):
         with mistakes_reported():
             config = load_config(config)
@@ -136,7 +134,6 @@ def install(
             evaluation_tracer_provider=used.evaluations,
         )
         _replace(built, used)
-        _unchecked = None
         _attach_tracers(built, used.tracers)
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
@@ -166,6 +163,10 @@ def _providers(given: Providers) -> Providers:
 
 def _replace(built: Pipeline, used: Providers) -> None:
     """Shut the current pipeline down; what ends meanwhile is captured and counted by the new one."""
+    global _traffic_timer
+    if _traffic_timer is not None:
+        _traffic_timer.cancel()
+        _traffic_timer = None
     if _pipeline is not None:
         built.engine.ignore_runs_before(time.time_ns())  # the current one has some of their spans
         for tracers in _attached:
@@ -245,18 +246,19 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
-    global _pipeline, _ended, _unchecked
+    global _pipeline, _ended, _traffic_timer
     with _stopping:
         if _pipeline is None:
             return
         write_report(doctor)  # while there is a pipeline to examine
         pipeline, _pipeline = _pipeline, None
         _ended = pipeline  # its `shutdown_timeout` bounds the exit
-        # In a forked child the timer's thread does not exist: the parent checks.
-        _unchecked = pipeline if _traffic_timer is not None and _traffic_timer.is_alive() else None
-        if _traffic_timer is not None:
-            _traffic_timer.cancel()
+        timer, _traffic_timer = _traffic_timer, None
         pipeline.shutdown(timeout_millis)
+        # In a forked child the timer's thread does not exist: the parent checks.
+        if timer is not None and timer.is_alive():
+            timer.cancel()
+            warn_if_silent(pipeline, _used, "before the process ended")
         # Before exporters are unwrapped: spans in queues of batch processors still receive their scores.
         late = [each for each in _attached if each is not _used.tracers]
         inside = [owner for each in _attached for owner in owners_of(each)]
@@ -270,8 +272,6 @@ def shutdown(timeout_millis: int | None = None) -> None:
 def _exit() -> None:
     """Stop scoring at interpreter exit, and shut down the providers that were created here."""
     shutdown(_millis_left())
-    if _unchecked is not None:
-        warn_if_silent(_unchecked, _used, "before the process ended")
     timeout = Config.shutdown_timeout if _ended is None else _ended.config.shutdown_timeout
     spent = 0.0 if _ending_since is None else time.monotonic() - _ending_since
     _made.shutdown(max(_LEAST_SECONDS, timeout - spent))

@@ -22,13 +22,12 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
 from otel_evals import semconv
-from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.counters import Health, Stats
 from otel_evals._internal.accounting.explanation import Explanation
-from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import start_watches
 from otel_evals._internal.config.options import Config

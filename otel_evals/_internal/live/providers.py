@@ -48,8 +48,6 @@ class Providers:
     meters: Any = None
     evaluations: Any = None
     """Separate tracer provider for evaluation spans."""
-    given: bool = False
-    """True if the application passed the tracer provider."""
 
     def force_flush(self, timeout_millis: int) -> bool:
         """Flush all providers; see `flush`."""
@@ -119,7 +117,7 @@ def make_missing(given: Providers, made: Providers) -> Providers:
     meters = given.meters or metrics.get_meter_provider()
     if goes_nowhere(meters) and (made.meters or _exports("METRICS")):
         made.meters = meters = made.meters or _new_meters(resource)
-    return Providers(tracers, loggers, meters, given.evaluations, given.tracers is not None)
+    return Providers(tracers, loggers, meters, given.evaluations)
 
 
 def _new_tracers() -> TracerProvider:

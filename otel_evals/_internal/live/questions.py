@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.counters import Health, Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
-from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.live.configure import current
 

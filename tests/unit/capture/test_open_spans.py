@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import set_span_in_context
 
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import OpenSpans
 from otel_evals._internal.gather.closing import OpenSpansNow
 
 TRACER = TracerProvider(shutdown_on_exit=False).get_tracer("tests.app")

@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_evals import semconv
-from otel_evals._internal.capture.remote_state import RemoteState
+from otel_evals._internal.capture.processors import RemoteState
 from otel_evals._internal.trust.marks import mark
 
 

@@ -11,8 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
-from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
-from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.items import CapturedLog, IntakeItem, OpenSpans, RecordedSpan, UnclaimedSpan
 from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
