@@ -8,14 +8,14 @@ from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
 from otel_evals._internal.statistics.compare import difference, log_e_value_worse
 from otel_evals._internal.statistics.detectors import (
     Detector,
+    PickDetector,
     ReferenceDetector,
     missing_indicator,
     shared_threshold,
 )
 from otel_evals._internal.statistics.eprocess import band
 from otel_evals._internal.statistics.estimate import Estimate, Interval, design_effect, estimate, wander
-from otel_evals._internal.statistics.sampler_check import PickDetector, Picks
-from otel_evals._internal.statistics.sums import Sums, Tally, total
+from otel_evals._internal.statistics.sums import Picks, Sums, Tally, total
 
 __all__ = [
     "CLUSTER_GROUPS",

@@ -141,18 +141,11 @@ def expected_delay(detector: Detector, usual: Sums, fall: float, needed: float) 
     kept = {name: getattr(usual, name) * first for name in ("wx", "wwx")}
     kept |= {name: getattr(usual, name) * second for name in ("wxx", "wwxx")}
     fallen = replace(usual, x_min=0.0, **kept)
-
-    def found(buckets: int) -> bool:
-        return detector.updated(fallen, buckets).e_value >= needed
-
-    # At most 2^29 buckets: a later alarm counts as none.
-    high = next((1 << i for i in range(30) if found(1 << i)), None)
-    low = (high or 0) // 2
-    # One percent is enough for an approximate delay, and every trial updates all detectors.
-    while high is not None and high - low > max(1, low // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return high
+    for buckets in range(1, 100_000):
+        detector = detector.updated(fallen)
+        if detector.e_value >= needed:
+            return buckets
+    return None
 
 
 def floor_delay(

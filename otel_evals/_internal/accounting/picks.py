@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.consistent import randomness_source
 from otel_evals._internal.sampling.decide import Decision
-from otel_evals._internal.statistics.sampler_check import Picks
+from otel_evals._internal.statistics.sums import Picks
 
 _MINUTE = 60
 _MOST_MINUTES = 120

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from otel_evals._internal.statistics.sums import check_number, check_weight
@@ -17,8 +17,7 @@ CLUSTER_GROUPS = 32
 """Number of groups that conversations or users are divided into."""
 
 
-def _zeros() -> tuple[float, ...]:
-    return (0.0,) * CLUSTER_GROUPS
+_ZEROS = (0.0,) * CLUSTER_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,9 @@ class Clusters:
         ValueError: there are not exactly 32 finite numbers in a field, or a weight is below zero.
     """
 
-    wx: tuple[float, ...] = field(default_factory=_zeros)
+    wx: tuple[float, ...] = _ZEROS
     """Sum of w * x in each group."""
-    w: tuple[float, ...] = field(default_factory=_zeros)
+    w: tuple[float, ...] = _ZEROS
     """Sum of w in each group."""
     number: int | None = None
     """Number of clusters; None if unknown, as in sums that were added."""

@@ -19,7 +19,7 @@ from otel_evals._internal.statistics.eprocess import (
     log_growths,
     nearest,
 )
-from otel_evals._internal.statistics.sums import Sums, Tally
+from otel_evals._internal.statistics.sums import Picks, Sums, Tally
 
 # Larger numbers change no decision, and their products would leave the range of a double.
 _HIGHEST = 1e100
@@ -55,8 +55,8 @@ class Detector:
         if len(self.state) != len(BETS) or not all(0.0 <= r < math.inf for r in self.state):
             raise ValueError(f"state: must be {len(BETS)} finite numbers of at least 0")
 
-    def updated(self, bucket: Sums, times: int = 1) -> Detector:
-        """Return the detector after a bucket of runs, or several equal ones; each run is in one bucket only.
+    def updated(self, bucket: Sums) -> Detector:
+        """Return the detector after a bucket of runs; each run is in one bucket only.
 
         Raises:
             ValueError: values are not within 0..1, or a weight exceeds `largest`.
@@ -64,12 +64,9 @@ class Detector:
         growths = log_growths(
             bucket, self.mean, self.side, largest=self.largest, inflation=self.inflation, bets=BETS
         )
-        # After m buckets: r e^(mg) and, of the processes started before each of them, e^g + ... + e^(mg).
-        state = tuple(
-            min(_HIGHEST, _grown(r, g * times) + _grown(_series(g, times) / self.period, g))
-            for r, g in zip(self.state, growths, strict=True)
-        )
-        return replace(self, state=state)
+        start = 1.0 / self.period
+        pairs = zip(self.state, growths, strict=True)
+        return replace(self, state=tuple(_grown(r + start, growth) for r, growth in pairs))
 
     @property
     def e_value(self) -> float:
@@ -122,9 +119,9 @@ class ReferenceDetector:
             detectors=tuple(Detector(f, period, largest, inflation=inflation) for f in grid),
         )
 
-    def updated(self, bucket: Sums, times: int = 1) -> ReferenceDetector:
-        """Return the detector after a bucket, or several equal ones; see `Detector.updated`."""
-        return replace(self, detectors=tuple(each.updated(bucket, times) for each in self.detectors))
+    def updated(self, bucket: Sums) -> ReferenceDetector:
+        """Return the detector after a bucket; see `Detector.updated`."""
+        return replace(self, detectors=tuple(each.updated(bucket) for each in self.detectors))
 
     @property
     def e_value(self) -> float:
@@ -133,15 +130,6 @@ class ReferenceDetector:
         # The reference's evidence falls with f and the detector's grows, so a cell uses opposite ends.
         inner = min(a * b for a, b in zip(above[1:], below[:-1], strict=True))
         return min(above[0], inner, below[-1])
-
-
-def _series(growth: float, times: int) -> float:
-    """Return 1 + e^growth + ... + e^((times - 1) growth), without overflow."""
-    # Without growth, the quotient is 0 / 0.
-    if times == 1 or abs(growth) < 1e-12:
-        return float(times)
-    # Cut at e^200, since `expm1` and `exp` raise OverflowError from e^710 on.
-    return math.expm1(min(growth * times, 200.0)) / math.expm1(min(growth, 200.0))
 
 
 def _grown(value: float, log_growth: float) -> float:
@@ -171,3 +159,45 @@ def shared_threshold(level: float, monitors: int) -> float:
     if monitors < 1:
         raise ValueError(f"monitors: must be at least 1, not {monitors!r}")
     return monitors / level
+
+
+# --- the sampler check: do samplers pick the share of runs that their probabilities state? ---
+#
+# Every mean depends on it, since each score counts for one over its probability. Trace ids that are not
+# random, or a head sampler that depends on the run, break it without any other sign. A rule picks each run
+# with a probability p known beforehand; the sum of (picked - p) then stays near 0, with a variance of at most
+# the sum of p (1 - p).
+#
+# The evidence is exp(l S - (e^l - 1 - l) V) for S = sum (picked - p), V = sum p (1 - p), and the same for -S:
+# a supermartingale by Bennett's inequality, since no term exceeds 1. It may be looked at at any time.
+
+# From 0.002 to about 2: small bets find small errors late, large bets find large errors soon.
+_PICK_BETS = tuple(0.002 * 2.0**i for i in range(11))
+
+
+@dataclass(frozen=True, slots=True)
+class PickDetector:
+    """Detects that a rule has begun to pick too many or too few runs; see the module."""
+
+    period: int
+    """Number of buckets within which a false alarm may occur with the probability of the level."""
+    state: tuple[float, ...] = (0.0,) * (2 * len(_PICK_BETS))
+    """One number for each bet, on too many and on too few."""
+
+    def updated(self, bucket: Picks) -> PickDetector:
+        """Return the detector after one more bucket."""
+        excess = bucket.picked - bucket.expected
+        logs = [
+            bet * side - (math.expm1(bet) - bet) * bucket.variance
+            for side in (excess, -excess)
+            for bet in _PICK_BETS
+        ]
+        # Each bucket starts another process, which gets an equal share of 1; see the module.
+        start = 1.0 / self.period
+        pairs = zip(self.state, logs, strict=True)
+        return replace(self, state=tuple(_grown(r + start, log) for r, log in pairs))
+
+    @property
+    def e_value(self) -> float:
+        """Evidence so far. Raise an alarm at level a from 1/a on."""
+        return math.fsum(self.state) / len(self.state)

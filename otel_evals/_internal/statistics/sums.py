@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 _Sums = TypeVar("_Sums")
+_UNSEEN = 0.1
 # Beyond it, squares would leave the range of a double.
 _LARGEST_VALUE = 1e50
 
@@ -167,6 +168,50 @@ class Tally:
             x_max=x if self.n else None,
             unknown=self.unknown,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Number of runs that a rule decided about, and number of runs that it picked; sums that add up."""
+
+    runs: int = 0
+    picked: int = 0
+    expected: float = 0.0
+    """Sum of the probabilities."""
+    variance: float = 0.0
+    """Sum of p (1 - p)."""
+    represented: float = 0.0
+    """Sum of 1 / p over the picked runs: the number of runs that they stand for."""
+    represented_variance: float = 0.0
+    """Sum of (1 - p) / p^2 over the picked runs: an estimate of the variance of `represented`."""
+
+    @classmethod
+    def of(cls, p: float, picked: bool) -> Picks:
+        """Return a run's picks with this probability, above zero."""
+        if not picked:
+            return cls(1, 0, p, p * (1.0 - p))
+        return cls(1, 1, p, p * (1.0 - p), 1.0 / p, (1.0 - p) / (p * p))
+
+    def __add__(self, other: Picks) -> Picks:
+        return added(self, other, {})
+
+    @property
+    def representative(self) -> bool:
+        """False if the picked runs stand for a tenth more or fewer runs than there were, beyond chance.
+
+        That is so when none of a large group of rarely picked runs was picked: the sample itself cannot
+        show that it lacks them.
+        """
+        apart = abs(self.represented - self.runs)
+        return apart <= max(_UNSEEN * self.runs, 4.0 * math.sqrt(self.represented_variance))
+
+    @property
+    def z(self) -> float | None:
+        """Standard deviations by which too many runs were picked; None if no decision was random.
+
+        It is for a single look; beyond 4 on either side, chance is unlikely.
+        """
+        return (self.picked - self.expected) / math.sqrt(self.variance) if self.variance > 0.0 else None
 
 
 def _check_value(x: float) -> None:

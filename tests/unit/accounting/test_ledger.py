@@ -11,7 +11,7 @@ from otel_evals._internal.accounting.counters import LoggedEvaluation
 from otel_evals._internal.accounting.ledger import Ledger, TraceLog
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions
-from otel_evals._internal.statistics.sampler_check import Picks
+from otel_evals._internal.statistics.sums import Picks
 from otel_evals.model import Availability, ScoredRun
 from otel_evals.sampling import Sampler
 from tests.support.replacing import replace
