@@ -234,7 +234,7 @@ NORMAL = load_conventions()
 PLACES = (
     *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
     *(f"OddInline.{name}" for name in ("id", "version", "direction", "scale", "score_at_once", "at_once")),
-    *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant", "repeatable")),
+    *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant")),
     *(f"OddDestination.{name}" for name in ("export", "keep_picks", "shutdown")),
     *(f"OddConvention.{name}" for name in ("name", "scopes", "markers", "read")),
     *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddConvention", "condition")),
@@ -414,7 +414,7 @@ def test_a_scorer_whose_property_fails_when_the_rule_is_built_is_refused(name: s
         Rule(OddScorer(trouble))
 
 
-@pytest.mark.parametrize("name", ["ceiling", "floor", "follows", "repeatable"])
+@pytest.mark.parametrize("name", ["ceiling", "floor", "follows"])
 def test_a_sampler_whose_property_fails_when_the_rule_is_built_is_refused(name: str) -> None:
     trouble = Trouble()
     trouble.arm(f"OddSampler.{name}", 1, "exits", always=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from otel_evals._internal.cli.backends import backend, backends
+from otel_evals._internal.cli.backends import backend
 from otel_evals._internal.cli.terminal import AsJson, echo
 from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
@@ -26,10 +26,6 @@ from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
 app = typer.Typer(help="List the backends for scores, and test one.", no_args_is_help=True)
 
 _EVERY = 1.0
-
-
-def _names(incomplete: str) -> list[str]:
-    return [name for name in backends() if name.startswith(incomplete)]
 
 
 @app.command("list")
@@ -60,7 +56,7 @@ def _described(point: EntryPoint) -> dict[str, Any]:
 
 @app.command("test")
 def try_out(
-    name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.", autocompletion=_names)],
+    name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.")],
     trace: Annotated[str | None, typer.Option(help="Id of an existing trace, 32 hex digits.")] = None,
     span: Annotated[str | None, typer.Option(help="Id of the span to score in it, 16 hex digits.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for trace and score.")] = 60,

@@ -20,19 +20,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FILES_HELP = "OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin."
 
 
-def _scorer_names(incomplete: str) -> list[str]:
-    from otel_evals._internal.config.plugins import scorer_names
-
-    return [name for name in scorer_names() if name.startswith(incomplete)]
-
-
 ScorerName = Annotated[
     str,
-    typer.Argument(help="A scorer's name, or python:package.module:name.", autocompletion=_scorer_names),
+    typer.Argument(help="A scorer's name, or python:package.module:name."),
 ]
 ScorerNames = Annotated[
     list[str] | None,
-    typer.Option("--scorer", help="Name of a scorer; repeatable.", autocompletion=_scorer_names),
+    typer.Option("--scorer", help="Name of a scorer; repeatable."),
 ]
 Options = Annotated[list[str] | None, typer.Option("--option", help="Scorer option: name=value, in YAML.")]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")

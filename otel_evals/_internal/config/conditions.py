@@ -107,11 +107,6 @@ class ReviewCondition:
         return f"score {self.sign} {self.limit:g}"
 
 
-def review_text(value: Any) -> Any:
-    """Return a text such as `score < 0.5` in its usual spelling; other values are returned as they are."""
-    return str(review_condition(value)) if isinstance(value, str) else value
-
-
 def review_condition(value: str) -> ReviewCondition:
     """Parse a text such as `score < 0.5`."""
     found = _FORM.fullmatch(value)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, get_origin, get_type_hints
 
 from otel_evals._internal.scorers.kit.scorer import Scorer
+from otel_evals._internal.util.calls import is_async
 from otel_evals.errors import ConfigError
 
 PREFIX = "python:"
@@ -51,18 +52,9 @@ def destination_mistake(value: Any) -> str | None:
         needs = " and ".join(f"`{each}`" for each in missing)
         return f"{value!r:.100} is not a destination: it has no {needs}"
     for each in ("export", "shutdown"):
-        if not _is_async(getattr(value, each)):
+        if not is_async(getattr(value, each)):
             return f"{name}.{each} is not async: write `async def {each}`, since it is awaited"
     return None
-
-
-def _is_async(method: Any) -> bool:
-    """Return True if a method is a coroutine function or annotated to return an awaitable."""
-    function = inspect.unwrap(getattr(method, "__func__", method))
-    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
-        return True
-    returns = str(function.__annotations__.get("return", ""))
-    return "Awaitable" in returns or "Coroutine" in returns or "Future" in returns
 
 
 def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:

@@ -7,10 +7,10 @@ from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from otel_evals._internal.config.conditions import ReviewCondition, condition, review_condition, review_text
+from otel_evals._internal.config.conditions import ReviewCondition, condition, review_condition
 from otel_evals._internal.config.imports import scorer_mistake
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
@@ -68,7 +68,7 @@ class Rule:
     """Maximum number of runs that this rule scores at once."""
     attempts: PositiveInt = 3
     """Maximum attempts per evaluation while the judge is unavailable."""
-    review: Annotated[str | None, BeforeValidator(review_text)] = None
+    review: Annotated[str | None, AfterValidator(lambda text: text and str(review_condition(text)))] = None
     """Scores whose runs a person should review, such as `score < 0.5`; the page's label queue has them."""
     isolation: Literal["thread", "process"] = "thread"
     """`process` scores in child processes: for scorers that are slow to compute or may crash."""

@@ -56,12 +56,8 @@ _SCORES = (
 _Skipped = Callable[[str, int], None]
 
 
-def _ignore(_path: str, _number: int) -> None:
-    pass
-
-
 def read_traces(
-    paths: Iterable[str], *, memory: int = _MEMORY, skipped: _Skipped = _ignore
+    paths: Iterable[str], *, memory: int = _MEMORY, skipped: _Skipped = lambda _path, _number: None
 ) -> Iterator[list[SpanRecord]]:
     """Yield the traces in files (`-` is standard input) as spans with their logs.
 
@@ -102,7 +98,7 @@ def _records(request: Any) -> Iterator[Record]:
     return protobuf_records(request) if hasattr(request, "SerializeToString") else records_of(request)
 
 
-def export_requests(path: str, skipped: _Skipped = _ignore) -> Iterator[tuple[int, Any]]:
+def export_requests(path: str, skipped: _Skipped = lambda _path, _number: None) -> Iterator[tuple[int, Any]]:
     """Yield export requests with their sizes.
 
     Parts that are damaged or not OTLP are reported and left out, if the file has other requests.

@@ -60,8 +60,6 @@ class Sampler(ABC):
     """Ids of the scorers whose outcomes it waits for."""
     counts: bool = False
     """True if it counts runs: it is then asked last, about runs that no other sampler rules out."""
-    repeatable: bool = True
-    """True if its chance can be computed again from a record of the run, without its spans."""
     constant: Chance | None = None
     """The chance of every run, if it is the same for all."""
 
@@ -100,7 +98,6 @@ class SamplerFacts(NamedTuple):
     ceiling: float
     floor: float
     follows: frozenset[str]
-    repeatable: bool
     constant: Chance | None
     words: str
     """The sampler as text."""
@@ -117,7 +114,6 @@ def facts_of_sampler(sampler: Sampler) -> SamplerFacts:
             float(sampler.ceiling),
             float(sampler.floor),
             frozenset(map(str, sampler.follows)),
-            bool(sampler.repeatable),
             sampler.constant,
             str(sampler),
         )
@@ -159,7 +155,6 @@ class _Pair(Sampler):
         self._first, self._second = (right, left) if left.counts and not right.counts else (left, right)
         self.follows = left.follows | right.follows
         self.counts = left.counts or right.counts
-        self.repeatable = left.repeatable and right.repeatable
 
 
 class _Either(_Pair):

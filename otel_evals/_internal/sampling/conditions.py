@@ -9,9 +9,7 @@ probability, and `below(...) & ratio(p)` has the smaller of the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 from otel_evals._internal.model import Run, Score
@@ -27,22 +25,16 @@ from otel_evals._internal.sampling.algebra import (
 )
 from otel_evals.errors import ConfigError
 
-
-class _Anything(Enum):
-    """Marker for any value; an enum, to be the same object in every process."""
-
-    VALUE = auto()
+_ANYTHING: Any = object()
+"""Marker for any value."""
 
 
 class _Condition(NamedSampler):
     floor = 1.0
 
-    def __init__(
-        self, test: Callable[[Run], bool], words: str, *, known: bool = True, repeatable: bool = True
-    ) -> None:
+    def __init__(self, test: Callable[[Run], Any], words: str, *, known: bool = True) -> None:
         self._test = test
         self._words = words
-        self.repeatable = repeatable
         self._yes = Chance(1.0, known)
         self._no = Chance(0.0, known)
 
@@ -62,7 +54,7 @@ def slower_than(seconds: float) -> Sampler:
         ConfigError: the duration is not a positive number.
     """
     limit = positive(seconds, f"slower_than({seconds!r})", "the duration in seconds")
-    return _Condition(partial(_is_slower, limit), f"slower_than({limit:.10g})")
+    return _Condition(lambda run: (run.duration or 0.0) > limit, f"slower_than({limit:.10g})")
 
 
 def used_tool(name: str) -> Sampler:
@@ -73,10 +65,12 @@ def used_tool(name: str) -> Sampler:
     """
     if not isinstance(name, str) or not name:
         raise ConfigError("sample", f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
-    return _Condition(partial(_has_called, name), f"used_tool({name!r})")
+    return _Condition(
+        lambda run: any(fnmatchcase(call.name, name) for call in run.tool_calls), f"used_tool({name!r})"
+    )
 
 
-def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
+def attribute(key: str, value: Any = _ANYTHING) -> Sampler:
     """Sample every run with this attribute on a span or on its resource, such as user feedback.
 
     Args:
@@ -90,9 +84,13 @@ def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
         raise ConfigError(
             "sample", f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')"
         )
-    # Not repeatable: records of runs do not keep the attributes of all spans.
-    words = f"attribute({key!r})" if value is _Anything.VALUE else f"attribute({key!r}, {value!r})"
-    return _Condition(partial(_has_attribute, key, value), words, repeatable=False)
+    words = f"attribute({key!r})" if value is _ANYTHING else f"attribute({key!r}, {value!r})"
+
+    def has_it(run: Run) -> bool:
+        found = [place[key] for place in attributes_of(run) if key in place]
+        return bool(found) if value is _ANYTHING else any(bool(each == value) for each in found)
+
+    return _Condition(has_it, words)
 
 
 def when(predicate: Callable[[Run], bool]) -> Sampler:
@@ -109,7 +107,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
     if not callable(predicate):
         raise ConfigError("sample", f"when({predicate!r}): give a function of the run")
     name = getattr(predicate, "__name__", type(predicate).__name__)
-    return _Condition(predicate, f"when({name})", known=False, repeatable=False)
+    return _Condition(predicate, f"when({name})", known=False)
 
 
 def find_attribute(run: Run, key: str) -> Any:
@@ -124,19 +122,6 @@ def _has_error(run: Run) -> bool:
         or any(c.status == "error" for c in run.tool_calls)
         or any(turn.error is not None or turn.error_type is not None for turn in run.turns)
     )
-
-
-def _is_slower(limit: float, run: Run) -> bool:
-    return (run.duration or 0.0) > limit
-
-
-def _has_called(name: str, run: Run) -> bool:
-    return any(fnmatchcase(call.name, name) for call in run.tool_calls)
-
-
-def _has_attribute(key: str, value: Any, run: Run) -> bool:
-    found = [place[key] for place in attributes_of(run) if key in place]
-    return bool(found) if value is _Anything.VALUE else any(bool(each == value) for each in found)
 
 
 # --- cascades ---

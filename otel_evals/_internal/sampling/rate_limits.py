@@ -92,7 +92,6 @@ class _RateControl:
 class _Limited(NamedSampler):
     may_exclude = False
     counts = True
-    repeatable = False
 
     def __init__(self, control: _RateControl, words: str, clock: Callable[[], float]) -> None:
         self._only, self._words, self._clock = control, words, clock

@@ -12,37 +12,10 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 _LONGEST_WAIT = 1.0
 """Maximum seconds that a fork waits for all locks together."""
-
-
-class Lock(Protocol):
-    """A lock, or something that forks wait for in the same way."""
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
-
-    def release(self) -> None: ...
-
-
-class Renewable(Protocol):
-    """Owner of a lock, and perhaps of connections."""
-
-    @property
-    def lock(self) -> Lock:
-        """Lock of the critical sections."""
-
-    def renew(self) -> None:
-        """Create a new lock in a forked child, and leave the parent's connections untouched."""
-
-
-@runtime_checkable
-class Suspendable(Renewable, Protocol):
-    """Owner of connections that must not be open during a fork."""
-
-    def suspend(self) -> None:
-        """Close the connections. Called with the lock held; the next use opens new ones."""
 
 
 class Gate:
@@ -80,13 +53,17 @@ class Gate:
             self._changed.notify_all()
 
 
-_things: weakref.WeakSet[Renewable] = weakref.WeakSet()
-_last: list[Renewable] = []
-_held: list[Lock] = []
+_things = weakref.WeakSet[Any]()
+_last: list[Any] = []
+_held: list[Any] = []
 
 
-def renew_after_fork(thing: Renewable, *, last: bool = False) -> None:
+def renew_after_fork(thing: Any, *, last: bool = False) -> None:
     """Renew an object in every later child of this process, as long as the object exists.
+
+    It has a `lock` of its critical sections, and `renew()`, which creates a new one in the child and leaves
+    the parent's connections untouched. If it has `suspend()`, that closes connections that must not be open
+    during a fork: it is called with the lock held, and the next use opens new ones.
 
     `last` is for a lock that is acquired while another object's lock is held: forks acquire it after those.
     """
@@ -103,7 +80,7 @@ def _before() -> None:
         # A lock that is held for longer does not keep the process from forking.
         if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             _held.append(lock)
-            if isinstance(thing, Suspendable):
+            if hasattr(thing, "suspend"):
                 with suppress(Exception):
                     thing.suspend()
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -18,25 +18,24 @@ from urllib.parse import urlsplit
 from otel_evals.errors import ConfigError
 
 _OURS = "otel-evals"
-_Folders = tuple[tuple[str, int], ...]
 
 
 def entry_points(group: str) -> metadata.EntryPoints:
-    """Return the entry points of a group, also of packages installed since the last call.
+    """Return the entry points of a group.
 
     Each name is there once: another package cannot replace what is ours.
     """
-    return _of_group(group, tuple((folder, _changed(folder)) for folder in sys.path))
+    return _of_group(group, tuple(sys.path))
 
 
 # Python reads the files of every installed package at each call: 10 ms in an environment of 200 packages.
 @lru_cache(maxsize=1)
-def _all(folders: _Folders) -> Any:
+def _all(folders: tuple[str, ...]) -> Any:
     return metadata.entry_points()
 
 
 @lru_cache(maxsize=32)
-def _of_group(group: str, folders: _Folders) -> metadata.EntryPoints:
+def _of_group(group: str, folders: tuple[str, ...]) -> metadata.EntryPoints:
     found: dict[str, metadata.EntryPoint] = {}
     for point in _all(folders).select(group=group):
         if point.name not in found or _package(point) == _OURS:
@@ -63,13 +62,6 @@ def load(point: metadata.EntryPoint, field: str) -> Any:
 
 def _package(point: metadata.EntryPoint) -> str:
     return "" if point.dist is None else point.dist.name
-
-
-def _changed(folder: str) -> int:
-    """Return the time of a folder's last change, which every installation is."""
-    with suppress(OSError, ValueError):
-        return os.stat(folder or ".").st_mtime_ns
-    return 0
 
 
 def install_hint(extras: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -40,13 +40,10 @@ def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
     """
     try:
         text = value if isinstance(value, str) else str(value)
-        return _encodable(text[:limit])
+        text = text[:limit]
+        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     except BaseException:  # a user's __str__ may raise anything, even SystemExit
         return f"<{type_name(value)}>"[:limit]
-
-
-def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def field_values(value: Any) -> dict[str, Any] | None:
@@ -224,10 +221,7 @@ def _refuse_deep(value: Any, brackets: int) -> None:
         return
     level = [value]
     for _ in range(_DEEPEST_JSON):
-        level = [inner for c in level if isinstance(c, dict | list) for inner in _inside(c)]
+        containers = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
     if any(isinstance(each, dict | list) for each in level):
         raise ValueError(_TOO_DEEP)
-
-
-def _inside(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container

@@ -100,25 +100,20 @@ class RedisServer:
             except redis.ConnectionError:  # the server had closed an idle connection
                 found = work()
         except Exception as error:  # also an answer of another type than the call's
-            self._failed(error)
+            with self.lock:
+                self.failures += 1
+                self._pause_ends = time.monotonic() + PAUSE_SECONDS
+                first, self._away = not self._away, True
+            if first:  # its text may quote the request
+                kind = type(error).__name__
+                _logger.warning("%s is unavailable (%s); retrying every second", self.name, kind)
             raise StoreError(f"{self.name}: {type(error).__name__}") from error
-        self._answered()
-        return found
-
-    def _failed(self, error: Exception) -> None:
-        with self.lock:
-            self.failures += 1
-            self._pause_ends = time.monotonic() + PAUSE_SECONDS
-            first, self._away = not self._away, True
-        if first:  # its text may quote the request
-            _logger.warning("%s is unavailable (%s); retrying every second", self.name, type(error).__name__)
-
-    def _answered(self) -> None:
         if self._away:
             with self.lock:
                 again, self._away = self._away, False
             if again:
                 _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
+        return found
 
 
 def _storage(url: str) -> Any:

@@ -69,7 +69,7 @@ def test_the_help_of_a_command_is_one_sentence_on_one_line() -> None:
         assert ". " not in summary, name
 
 
-def test_the_shell_completes_commands_scorers_and_destinations() -> None:
+def test_the_shell_completes_commands() -> None:
     def completed(*words: str) -> list[str]:
         environment = {
             "_OTEL_EVALS_COMPLETE": "complete_bash",
@@ -80,8 +80,7 @@ def test_the_shell_completes_commands_scorers_and_destinations() -> None:
         return done.stdout.split()
 
     assert completed("sc") == ["score", "scorers"]
-    assert completed("scorers", "show", "trajectory_a") == ["trajectory_accuracy"]
-    assert completed("destinations", "test", "lang") == ["langfuse", "langsmith"]
+    assert completed("destinations", "te") == ["test"]
 
 
 @pytest.mark.parametrize(

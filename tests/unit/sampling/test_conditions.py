@@ -71,18 +71,6 @@ def test_a_run_is_slower_than_a_limit_above_it_only() -> None:
         assert sampling.slower_than(0.5).chance(run(start_time=0, end_time=end)).probability == picked
 
 
-def test_conditions_that_later_spans_may_change_are_not_repeatable() -> None:
-    assert sampling.errors().repeatable
-    assert (sampling.errors() & sampling.ratio(0.5)).repeatable
-    assert not sampling.attribute("feedback").repeatable
-    assert not sampling.when(lambda _: True).repeatable
-    for both in (
-        sampling.errors() & sampling.attribute("feedback"),
-        sampling.attribute("feedback") | sampling.errors(),
-    ):
-        assert not both.repeatable
-
-
 def test_never_picks_nothing() -> None:
     assert sampling.never().chance(run()).probability == 0.0
     assert sampling.never().ceiling == 0.0
