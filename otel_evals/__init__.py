@@ -31,10 +31,9 @@ if TYPE_CHECKING:
         install,
         shutdown,
     )
-    from otel_evals._internal.live.guard import guard
     from otel_evals._internal.live.pipeline import Pipeline
     from otel_evals._internal.live.questions import explain, feedback, health, stats
-    from otel_evals._internal.live.verdicts import check, check_sync
+    from otel_evals._internal.live.verdicts import check, check_sync, guard
     from otel_evals._internal.model import (
         Direction,
         Evaluation,
@@ -59,8 +58,7 @@ _NAMES = {
     "_internal.deliver.destination": "Destination",
     "_internal.live.configure": "configure doctor force_flush install shutdown",
     "_internal.live.questions": "explain feedback health stats",
-    "_internal.live.guard": "guard",
-    "_internal.live.verdicts": "check check_sync",
+    "_internal.live.verdicts": "check check_sync guard",
     "_internal.model": ("Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall Verdict"),
     "_internal.offline.run_evals": "run_evals",
     "_internal.live.pipeline": "Pipeline",

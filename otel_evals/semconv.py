@@ -45,7 +45,6 @@ GEN_AI_OPERATION_DETAILS: Final = "gen_ai.client.inference.operation.details"  #
 ERROR_TYPE: Final = "error.type"
 USER_ID: Final = "user.id"
 SESSION_ID: Final = "session.id"
-TENANT_ID: Final = "tenant.id"
 SERVICE_NAME: Final = "service.name"
 
 GEN_AI_EVALUATION_RESULT: Final = "gen_ai.evaluation.result"  # event name

@@ -1,16 +1,21 @@
-"""Verdicts in time: `check` and `check_sync` judge an answer before it leaves the application."""
+"""Verdicts in time: `check`, `check_sync` and `guard` judge an answer before it leaves the application."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict, TypeVar, Unpack
 
+from opentelemetry import context as context_api
 from opentelemetry import trace
 
 from otel_evals._internal.accounting.reasons import REASONS
+from otel_evals._internal.capture.processors import GUARD
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.engine.check import Check, OnError, OnFail, Place, Policy, policy_of
 from otel_evals._internal.live import configure
@@ -18,6 +23,7 @@ from otel_evals._internal.live.pipeline import Pipeline
 from otel_evals._internal.model import Verdict
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.trust.marks import is_marked
+from otel_evals._internal.util.calls import is_async
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.threads import Wakeup
 from otel_evals.errors import ConfigError
@@ -70,18 +76,6 @@ def check_sync(scorer: Scorer, answer: str | None = None, **options: Unpack[Chec
     return Checks(scorer, **options).verdict_sync(answer)
 
 
-class GuardedCall(NamedTuple):
-    """What a guarded call adds to its checks."""
-
-    traces: Sequence[int] = ()
-    """Ids of the traces that began in the call."""
-    since: int = 0
-    """Start of the call, in nanoseconds since the Unix epoch."""
-
-
-_UNGUARDED = GuardedCall()
-
-
 class Checks:
     """Checks with the same scorer and options.
 
@@ -108,8 +102,11 @@ class Checks:
         self._deadline = deadline
         self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)
 
-    async def verdict(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
-        """Return the verdict before the deadline."""
+    async def verdict(self, answer: str | None, traces: Sequence[int] = (), since: int = 0) -> Verdict:
+        """Return the verdict before the deadline.
+
+        In a guarded call, `traces` has the ids of those that began in it, `since` its start in nanoseconds.
+        """
         # First: the time until the check begins counts, too.
         until, done = time.monotonic() + self._deadline, asyncio.Event()
         try:
@@ -117,7 +114,7 @@ class Checks:
         except RuntimeError:
             return self._policy.undecided("no_event_loop", "asyncio does not run here: use check_sync")
         # Woken by the engine's thread, which may not set an event of another thread's loop.
-        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), guarded)
+        begun = self._begun(answer, lambda: loop.call_soon_threadsafe(done.set), traces, since)
         try:
             if begun.verdict is None:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -129,10 +126,10 @@ class Checks:
             raise
         return self._ended(begun)
 
-    def verdict_sync(self, answer: str | None, guarded: GuardedCall = _UNGUARDED) -> Verdict:
+    def verdict_sync(self, answer: str | None, traces: Sequence[int] = (), since: int = 0) -> Verdict:
         """Return the verdict as `verdict` does; the thread waits."""
         until, done = time.monotonic() + self._deadline, Wakeup()
-        begun = self._begun(answer, done.set, guarded)
+        begun = self._begun(answer, done.set, traces, since)
         try:
             if begun.verdict is None:
                 done.wait(until - time.monotonic())
@@ -144,11 +141,13 @@ class Checks:
     def _ended(self, begun: Check) -> Verdict:
         return begun.verdict or begun.expire("deadline", f"no score within {self._deadline:g} s")
 
-    def _begun(self, answer: str | None, wake: Callable[[], object], guarded: GuardedCall) -> Check:
+    def _begun(
+        self, answer: str | None, wake: Callable[[], object], traces: Sequence[int], since: int
+    ) -> Check:
         """Begin a check; one that cannot begin has its verdict. Never raises."""
-        begun = Check(self._rule, self._policy, Place((), (), guarded.since), answer, wake)
+        begun = Check(self._rule, self._policy, Place((), (), since), answer, wake)
         try:
-            self._begin(begun, guarded.traces)
+            self._begin(begun, traces)
         except Exception as error:
             log_error(_logger, "an answer could not be checked", error=error)
             begun.expire("error", "the check failed; the log has the error")
@@ -183,3 +182,118 @@ class Checks:
             pipeline.engine.refuse(begun, "no_run", "no span is current: check inside the run or request")
         else:
             pipeline.engine.check(begun, self._deadline)
+
+
+# --- the decorator ---
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def guard(
+    scorer: Scorer,
+    *,
+    fallback: Any,
+    deadline: float = 1.0,
+    threshold: float | None = None,
+    on_error: OnError = "allow",
+) -> Callable[[_F], _F]:
+    """Decorate a function that returns an answer: only allowed answers leave it.
+
+    The function may be async. A generator is checked as a whole: its items leave once it has ended, or the
+    fallback leaves instead. Of answers that are no text, the recorded text is judged.
+
+    Args:
+        scorer: as for `check`.
+        fallback: returned instead of an answer that is not allowed; or a function of the answer and the
+            verdict that rewrites it.
+        deadline: as for `check`.
+        threshold: as for `check`.
+        on_error: as for `check`.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    on_fail: OnFail = "rewrite" if callable(fallback) else "block"
+    checks = Checks(scorer, deadline=deadline, threshold=threshold, on_fail=on_fail, on_error=on_error)
+
+    def decorate(function: _F) -> _F:
+        made: Any = functools.wraps(function)(_guarded(function, checks, fallback))
+        guarded: _F = made
+        return guarded
+
+    return decorate
+
+
+def _guarded(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
+    # Decorators may hide that it is a generator.
+    body = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(body) or is_async(function):
+        return _later(function, checks, fallback, stream=inspect.isasyncgenfunction(body))
+    return _now(function, checks, fallback, stream=inspect.isgeneratorfunction(body))
+
+
+def _later(
+    function: Callable[..., Any], checks: Checks, fallback: Any, *, stream: bool
+) -> Callable[..., Any]:
+    async def answer(*args: Any, **kwargs: Any) -> Any:
+        with _call() as (traces, began):
+            given = function(*args, **kwargs)
+            said = [item async for item in given] if stream else await given
+            verdict = await checks.verdict(_text(said, stream), traces, began)
+        if verdict.allowed:
+            return said
+        instead = _instead(fallback, _text(said, stream) if stream else said, verdict)
+        instead = await instead if inspect.isawaitable(instead) else instead
+        return [instead] if stream else instead
+
+    async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        for item in await answer(*args, **kwargs):
+            yield item
+
+    return generate if stream else answer
+
+
+def _now(function: Callable[..., Any], checks: Checks, fallback: Any, *, stream: bool) -> Callable[..., Any]:
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        with _call() as (traces, began):
+            given = function(*args, **kwargs)
+            said = list(given) if stream else given
+            verdict = checks.verdict_sync(_text(said, stream), traces, began)
+        if verdict.allowed:
+            return said
+        instead = _instead(fallback, _text(said, stream) if stream else said, verdict)
+        return [instead] if stream else instead
+
+    def generate(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
+        yield from answer(*args, **kwargs)
+
+    return generate if stream else answer
+
+
+@contextmanager
+def _call() -> Iterator[tuple[list[int], int]]:
+    """Guard a call: yields the list of the traces that begin in it, and its start."""
+    traces: list[int] = []
+    began, outer, pipeline = time.time_ns(), context_api.get_value(GUARD), configure.current()
+    if pipeline is not None:
+        pipeline.spans.capture_all()
+    token = context_api.attach(context_api.set_value(GUARD, traces))
+    try:
+        yield traces, began
+    finally:
+        context_api.detach(token)
+        if isinstance(outer, list):
+            outer.extend(traces)  # a guarded call around this one includes its traces
+        if pipeline is not None:
+            pipeline.spans.open_spans.guarded.difference_update(traces)
+
+
+def _text(answer: Any, stream: bool) -> str | None:
+    """Return the text of an answer, or the texts of a stream; None stands for the recorded one."""
+    if stream:
+        return "".join(item for item in answer if isinstance(item, str)) or None
+    return answer if isinstance(answer, str) else None
+
+
+def _instead(fallback: Any, answer: Any, verdict: Verdict) -> Any:
+    return fallback(answer, verdict) if callable(fallback) else fallback
