@@ -83,7 +83,7 @@ class RecentScores:
         self._lock = threading.Lock()
         self._scorers: defaultdict[str, _Scorer] = defaultdict(_Scorer)
 
-    def note(self, run: Run, evaluation: Evaluation) -> None:
+    def note(self, run: Run, evaluation: Evaluation, _: object = None) -> None:
         outcome, weight = evaluation.outcome, evaluation.sampled.weight
         with self._lock:
             scorer = self._scorers[evaluation.rule or evaluation.scorer_id]

@@ -108,8 +108,6 @@ class ScoringEngine:
         """Switch to the rules of this configuration; ConfigError if the engine is busy for long."""
         if not self.engine.use_rules(config, _RULES_SECONDS):
             raise ConfigError("rules", "the engine is busy and did not take them: try again later")
-        for rule in config.rules:
-            self._attacher.learn(rule.name, rule.facts.scale)
         self.config = config
 
     def _capacity(self) -> float:

@@ -52,6 +52,10 @@ class Opened(msgspec.Struct, gc=False):
     """That span is current in it; None if nothing needed it so far."""
 
 
+Way = Callable[[Run, Evaluation, Opened | None], object]
+"""Attaches an outcome."""
+
+
 class Attacher:
     """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
@@ -69,12 +73,13 @@ class Attacher:
         presets: Iterable[EventPreset] = (),
         *,
         proposed: bool = False,
-        note: Callable[[Run, Evaluation], object] | None = None,
+        note: Way | None = None,
     ) -> None:
         self._note = note
         self._spans = spans
         self._logger = logger
-        self._metrics = metrics
+        self.metrics = metrics
+        """None if disabled."""
         self.scores = scores
         """Attributes of judged spans that are held back until they are released; None if disabled."""
         self._proposed = proposed
@@ -83,42 +88,32 @@ class Attacher:
 
     def _choose_ways(self) -> None:
         ways = [
-            (self._metrics, self._record),
+            (self.metrics, self._record),
             (self._spans, self._end_span),
             (self._logger, self._emit_event),
             (self.scores, self._add_attributes),
-            (self._note, self._call_note),
+            (self._note, self._note),
         ]
-        self._ways = [way for outlet, way in ways if outlet is not None]
+        self._ways = [way for outlet, way in ways if outlet is not None and way is not None]
 
     def expect(self, rule: str, run: Run) -> None:
         """Start the metrics of a rule, given by its name, and a run. Never raises."""
-        if self._metrics is not None:
+        if self.metrics is not None:
             try:
-                self._metrics.estimates.expect(rule, run)
+                self.metrics.estimates.expect(rule, run)
             except BaseException as error:  # a meter of the application
                 message = "metrics of rule %s could not be started"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
 
-    def learn(self, rule: str, scale: float | None) -> None:
-        """Note the scale of a rule that was added."""
-        if self._metrics is not None:
-            self._metrics.estimates.scales[rule] = scale
-
     def measure_with(self, metrics: Metrics) -> None:
         """Record evaluations as metrics."""
-        self._metrics = metrics
+        self.metrics = metrics
         self._choose_ways()
 
     def release_metrics(self) -> None:
         """Count everything that waits for a collection."""
-        if self._metrics is not None:
-            self._metrics.estimates.release()
-
-    def after_fork(self) -> None:
-        """Reset in a forked child."""
-        if self._metrics is not None:
-            self._metrics.estimates.after_fork()
+        if self.metrics is not None:
+            self.metrics.estimates.release()
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
@@ -132,7 +127,7 @@ class Attacher:
 
         Never raises: without an evaluation span, scoring continues.
         """
-        if self._metrics is not None:
+        if self.metrics is not None:
             self.expect(rule, run)
         span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
         # Never detached: the context is this attempt's own.
@@ -159,19 +154,15 @@ class Attacher:
                 log_error(_logger, message, error=error, level=logging.WARNING)
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if self._metrics is not None:
+        if self.metrics is not None:
             judged = _judged(opened, run, evaluation) if opened is not None else None
-            self._metrics.record(run, evaluation, judged)
+            self.metrics.record(run, evaluation, judged)
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         steps: object = getattr(evaluation.outcome, "steps", ())
         # If nothing was written on it and no step was made, the span is never created.
         if self._spans is not None and opened is not None and (opened.span.needed or steps):
             self._spans.end(opened.span, evaluation)
-
-    def _call_note(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
-        if self._note is not None:
-            self._note(run, evaluation)
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):

@@ -170,6 +170,9 @@ class Engine(Stages):
                 self._raised = time.time_ns(), self.config.ceiling
             self.scorer.use(config)
             self.config = config
+            if self._attacher.metrics is not None:
+                scales = {rule.name: rule.facts.scale for rule in config.rules}
+                self._attacher.metrics.estimates.scales.update(scales)
             # Kept, because the loop has only weak references to tasks.
             self._preparing = asyncio.ensure_future(self.scorer.rules.prepare())
             return True

@@ -12,7 +12,7 @@ from opentelemetry import _logs, trace
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.attach.attacher import Attacher, SpanScores
+from otel_evals._internal.attach.attacher import Attacher, SpanScores, Way
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.attach.observed import Measured
@@ -23,7 +23,7 @@ from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.source import Unfinished
-from otel_evals._internal.model import Evaluation, Run, ScoredRun
+from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.version import __version__
@@ -166,7 +166,7 @@ def new_attacher(
     spans: EvaluationSpans | None,
     loggers: Any,
     scores: SpanScores | None,
-    note: Callable[[Run, Evaluation], object] | None = None,
+    note: Way | None = None,
 ) -> Attacher:
     """Return an attacher with everything but metrics.
 

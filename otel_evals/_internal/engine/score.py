@@ -204,7 +204,8 @@ class RunScorer:
     def _add(self, rule: Rule) -> RuleQueue:
         """Add a rule for a scorer that only checks use."""
         self._ledger.add_rules([rule.name])
-        self._attacher.learn(rule.name, rule.facts.scale)
+        if self._attacher.metrics is not None:
+            self._attacher.metrics.estimates.scales[rule.name] = rule.facts.scale
         queue = self.rules.add(rule)
         self._preparing = asyncio.ensure_future(queue.prepare())
         return queue

@@ -20,7 +20,6 @@ from typing import Any, Final, TypeVar
 from otel_evals._internal.capture.backlog import Backlog, IntakeLevel
 from otel_evals._internal.engine.event_loop import (
     ContextExecutor,
-    Work,
     call_soon,
     new_loop,
     report_death,
@@ -48,12 +47,13 @@ _START_AGAIN_SECONDS = 0.1
 class EngineThread:
     """Runs work on its own thread and event loop, which start on first use.
 
-    At most `capacity` items of about `max_bytes` wait. All work on the thread runs in copies of `context`.
+    At most `capacity` items of about `max_bytes` wait. All work on the thread, of `Stages`, runs in copies of
+    `context`.
     """
 
     def __init__(
         self,
-        work: Work,
+        work: Any,
         *,
         capacity: int = 50_000,
         max_bytes: int = 2**28,

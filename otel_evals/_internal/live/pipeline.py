@@ -227,7 +227,8 @@ class Pipeline:
 
     def _after_fork_in_child(self) -> None:
         """Reset in a forked child, which scores only what it captures itself."""
-        self._attacher.after_fork()
+        if self._attacher.metrics is not None:
+            self._attacher.metrics.estimates.after_fork()
         if self._journal is not None:
             self._journal.after_fork_in_child()
         self._engine.after_fork_in_child()

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-_MAGIC = b"otel-evals journal 1\n"
-_HEAD = struct.Struct("<BIII")
-"""Length of the kind, number of keys, length and checksum of all that follows."""
+import msgspec
+
+_MAGIC = b"otel-evals journal 2\n"
+_HEAD = struct.Struct("<II")
+"""Length and checksum of what follows."""
 _DONE = "done"
 
 
@@ -26,7 +28,10 @@ class Entry(NamedTuple):
     kind: str
     payload: bytes
     keys: Collection[bytes]
-    """Up to 255 bytes each; the entry is done once all of them are."""
+    """The entry is done once all of them are."""
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Entry)
 
 
 def done(keys: Iterable[bytes]) -> Entry:
@@ -35,26 +40,21 @@ def done(keys: Iterable[bytes]) -> Entry:
 
 
 def _encoded(entry: Entry) -> bytes:
-    keys = b"".join(bytes([len(key)]) + key for key in entry.keys)
-    body = entry.kind.encode() + keys + entry.payload
-    return _HEAD.pack(len(entry.kind), len(entry.keys), len(body), zlib.crc32(body)) + body
+    body = _encoder.encode(entry)
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
 def _decoded(data: bytes) -> tuple[list[Entry], int]:
     """Return the whole entries and where they end; a crash may have cut off the last one."""
     entries, end = list[Entry](), len(_MAGIC)
     while end + _HEAD.size <= len(data):
-        kind, count, length, checksum = _HEAD.unpack_from(data, end)
+        length, checksum = _HEAD.unpack_from(data, end)
         body = data[end + _HEAD.size : end + _HEAD.size + length]
         # After a broken entry, nothing says where the next one begins.
         if len(body) < length or zlib.crc32(body) != checksum:
             break
         end += _HEAD.size + length
-        place, keys = kind, []
-        for _ in range(count):
-            keys.append(body[place + 1 : place + 1 + body[place]])
-            place += 1 + body[place]
-        entries.append(Entry(body[:kind].decode(), body[place:], keys))
+        entries.append(_decoder.decode(body))
     # A file without the whole magic ends before `end`.
     return entries, min(end, len(data))
 
