@@ -29,7 +29,6 @@ from tests.support.traffic import Live
 from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
-SCORE = "otel_evals.score.answered"
 EVENT_SCORE = "gen_ai.evaluation.score.value"
 RETRIES = {"initial_interval": "200ms", "max_interval": "1s", "max_elapsed_time": "0s"}
 
@@ -187,67 +186,6 @@ def _linked(jaeger: Jaeger, record: Mapping[str, Any]) -> None:
     assert (link["traceID"], link["spanID"]) == (judged["traceID"], judged["spanID"])
     assert own["traceID"] != judged["traceID"]
     assert own["tags"][EVENT_SCORE] == evaluation["value"] == 0.5
-
-
-def test_inline_the_judged_span_has_its_score_in_jaeger(jaeger: Jaeger, tmp_path: Path) -> None:
-    """Application -> Collector -> gateway -> Collector -> Jaeger; then the second Collector is away."""
-    inlet, outlet, gateway_port = free_ports(3)
-    with ExitStack() as stack:
-        front = collector(
-            tmp_path / "front",
-            {"otlp": inlet},
-            {"otlphttp/gateway": to(f"http://127.0.0.1:{gateway_port}")},
-            {"traces": ("otlp", ["otlphttp/gateway"])},
-        )
-        back = collector(
-            tmp_path / "back",
-            {"otlp": outlet},
-            {"otlphttp/jaeger": to(jaeger.endpoint)},
-            {"traces": ("otlp", ["otlphttp/jaeger"])},
-        )
-        section = {"mode": "inline", "forward": back.endpoint, "http": f"127.0.0.1:{gateway_port}"}
-        stack.enter_context(front)
-        back.start()
-        stack.callback(back.stop)
-        gateway = GatewayProcess(
-            tmp_path, ["answered"], section, journal=str(tmp_path / "journal"), metrics=False, hold=30
-        )
-        stack.enter_context(gateway)
-        run_agent(front.endpoint, 10)
-        eventually(lambda: len(_scored(jaeger, gateway)) == 10)
-        back.stop()  # what it took, it has sent on
-        for _ in range(4):
-            run_agent(front.endpoint, 5)  # the Collector in front takes it
-            time.sleep(1)
-        back.start()
-        eventually(lambda: len(gateway.records()) == 30)
-        eventually(lambda: len(_scored(jaeger, gateway)) == 30)
-        for trace in (jaeger.trace(record["trace_id"]) for record in gateway.records()):
-            assert Counter(s["operationName"] for s in trace) == {
-                "POST /chat": 1,
-                "invoke_agent support": 1,
-                "chat m": 1,
-                "execute_tool lookup_order": 1,
-            }
-            assert [s["tags"].get(SCORE) for s in trace if s["operationName"] != "invoke_agent support"] == [
-                None
-            ] * 3
-        items = gateway.page("/stats")[1]["items"]["traces"]
-        assert items["forwarded"] == 120
-        assert items["received"] == items["forwarded"] + items["refused"]
-        assert items["refused"] > 0, "while the next endpoint was away, the Collector was told"
-
-
-def _scored(jaeger: Jaeger, gateway: GatewayProcess) -> list[str]:
-    """The runs whose judged span has its score in Jaeger."""
-    return [
-        record["trace_id"]
-        for record in gateway.records()
-        if any(
-            span["tags"].get(SCORE) == 1.0 and span["operationName"] == "invoke_agent support"
-            for span in jaeger.trace(record["trace_id"])
-        )
-    ]
 
 
 def test_two_gateways_behind_a_collector_that_splits_by_trace_id(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry, ScoreItem
+from otel_evals.destinations import DestinationStats, Retry
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
 from otel_evals_exporters.mlflow import MlflowDestination
 from tests.support.browser import CHROMIUM, browser_page, picture
@@ -149,21 +149,6 @@ def test_a_score_that_comes_before_its_trace_waits_for_it(mlflow: str) -> None:
     stats = deliver(mlflow, scored(early, tone), scored(there, tone), meanwhile=then)
     assert stats == DestinationStats(exported=2)
     assert set(assessments(mlflow, early)) == {"tone"}
-
-
-def test_the_destination_reads_back_what_it_sent(mlflow: str) -> None:
-    run, _ = ended_run(mlflow)
-    sent = scored(run, {"tone": Score(value=0.5)})
-    deliver(mlflow, sent)
-
-    async def read() -> Any:
-        destination = MlflowDestination(url=mlflow)
-        try:
-            return await destination.read(ScoreItem(run=run, evaluation=sent.evaluations[0]))
-        finally:
-            await destination.shutdown()
-
-    assert anyio.run(read)["feedback"]["value"] == 0.5
 
 
 def test_a_user_can_try_out_the_server(mlflow: str) -> None:

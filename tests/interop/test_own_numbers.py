@@ -15,7 +15,6 @@ import pytest
 import otel_evals
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.fixed_traffic import RUNS, issue, provider_for, start_scoring
-from tests.support.jaeger_server import jaeger_program, jaeger_server
 from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -120,56 +119,6 @@ def test_in_mlflow_a_trace_s_numbers_stay_its_own_and_so_do_the_experiment_s(mlf
     assert {trace[1] for trace in read("evaluations", 2 * RUNS)} == {"OK", "ERROR"}
     mixed = read("mixed", 3 * RUNS)
     assert [trace for trace in mixed if trace in plain] == plain, "the agent's, among the evaluations"
-
-
-# --- Jaeger ---
-
-
-def jaeger_traces(query: str, service: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{query}/api/traces", params={"service": service, "limit": 100}, timeout=60)
-    return list(answer.json().get("data") or []) if answer.is_success else []
-
-
-def jaeger_numbers(traces: list[dict[str, Any]]) -> list[Any]:
-    """Duration, errors, tokens and span count of each trace."""
-    found = []
-    for trace in traces:
-        spans = trace["spans"]
-        tags = [(tag["key"], str(tag["value"])) for span in spans for tag in span["tags"]]
-        tokens = sum(int(value) for key, value in tags if key.startswith("gen_ai.usage."))
-        first = min(span["startTime"] for span in spans)
-        last = max(span["startTime"] + span["duration"] for span in spans)
-        found.append((last - first, ("error", "True") in tags, tokens, len(spans)))
-    return sorted(found)
-
-
-def test_in_jaeger_a_service_s_numbers_stay_its_own_and_links_lead_to_the_evaluations() -> None:
-    program = jaeger_program()
-    if program is None:
-        pytest.skip("JAEGER_BIN names no Jaeger")
-    with jaeger_server(program) as (query, otlp):
-        issue(provider_for("plain", f"{otlp}/v1/traces"))
-        scored = provider_for("scored", f"{otlp}/v1/traces")
-        start_scoring(scored)
-        issue(scored)
-
-        def read(name: str, traces: int) -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = eventually(
-                lambda: jaeger_traces(query, name), lambda found: len(found) == traces
-            )
-            return found
-
-        mine = read("scored", RUNS)
-        assert [n[1:] for n in jaeger_numbers(mine)] == [n[1:] for n in jaeger_numbers(read("plain", RUNS))]
-        evaluations = read("scored-evaluations", 2 * RUNS)
-        assert {trace["traceID"] for trace in mine}.isdisjoint(trace["traceID"] for trace in evaluations)
-        referenced = {
-            reference["traceID"]
-            for trace in evaluations
-            for s in trace["spans"]
-            for reference in s["references"]
-        }
-        assert {trace["traceID"] for trace in mine} <= referenced
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.accounting.picks import MinuteOfPicks
 from otel_evals._internal.cli.app import app
-from otel_evals.errors import DestinationError, StoreError
+from otel_evals.errors import DestinationError
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
@@ -27,17 +27,9 @@ from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.record import alarms_of, keep_alarms
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page, pulse_of
-from otel_evals_monitor._internal.report.runs import label_queue
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.labels import (
-    add_feedback,
-    add_label,
-    failure_types,
-    labels_on,
-)
+from otel_evals_monitor._internal.store.labels import add_feedback, add_label, failure_types, labels_on
 from otel_evals_monitor._internal.store.picks import keep_picks
-from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.postgres_server import PostgresServer, find_postgres, postgres_server
@@ -126,7 +118,8 @@ def test_alarms_labels_feedback_and_deletion_work_there_too(url: str) -> None:
     keep_alarms(store.database, [], START + 60)
     assert [each.ended for each in alarms_of(store.database)] == [START + 60]
     first = record(1_000_000, 1.0)
-    add_label(store.database, first["evaluations"][0]["evaluation_id"], 1.0)
+    add_label(store.database, first["evaluations"][0]["evaluation_id"], verdict="fail", failure_type="late")
+    assert failure_types(store.database) == ["late"]
     add_feedback(store.database, first["trace_id"], True)
     assert len(labels_on(store.database, first["trace_id"])) == 1
     assert forget(store.database, trace_ids=[first["trace_id"]]) == (1, 1)
@@ -173,37 +166,11 @@ def test_the_destination_survives_a_server_that_goes_away_and_comes_back(
     }
 
 
-def test_a_newer_schema_is_refused_there_too(url: str) -> None:
-    store = ResultsStore(url)
-    with store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE settings SET value = '99' WHERE name = 'schema'")
-    try:
-        with pytest.raises(StoreError, match="newer version"):
-            Database(url)
-    finally:
-        with store.database.writing() as connection:
-            sql = f"UPDATE settings SET value = '{schema.VERSION}' WHERE name = 'schema'"
-            connection.exec_driver_sql(sql)
-        store.close()
-
-
-def test_the_review_queue_works_there_too(url: str) -> None:
-    store = ResultsStore(url)
-    given = record(2, 0.0)
-    given["evaluations"][0]["review"] = "score < 0.5"
-    store.write([given])
-    with store.database.reading() as connection:
-        queues = label_queue(connection, stored_slices(connection))
-    assert [run.trace_id for run in queues["Sent to review"]] == [given["trace_id"]]
-    add_label(store.database, queues["Sent to review"][0].evaluation_id, verdict="fail", failure_type="late")
-    assert failure_types(store.database) == ["late"]
-    store.close()
-
-
 @pytest.mark.parametrize(
     "path",
     [
         "/",
+        "/labels",
         "/runs?text=day+1&agent=support",
         "/runs?scorer=grounded&agent=support&order=worst&label=low&status=scored",
         "/scorer?scorer=grounded&agent=support&window=2d&version=2&tenant=eu",
@@ -219,6 +186,7 @@ def test_both_databases_give_the_same_pages(url: str, tmp_path: Path, path: str)
     for each in given:
         evaluation = each["evaluations"][0]
         evaluation["label"] = "low" if evaluation["value"] < 1.0 else "high"
+        evaluation["review"] = "score < 0.5" if evaluation["value"] < 0.5 else ""
     given += [record(i, None, status="failed", reason="timeout", time=START + i) for i in range(5)]
     pages = []
     for place in (url, str(tmp_path / "results.db")):

@@ -39,7 +39,7 @@ def scores_at(server: RecordingServer, scorer: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("first", ["langfuse", "logfire"])
+@pytest.mark.parametrize("first", ["langfuse", "logfire", "phoenix"])
 def test_the_demo_sends_to_every_backend(first: str, tmp_path: Path) -> None:
     names = sorted(backends(), key=lambda name: (name != first, name))
     with ExitStack() as stack:

@@ -198,7 +198,9 @@ def matrix(folder: Path, traces: int, outage: float, properties: dict[str, str])
         records = [record for member in members for record in member.records()]
         stats = [member.page("/stats")[1] for member in (first, third)]
         assert [member.stop() for member in (first, third)] == [0, 0]
-    return verdict(sent, late, records) | {"losses": [each["losses"] for each in stats]}
+    counts = [counts for each in stats for counts in each["rules"].values()]
+    losses = [each["losses"] for each in stats]
+    return verdict(sent, late, records) | {"losses": losses, "counts": counts}
 
 
 def verdict(sent: set[str], late: set[str], records: list[dict[str, Any]]) -> dict[str, Any]:
