@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Monitor = Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")]
 Note = Annotated[str, typer.Option(help="Reason, for the page and the alarm's record.")]
 
-_FILTERED = 20_000
-
 results = typer.Typer(help="Manage stored results and their alarms.", no_args_is_help=True)
 
 
@@ -47,24 +45,27 @@ def export(
             labelled_traces,
             limits_of,
             test_file,
+            worst_traces,
         )
-        from otel_evals_monitor._internal.report.inputs import opened
+        from otel_evals_monitor._internal.report.inputs import opened, window_of
 
         with opened(source) as loaded, loaded.database.reading() as connection:
             if labels is not None:
                 _write(labels, list(labelled_examples(connection)), "label")
                 return
-            sets = [trace] if trace else []
-            sets += [_worst(loaded.database, scorer, worst, window, bool(verdict or trace))] if scorer else []
-            sets += [labelled_traces(connection, verdict)] if verdict else []
-            chosen = [each for each in (sets or [[]])[0] if all(each in others for others in sets[1:])]
-            items = list(items_of(connection, chosen[:worst] if scorer else chosen))
+            options = {"--trace": trace, "--scorer": scorer, "--verdict": verdict}
+            given = [name for name, value in options.items() if value]
+            if len(given) != 1:
+                raise ConfigError("--trace", "name either --trace, --scorer or --verdict")
+            chosen = trace or []
+            if scorer:
+                inside = window_of(loaded.database, None, None, window)
+                chosen = worst_traces(connection, scorer, worst, inside)
+            elif verdict:
+                chosen = labelled_traces(connection, verdict)
+            items = list(items_of(connection, chosen))
             if not items:
-                names = {"--trace": trace, "--scorer": scorer, "--verdict": verdict}
-                given = [name for name, value in names.items() if value]
-                problem = "no run with a recorded question"
-                fix = "" if given else "; name --trace, --scorer or --verdict"
-                raise ConfigError(" ".join(given) or "--trace", problem + fix)
+                raise ConfigError(given[0], "no run with a recorded question")
             # The test looks for its data set in its own folder.
             data = out if pytest is None or out != Path("runs.jsonl") else pytest.parent / out.name
             _write(data, items, "run")
@@ -149,21 +150,6 @@ def _changing(command: str, store: str) -> Iterator[Database]:
 
         with closing(Database(store, create=False)) as database:
             yield database
-
-
-def _worst(database: Database, scorer: str, most: int, window: str | None, filtered: bool) -> list[str]:
-    """Return the traces of the worst runs; of all that may pass other filters."""
-    from otel_evals_monitor._internal.report.inputs import window_of
-    from otel_evals_monitor._internal.report.runs import runs_of_slices
-    from otel_evals_monitor._internal.store.queries import stored_slices
-
-    chosen = window_of(database, None, None, window)
-    with database.reading() as connection:
-        slices = stored_slices(connection, scorer_id=scorer)
-        if not slices:
-            raise ConfigError("--scorer", f"{scorer!r} is not on record")
-        number = _FILTERED if filtered else most
-        return [r.trace_id for r in runs_of_slices(connection, slices, chosen, number, order="worst")]
 
 
 def _write(path: Path, items: list[dict[str, Any]], what: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from msgspec import ValidationError, convert
 from otel_evals.model import Media
 from otel_evals_monitor._internal.report import words
 from otel_evals_monitor._internal.report.plot import whisker
+from otel_evals_monitor._internal.report.runs import objects
 from otel_evals_monitor._internal.report.words import Zone
 
 STYLE, SCRIPT, ICON = (
@@ -106,11 +107,6 @@ def _marked(text: Any, found: Sequence[str] = ()) -> Markup:
     return Markup("").join(mark(each) if i % 2 else escape(each) for i, each in enumerate(parts))
 
 
-def _items(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list; records of other programs may contain anything."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
 def _heading(name: str) -> str:
     return _NAMES.get(name, name.replace("_", " ").capitalize())
 
@@ -139,10 +135,9 @@ class Shown(NamedTuple):
 
 def media(content: Any, side: str) -> list[Shown]:
     """Return the media of a run's input or output; records from other programs may contain anything."""
-    given = content.get("media") if isinstance(content, Mapping) else None
     capacity, shown = _MOST_CHARACTERS, []
-    for each in given if isinstance(given, list) else ():
-        if not isinstance(each, Mapping) or each.get("side") != side:
+    for each in objects(content.get("media")):
+        if each.get("side") != side:
             continue
         try:
             found = convert({name: value for name, value in each.items() if name != "side"}, Media)
@@ -169,7 +164,7 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.globals |= {"style": None, "lasting": 0, "zone": None, "whisker": _whisker, "script": None}
-_filters = (_time, _local, _ago, _text, _brief, _short, _marked, _items, _heading)
+_filters = (_time, _local, _ago, _text, _brief, _short, _marked, _heading)
 _environment.filters |= {
     "score": words.number,
     "interval": words.interval,
@@ -177,5 +172,6 @@ _environment.filters |= {
     "count": words.count,
     "sentence": words.sentence,
     "media": media,
+    "items": objects,
     **{each.__name__[1:]: each for each in _filters},
 }

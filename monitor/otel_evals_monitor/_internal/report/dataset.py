@@ -12,11 +12,17 @@ from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import SCORERS
-from otel_evals_monitor._internal.report.runs import RecordedRun, content_of, find_runs
+from otel_evals_monitor._internal.report.runs import (
+    RecordedRun,
+    content_of,
+    find_runs,
+    objects,
+    runs_of_slices,
+)
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.labels import VERDICTS
-from otel_evals_monitor._internal.store.queries import stored_slices
+from otel_evals_monitor._internal.store.queries import Window, stored_slices
 
 _TEXTS = ("verdict", "failure_type", "expected", "comment")
 
@@ -103,6 +109,13 @@ def limits_of(items: Sequence[Mapping[str, Any]], scorer: str | None, at_least: 
     return {name: at_least for name in ({scorer} if scorer else low) if name in named}
 
 
+def worst_traces(connection: Connection, scorer: str, most: int, window: Window) -> list[str]:
+    slices = stored_slices(connection, scorer_id=scorer)
+    if not slices:
+        raise ConfigError("--scorer", f"{scorer!r} is not on record")
+    return [run.trace_id for run in runs_of_slices(connection, slices, window, most, order="worst")]
+
+
 def labelled_traces(connection: Connection, verdict: str) -> list[str]:
     if verdict not in VERDICTS:
         raise ConfigError("--verdict", f"must be {' or '.join(VERDICTS)}, not {verdict!r:.60}")
@@ -122,27 +135,17 @@ def _labels(connection: Connection, run: RecordedRun) -> dict[str, dict[str, Any
 
 
 def _example(content: Mapping[str, Any]) -> dict[str, Any]:
-    calls, documents = (_objects(content.get(name)) for name in ("tool_calls", "documents"))
-    described = {
-        "input": content.get("input") or ("" if content.get("media") else None),
-        "output": content.get("output"),
-        "system": content.get("system"),
-        "history": content.get("history"),
-        "tools": [_tool(call) for call in calls if call.get("name")],
-        "context": [each.get("content") for each in documents if each.get("content")],
-        "media": content.get("media"),
-    }
-    return {name: value for name, value in described.items() if value or value == ""}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    described = {name: content.get(name) for name in ("input", "output", "system", "history", "media")}
+    described["tools"] = [_tool(call) for call in objects(content.get("tool_calls")) if call.get("name")]
+    texts = (each.get("content") for each in objects(content.get("documents")))
+    described["context"] = [text for text in texts if text]
+    example = {name: value for name, value in described.items() if value}
+    return {"input": "", **example} if content.get("media") else example
 
 
 def _tool(call: Mapping[str, Any]) -> dict[str, Any]:
     failed = call.get("error") or ("error" if call.get("status") == "error" else None)
-    known = {"name": call["name"], "arguments": call.get("arguments"), "result": call.get("result")}
-    return {**known, "error": failed}
+    return {**{name: call.get(name) for name in ("name", "arguments", "result")}, "error": failed}
 
 
 def recorded_scores(place: str, trace_id: str) -> Iterator[dict[str, Any]]:

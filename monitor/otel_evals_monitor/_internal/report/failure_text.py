@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from otel_evals_monitor._internal.report.runs import objects
+
 _LONGEST = 2_000
 _NAME = 160
 _WORDS = 4
@@ -72,7 +74,7 @@ class TextGroup:
 
 def failure_text(explanation: str | None, run: Mapping[str, Any], error: str | None = None) -> FailureText:
     """Return the template of a run: `explanation` by the scorer, `run` as recorded, `error` of the run."""
-    calls = [each for each in run.get("tool_calls") or () if isinstance(each, dict)]
+    calls = objects(run.get("tool_calls"))
     failed = [each for each in calls if each.get("error") or each.get("status") == "error"]
     tools = {
         f"{each.get('name') or 'tool'} failed: {template_of(_first(each))}".rstrip(":. ") for each in failed

@@ -209,8 +209,12 @@ def _evaluations(connection: Connection, run_key: int) -> list[RecordedEvaluatio
 
 def _steps(text: str | None) -> list[Mapping[str, Any]]:
     """Return the recorded steps; empty if they were too large to keep."""
-    found = _parsed(text)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return objects(_parsed(text))
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; records of other programs may contain anything."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def content_of(text: str | None) -> Mapping[str, Any]:
