@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from otel_evals.errors import ConfigError
 from otel_evals.statistics import (
+    Clusters,
     Estimate,
     Interval,
     Picks,
@@ -107,11 +107,8 @@ class SliceReport:
     cost: float
     representative: bool = True
     """False if the sampled runs stand for other runs than the rule decided on; there is no interval then."""
-    clusters: float = math.inf
-    """Effective number of users or conversations."""
-    one_cluster: bool = False
-    """True if all scored runs are of one group of users or conversations: their correlation is then
-    unknown."""
+    clusters: Clusters | None = None
+    """Users or conversations; None if they are unknown."""
     design_effect: float = 1.0
     """Factor by which users or conversations inflate the variance of the mean."""
     change: Change | None = None
@@ -126,21 +123,24 @@ class SliceReport:
 
     @property
     def warnings(self) -> Iterator[str]:
-        known, unknown = self.estimate, self.estimate.unknown
+        known = self.estimate
         if not self.representative:
             yield "not representative: runs that the rule seldom samples are missing from the sample"
-        if known.too_few:
-            yield f"too few runs for a mean: {int(known.n_effective)} effective ones, at least 10 needed"
-        if unknown:
-            yield f"{unknown} scored runs of unknown probability are in no mean"
-        if known.dominated and not known.too_few and known.n_effective < _EVEN * known.n:
-            yield "one run has more than 5% of all weight"
-        if known.few_clusters and not self.one_cluster and not known.too_few:
-            yield f"few users or conversations: intervals count them as {self.clusters:.0f} independent ones"
-        if self.one_cluster and not known.too_few:
-            yield "all runs are of one user or conversation: the mean of others is unknown"
+        if known.unknown:
+            yield f"{known.unknown} scored runs of unknown probability are in no mean"
         if known.approximate:
             yield "no scale: the interval is approximate"
+        if known.too_few:
+            yield f"too few runs for a mean: {int(known.n_effective)} effective ones, at least 10 needed"
+            return
+        if known.dominated and known.n_effective < _EVEN * known.n:
+            yield "one run has more than 5% of all weight"
+        # The correlation within one group is unknown.
+        if self.clusters and self.clusters.groups == 1:
+            yield "all runs are of one user or conversation: the mean of others is unknown"
+        elif self.clusters and known.few_clusters:
+            number = f"{self.clusters.effective:.0f}"
+            yield f"few users or conversations: intervals count them as {number} independent ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,42 +160,54 @@ class ScoreReport:
 
 def make_report(database: Database, options: ReportOptions) -> ScoreReport:
     with database.reading() as connection:
-        recorded = time_range(connection)
         every = stored_slices(connection)
         slices = matching(every, options.only)
         by, options = _columns(slices, options)
         found = measure(connection, slices, options.window, by, options.runs)
         others = _others(connection, slices, options, by, found)
         lacking = unrepresentative(connection, slices, options.window)
-        kin = _kin(connection)
         rows = []
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
-            # An attribute is no column of slices: its value is a condition on single runs.
-            runs = replace(options.runs, value=columns.pop("attribute", None))
-            inside = matching(slices, columns)
-            effect = together(connection, inside, options.window.whole_hours).design_effect
-            few = found[key].scored.n <= _FEW
-            worst = runs_of_slices(
-                connection, inside, options.window, options.worst, order="worst", few=few, runs=runs
-            )
-            row = of_measured(columns, found[key], effect, lacking)
-            if runs.value is not None:
-                row = replace(row, slice={**columns, ATTRIBUTE + runs.attribute: runs.value})
-            elif options.patterns:
-                most, trusted = options.patterns, row.representative
-                found_failures = failures_of(
-                    connection, inside, options.window, most=most, representative=trusted
-                )
-                row = replace(row, failures=found_failures)
-            number = row.estimate.clusters
-            words = "" if number is None else count(number, kin)
-            change = _change(row, others.get(key), options.against)
-            rows.append(replace(row, change=change, worst=worst, kin=words))
-        picks = picked_by_rules(connection, slices, options.window)
+            row = _row(connection, slices, columns, found[key], options, lacking)
+            rows.append(replace(row, change=_change(row, others.get(key), options.against)))
         notes = [*_unsplit(slices, rows, options), *backfills(connection, slices, options.window)]
-    known = values_on_record(every, ("scorer_id", "agent_name"))
-    return ScoreReport(database.name, options.window, recorded, rows, picks, notes, known)
+        return ScoreReport(
+            source=database.name,
+            window=options.window,
+            recorded=time_range(connection),
+            slices=rows,
+            picks=picked_by_rules(connection, slices, options.window),
+            notes=notes,
+            known=values_on_record(every, ("scorer_id", "agent_name")),
+        )
+
+
+def _row(
+    connection: Connection,
+    slices: Mapping[int, StoredSlice],
+    columns: dict[str, Any],
+    measured: Measured,
+    options: ReportOptions,
+    lacking: Collection[str],
+) -> SliceReport:
+    """Return the report of a slice, with its worst runs and failures."""
+    # An attribute is no column of slices: its value is a condition on single runs.
+    runs = replace(options.runs, value=columns.pop("attribute", None))
+    inside, window = matching(slices, columns), options.window
+    effect = together(connection, inside, window.whole_hours).design_effect
+    row = of_measured(columns, measured, effect, lacking)
+    few = measured.scored.n <= _FEW
+    worst = runs_of_slices(connection, inside, window, options.worst, order="worst", few=few, runs=runs)
+    number = row.estimate.clusters
+    row = replace(row, worst=worst, kin="" if number is None else count(number, _kin(connection)))
+    if runs.value is not None:
+        return replace(row, slice={**columns, ATTRIBUTE + runs.attribute: runs.value})
+    if not options.patterns:
+        return row
+    trusted, most = row.representative, options.patterns
+    failures = failures_of(connection, inside, window, most=most, representative=trusted)
+    return replace(row, failures=failures)
 
 
 def _kin(connection: Connection) -> str:
@@ -235,15 +247,15 @@ def of_measured(
     `inflation` is used without clusters; `lacking` has the agents whose runs are not represented.
     """
     scaled, unit = measured.scale is not None, measured.scale or 1.0
-    clusters = measured.clusters if measured.scored.n > 1 else None  # one run shares a cluster with no other
-    clusters = clusters if clusters and clusters.groups else None
+    clusters = measured.clusters
+    if clusters and (measured.scored.n < 2 or not clusters.groups):
+        clusters = None  # one run shares a cluster with no other
     effect = 1.0 if clusters else inflation
     known = estimate(measured.scored, clusters=clusters, scaled=scaled, inflation=effect)
-    lost = None
+    bounds = None
     if scaled:
-        lost = missing(measured.scored, measured.lost, inflation=effect, clusters=clusters)
+        bounds = missing(measured.scored, measured.lost, inflation=effect, clusters=clusters).bounds
     weight = measured.scored.w + measured.lost.w
-    bounds = lost.bounds if lost else None
     representative = columns.get("agent_name") not in lacking
     if not representative:
         known, bounds = replace(known, interval=None), None
@@ -256,8 +268,7 @@ def of_measured(
         sampled=sum(measured.counts.values()),
         **{name: getattr(measured, name) for name in _COPIED},
         representative=representative,
-        clusters=clusters.effective if clusters else math.inf,
-        one_cluster=clusters is not None and clusters.groups == 1,
+        clusters=clusters,
         design_effect=measured.design_effect if clusters else inflation,
     )
 
@@ -277,7 +288,8 @@ def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple
     if options.against not in (None, "previous") and "attribute" not in wanted:
         split = [each for each in wanted if each not in _ALWAYS]
         candidates = list(dict.fromkeys([*split, "agent_version", "prompt_version", "model"]))
-        having = [c for c in candidates if any(each[c] == options.against for each in slices.values())]
+        values = {column: {each[column] for each in slices.values()} for column in candidates}
+        having = [column for column in candidates if options.against in values[column]]
         if slices and not having:
             problem = f"nothing on record is {options.against!r}; {values_on_record(slices, candidates)}"
             raise ConfigError("--against", problem)
@@ -302,12 +314,12 @@ def _others(
     if since is None:
         raise ConfigError("--against", "previous needs a window with a beginning: give --since or --window")
     recorded = time_range(connection)
-    end = until if until is not None else max(recorded[1] if recorded else since, since)
+    end = until or max(recorded[1] if recorded else since, since)
     # Whole hours stay whole, so the window before has clusters too.
     length = max(-(-(end - since) // HOUR) * HOUR if options.window.hours else end - since, 60)
-    before = measure(connection, slices, Window(since - length, since), by, options.runs)
-    lacking = unrepresentative(connection, slices, Window(since - length, since))
-    agent = by.index("agent_name")
+    window, agent = Window(since - length, since), by.index("agent_name")
+    before = measure(connection, slices, window, by, options.runs)
+    lacking = unrepresentative(connection, slices, window)
     return {
         key: of_measured({"agent_name": key[agent]}, each, lacking=lacking) for key, each in before.items()
     }

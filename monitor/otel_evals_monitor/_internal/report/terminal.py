@@ -47,15 +47,11 @@ def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = Non
 
 def columns_of(report: ScoreReport) -> list[str]:
     """Return the columns that differ between the slices of a report."""
-    every = list(report.slices[0].slice) if report.slices else []
-    rest = [tuple(v for n, v in row.slice.items() if n != "scorer_version") for row in report.slices]
-    return [
-        name
-        for name in every
-        if name == "scorer_id"
-        or (name != "scorer_version" and any(row.slice[name] for row in report.slices))
-        or (name == "scorer_version" and len(set(rest)) < len(rest))
-    ]
+    rows = [row.slice for row in report.slices]
+    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    rest = {tuple(row[name] for name in names if name != "scorer_version") for row in rows}
+    # The version of the scorer is shown if nothing else tells two slices apart.
+    return [name for name in names if name != "scorer_version" or len(rest) < len(rows)]
 
 
 def _cells(row: SliceReport) -> dict[str, str]:
@@ -96,8 +92,8 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
         fails = count(failures.runs, "failing run")
         yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
     for each in failures.patterns[:_PATTERNS]:
-        around = f" ({interval(each.share.interval, unit='share')})" if each.share.interval else ""
-        share = "unknown share" if each.share.mean is None else f"{each.share.mean:.1%}{around}"
+        around = interval(each.share.interval, unit="share")
+        share = f"{each.share.mean or 0.0:.1%}" + (f" ({around})" if around else "")
         since = f"first seen {Zone().full(each.first_seen)}"
         yield f"    {share}, {each.trend}, {count(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
@@ -119,6 +115,5 @@ def _heading(report: ScoreReport) -> str:
     if report.recorded is None:
         return "No scored runs on record."
     first, last = report.recorded
-    since = report.window.since if report.window.since is not None else first
-    until = report.window.until if report.window.until is not None else last
+    since, until = report.window.since or first, report.window.until or last
     return f"Runs from {Zone().full(since)} to {Zone().full(until)}"
