@@ -29,8 +29,9 @@ from otel_evals_monitor._internal.report.report import ReportOptions, make_repor
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs, runs_of_slices
 from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.filters import RunFilter
 from otel_evals_monitor._internal.store.labels import feedback_on, labels_on
-from otel_evals_monitor._internal.store.queries import RunFilter, StoredSlice, stored_slices, values_on_record
+from otel_evals_monitor._internal.store.queries import StoredSlice, stored_slices, values_on_record
 from otel_evals_monitor._internal.store.schema import NANO
 
 _MOST_ROWS, _MOST_TEXT, _DEEPEST = 50, 4_000, 12

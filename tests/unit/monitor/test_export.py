@@ -20,8 +20,9 @@ from otel_evals.scorers import answered
 from otel_evals.testing import read_items, read_labels, run_evals, run_of
 from otel_evals_monitor._internal.report.dataset import test_file as file_of_test
 from otel_evals_monitor._internal.report.runs import label_queue
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label, feedback_on, labels_on
-from otel_evals_monitor._internal.store.queries import Window, measure, stored_slices
+from otel_evals_monitor._internal.store.queries import measure, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record, records
 

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals_monitor._internal.report.failure_text import failure_text, group_texts, template_of
 from otel_evals_monitor._internal.report.patterns import Failures, failures_of
-from otel_evals_monitor._internal.store.queries import Window, stored_slices
+from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record
 

@@ -17,8 +17,9 @@ from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.page.detail import sentence_of
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of, sampler_checks
-from otel_evals_monitor._internal.store.queries import Window, stored_slices
+from otel_evals_monitor._internal.store.queries import stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
 from tests.support.traffic import Live, SeededIds, agent_run

@@ -26,8 +26,9 @@ from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.labels import add_feedback
-from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
+from otel_evals_monitor._internal.store.queries import Measured, measure, series, stored_slices
 from otel_evals_monitor._internal.store.retention import forget, keep_within
 from otel_evals_monitor._internal.store.rows import rows_of
 from otel_evals_monitor._internal.store.writer import ResultsStore

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from otel_evals.statistics import Sums, shared_threshold, total, wander
 from otel_evals_monitor._internal.alarms.limits import PERIOD, STEP, AlarmLimits
@@ -36,12 +36,12 @@ from otel_evals_monitor._internal.alarms.watchers import (
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.report.words import Zone, number
-from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
     Measured,
-    Window,
+    first_seen,
     matching,
     series,
     stored_slices,
@@ -198,7 +198,9 @@ def _watched(
     around = together(connection, inside, usual.whole_hours)
     hourly = series(connection, inside, Window(first, last).whole_hours, HOUR).get((), {})
     slow = wander({start // HOUR: each.scored for start, each in hourly.items()})
-    pinned, periods = _first_week(connection, inside, max(_first_run(connection, inside), since), last)
+    pinned, periods = _first_week(
+        connection, inside, max(first_seen(connection, inside, "scorer_id")[0][0], since), last
+    )
     versions = series(connection, inside, Window(first), STEP, ("scorer_version", "agent_version"))
     firsts = sorted((min(found), version) for (version, _), found in versions.items())
     # The version that appeared last, since names of versions have no order.
@@ -235,13 +237,6 @@ def _first_week(
     complete = [(at, quarters[at].scored) for at in sorted(quarters) if at + _QUARTER <= last + STEP]
     pinned = together(connection, inside, week.whole_hours).scored if complete else Sums()
     return pinned, complete[-_QUARTERS:]
-
-
-def _first_run(connection: Connection, slices: Mapping[int, Any]) -> int:
-    """Return the first hour on record; rollups stay when runs are deleted, so it remains known."""
-    table = schema.rollups.c
-    query = select(func.min(table.bucket)).where(table.width == HOUR, table.slice_id.in_(list(slices)))
-    return connection.execute(query).scalar() or 0
 
 
 def _with_traces(connection: Connection, slices: Mapping[int, Any], alarm: Alarm) -> Alarm:

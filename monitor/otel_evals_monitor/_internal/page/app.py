@@ -36,8 +36,8 @@ from otel_evals_monitor._internal.page.scorer_page import scorer_page
 from otel_evals_monitor._internal.page.templates import ICON, SCRIPT, STYLE, render
 from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.runs import (
+    RecordedRun,
     RunOfSlice,
-    RunWithScores,
     find_runs,
     label_queue,
     recent_runs,
@@ -157,7 +157,7 @@ class Page:
         order = "worst" if asked["scorer"] and asked["order"] == "worst" else "newest"
         chosen: dict[str, Any] = {"runs": asked.runs, "status": asked["status"] or None}
         chosen["skip"] = (asked.page - 1) * PAGE_SIZE
-        runs: Sequence[RunOfSlice | RunWithScores]
+        runs: Sequence[RunOfSlice | RecordedRun]
         with self._database.reading() as connection:
             if asked["scorer"]:
                 slices = stored_slices(connection, **asked.columns)

@@ -14,7 +14,7 @@ from otel_evals_monitor._internal.page.forms import number_of
 from otel_evals_monitor._internal.report.inputs import window_of
 from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import RunFilter, Window
+from otel_evals_monitor._internal.store.filters import RunFilter, Window
 from otel_evals_monitor._internal.store.schema import NANO
 
 ZONE_COOKIE = "otel_evals_zone"

@@ -18,18 +18,12 @@ from otel_evals_monitor._internal.report.report import ReportOptions, ScoreRepor
 from otel_evals_monitor._internal.report.terminal import columns_of
 from otel_evals_monitor._internal.report.words import Zone, interval, number
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import (
-    EVERY,
-    Measured,
-    RunFilter,
-    Window,
-    matching,
-    series,
-    stored_slices,
-)
+from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
+from otel_evals_monitor._internal.store.queries import Measured, first_seen, matching, series, stored_slices
 
 _MOST_STEPS, _LEAST_STEPS = 96, 6
 _FILLED = 0.9
+_MOST_MARKS = 16
 
 
 def detail_of(
@@ -63,7 +57,7 @@ def detail_of(
         label=label,
         scale=row.scale,
         floor=floor,
-        marks=_marks(connection, slices, window, step, first),
+        marks=_marks(connection, slices, (first, last)),
         zone=zone or Zone(),
     )
     return {
@@ -117,19 +111,13 @@ def _estimate(measured: Measured, effect: float) -> Estimate:
     return known.in_units(measured.scale or 1.0)
 
 
-def _marks(
-    connection: Connection, slices: Mapping[int, Any], window: Window, step: int, first: int
-) -> list[tuple[int, str]]:
-    """Return the first appearance of each version of the agent and of the scorer within the window."""
-    found: list[tuple[int, str]] = []
-    for column, name in (("agent_version", "version"), ("scorer_version", "scorer")):
-        by_version = series(connection, slices, window, step, (column,))
-        starts = sorted(
-            (min(steps), version) for (version,), steps in by_version.items() if version and steps
-        )
-        later = starts[1:] if column == "scorer_version" else starts
-        found += [(start, f"{name} {version}") for start, version in later[-8:] if start > first]
-    return sorted(found)
+def _marks(connection: Connection, slices: Mapping[int, Any], span: tuple[int, int]) -> list[tuple[int, str]]:
+    """Return the first appearance of each version of the agent and of the scorer within the span."""
+    agents = first_seen(connection, slices, "agent_version")
+    scorers = first_seen(connection, slices, "scorer_version")[1:]
+    marks = [(start, f"version {version}") for start, version in agents if version]
+    marks += [(start, f"scorer {version}") for start, version in scorers]
+    return sorted(mark for mark in marks if span[0] < mark[0] < span[1])[-_MOST_MARKS:]
 
 
 _MOST = 60

@@ -6,24 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from markupsafe import Markup
+from sqlalchemy import Connection
 
-from otel_evals.statistics import Sums, total
+from otel_evals.statistics import Sums
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.record import Incident
 from otel_evals_monitor._internal.report.patterns import FailurePattern, failures_of
 from otel_evals_monitor._internal.report.plot import sparkline, step_for
 from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import (
-    Measured,
-    Window,
-    series,
-    stored_slices,
-    time_range,
-)
+from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.queries import Measured, first_seen, series, stored_slices
 
 _DAY = 86_400
 _ENOUGH = 8.0
@@ -64,12 +59,14 @@ def overview(
     before = start - (end - start) if window.since is not None else start
     step = step_for(before, end, 60)
     with database.reading() as connection:
-        by = (*_KEY, "scorer_version")
-        found = series(connection, stored_slices(connection), Window(before, window.until), step, by)
+        every = Window(before, window.until)
+        found = series(connection, stored_slices(connection), every, step, _KEY)
+        by_scorer = {
+            key: (newest_version(connection, rows), rows) for key, rows in _by_scorer(report.slices).items()
+        }
     alarmed = {(alarm.scorer_id, alarm.agent_name) for each in incidents for alarm in each.alarms}
     rows = []
-    for key, versions in _by_scorer(report.slices).items():
-        newest = max(versions, key=lambda row: _first(found, row))
+    for key, (newest, versions) in by_scorer.items():
         watch = check.states.get(key)
         state = _state_of(newest, check.limits.missing, watched=bool(watch and watch.watched))
         # Runs of a few minutes say nothing about a whole day.
@@ -79,7 +76,7 @@ def overview(
                 report=newest,
                 versions=len(versions),
                 per_day=sum(each.stands_for for each in versions) / days,
-                spark=_spark(found, key, (before, end), start, newest.scale),
+                spark=_spark(found.get(key, {}), (before, end), start, newest.scale),
                 state="alarm" if key in alarmed else state,
             )
         )
@@ -88,22 +85,11 @@ def overview(
     return rows, report.notes
 
 
-def newest_version(database: Database, rows: Sequence[SliceReport], window: Window) -> SliceReport:
+def newest_version(connection: Connection, rows: Sequence[SliceReport]) -> SliceReport:
     """Return the row of the scorer's newest version, given the rows of a scorer and agent."""
-    if len(rows) == 1:
-        return rows[0]
-    only = {name: rows[0].slice[name] for name in _KEY}
-    with database.reading() as connection:
-        recorded = time_range(connection) or (0, 1)
-        step = step_for(recorded[0] if window.since is None else window.since, recorded[1], 400)
-        slices = stored_slices(connection, **only)
-        found = series(connection, slices, window, step, (*_KEY, "scorer_version"))
-    return max(rows, key=lambda row: _first(found, row))
-
-
-def _first(found: Mapping[Any, Mapping[int, Any]], row: SliceReport) -> tuple[int, int]:
-    steps = found.get((*(row.slice[name] for name in _KEY), row.slice["scorer_version"]), {})
-    return min(steps, default=0), row.sampled
+    inside = stored_slices(connection, **{name: rows[0].slice[name] for name in _KEY})
+    order = [version for _, version in first_seen(connection, inside, "scorer_version")]
+    return max(rows, key=lambda row: order.index(row.slice["scorer_version"]))
 
 
 def _by_scorer(rows: Sequence[SliceReport]) -> dict[tuple[str, str], list[SliceReport]]:
@@ -122,23 +108,12 @@ def _state_of(row: SliceReport, missing: float, *, watched: bool) -> str:
     return "good" if watched else "unwatched"
 
 
-def _spark(
-    found: Mapping[Any, Mapping[int, Measured]],
-    key: tuple[str, str],
-    span: tuple[int, int],
-    divide: int,
-    scale: float | None,
-) -> Markup:
+def _spark(steps: Mapping[int, Measured], span: tuple[int, int], divide: int, scale: float | None) -> Markup:
     """Return the line of means over both periods; each point has enough runs for a mean."""
-    steps: dict[int, Sums] = {}
-    for (scorer, agent, _), measured in found.items():
-        if (scorer, agent) == key:
-            for start, each in measured.items():
-                steps[start] = total([steps.get(start, Sums()), each.scored])
     points: list[tuple[float, float]] = []
     some, times = Sums(), []
     for start in sorted(steps):
-        some = total([some, steps[start]])
+        some += steps[start].scored
         times.append(start)
         if some.mean is not None and some.n_effective >= _ENOUGH:
             points.append((sum(times) / len(times), some.mean * (scale or 1.0)))

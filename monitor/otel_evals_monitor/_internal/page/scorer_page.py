@@ -23,13 +23,7 @@ from otel_evals_monitor._internal.report.report import (
 from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import sampler_checks
-from otel_evals_monitor._internal.store.queries import (
-    Window,
-    measure,
-    series,
-    stored_slices,
-    time_range,
-)
+from otel_evals_monitor._internal.store.queries import first_seen, measure, stored_slices, time_range
 
 _WORST, _READ, _NAMED = 8, 50, 40
 
@@ -59,9 +53,9 @@ def scorer_page(
     split = make_report(database, replace(options, by=[by], against=_older(database, options, by))).slices
     if not whole:
         return values
-    row = newest_version(database, whole, window)
     floor = limits.floors.get(scorer)
     with database.reading() as connection:
+        row = newest_version(connection, whole)
         inside = stored_slices(connection, **only)
         # More than the page shows, since runs of a pattern share one line.
         worst = runs_of_slices(connection, inside, window, _READ, order="worst", runs=asked.runs)
@@ -107,14 +101,12 @@ def _older(database: Database, options: ReportOptions, by: str) -> str | None:
     if by not in ("version", "prompt"):
         return None
     with database.reading() as connection:
-        slices, column = stored_slices(connection, **options.only), (GROUPS[by],)
-        # All time on record: a version may have begun before the window.
-        found = series(connection, slices, Window(), 3600, column)
-        inside = measure(connection, slices, options.window, column, options.runs)
-    firsts = sorted(
-        (min(steps), version) for (version,), steps in found.items() if version and (version,) in inside
-    )
-    return firsts[-2][1] if len(firsts) > 1 else None
+        slices = stored_slices(connection, **options.only)
+        # Of all time on record: a version may have begun before the window.
+        versions = [version for _, version in first_seen(connection, slices, GROUPS[by]) if version]
+        inside = measure(connection, slices, options.window, (GROUPS[by],), options.runs)
+    known = [version for version in versions if (version,) in inside]
+    return known[-2] if len(known) > 1 else None
 
 
 def _comparison(rows: Sequence[SliceReport]) -> str:

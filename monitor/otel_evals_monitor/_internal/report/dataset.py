@@ -21,8 +21,9 @@ from otel_evals_monitor._internal.report.runs import (
 )
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.labels import VERDICTS
-from otel_evals_monitor._internal.store.queries import Window, stored_slices
+from otel_evals_monitor._internal.store.queries import stored_slices
 
 _TEXTS = ("verdict", "failure_type", "expected", "comment")
 

@@ -22,7 +22,8 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import moment_of, seconds_of
 from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store.database import Database, is_url
-from otel_evals_monitor._internal.store.queries import Window, time_range
+from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.queries import time_range
 from otel_evals_monitor._internal.store.schema import HOUR, NANO, runs
 from otel_evals_monitor._internal.store.writer import ResultsStore, Written
 

@@ -15,12 +15,8 @@ from otel_evals_monitor._internal.report.failure_text import TextGroup, failure_
 from otel_evals_monitor._internal.report.runs import RunOfSlice, content_of, run_rows
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
-from otel_evals_monitor._internal.store.queries import (
-    Measured,
-    Window,
-    time_range,
-    together,
-)
+from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.queries import Measured, time_range, together
 
 _READ = 2_000
 _PASSING = 200

@@ -23,13 +23,11 @@ from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.report.words import count
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
 from otel_evals_monitor._internal.store.picks import picked_by_rules, unrepresentative
 from otel_evals_monitor._internal.store.queries import (
-    EVERY,
     Measured,
-    RunFilter,
     StoredSlice,
-    Window,
     matching,
     measure,
     stored_slices,

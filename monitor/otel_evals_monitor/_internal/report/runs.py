@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, case, select
+from sqlalchemy import Connection, Select, case, select
 
 from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
-from otel_evals_monitor._internal.store.queries import EVERY, SEARCHED, RunFilter, Window
+from otel_evals_monitor._internal.store.filters import EVERY, SEARCHED, RunFilter, Window
 
 _SLICES = 200
 
@@ -42,11 +42,15 @@ class RunOfSlice:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvaluation:
-    """All columns of an evaluation and its slice, and its steps."""
+    """All columns of an evaluation and its slice."""
 
     columns: Mapping[str, Any]
     slice: Mapping[str, Any]
-    steps: Sequence[Mapping[str, Any]]
+
+    @property
+    def steps(self) -> list[Mapping[str, Any]]:
+        """The recorded steps; empty if they were too large to keep."""
+        return objects(_parsed(self.columns["details"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class RecordedRun:
     content: Mapping[str, Any]
     """Messages and tool calls; empty if content is not kept."""
     evaluations: Sequence[RecordedEvaluation]
+
+    @property
+    def time(self) -> int:
+        """End of the run, seconds since the Unix epoch."""
+        return int(self.columns["time"]) // schema.NANO
 
 
 def runs_of_slices(
@@ -98,20 +107,6 @@ def runs_of_slices(
     return run_rows(connection, slices, found[skip : skip + most])
 
 
-@dataclass(frozen=True, slots=True)
-class RunWithScores:
-    trace_id: str
-    time: int
-    """End of the run, seconds since the Unix epoch."""
-    agent_name: str
-    agent_version: str
-    tenant: str
-    input: str | None
-    output: str | None
-    scores: Sequence[Mapping[str, Any]]
-    """Columns of the evaluations, with `scorer_id`, `direction` and `scale`."""
-
-
 def recent_runs(
     connection: Connection,
     window: Window,
@@ -121,7 +116,7 @@ def recent_runs(
     runs: RunFilter = EVERY,
     status: str | None = None,
     skip: int = 0,
-) -> list[RunWithScores]:
+) -> list[RecordedRun]:
     """Return up to `most` runs, the newest first; `wanted` has required values of columns of runs.
 
     With a filter of single runs, the newest 20,000 are considered.
@@ -136,32 +131,7 @@ def recent_runs(
         found = found.where(evaluations.status == status) if status else found
         considered = newest.limit(SEARCHED).subquery()
         query = query.where(table.key.in_(select(considered)), table.key.in_(found))
-    rows = rows_of_query(connection, query.limit(most).offset(skip))
-    scores = _scores(connection, [row["key"] for row in rows])
-    return [_run_with_scores(row, scores.get(row["key"], [])) for row in rows]
-
-
-def _scores(connection: Connection, keys: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
-    names = ("evaluation_id", "run_key", "status", "value", "x", "label", "reason", "effect", "evidence_cut")
-    columns = [schema.evaluations.c[name] for name in names]
-    columns += [schema.slices.c[name] for name in ("scorer_id", "direction", "scale")]
-    query = select(*columns).select_from(schema.sliced)
-    query = query.where(schema.evaluations.c.run_key.in_(keys)).order_by(schema.slices.c.scorer_id)
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows_of_query(connection, query):
-        found.setdefault(row["run_key"], []).append(row)
-    return found
-
-
-def _run_with_scores(run: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) -> RunWithScores:
-    content = content_of(run["content"])
-    return RunWithScores(
-        **{name: run[name] for name in ("trace_id", "agent_name", "agent_version", "tenant")},
-        time=run["time"] // schema.NANO,
-        input=_text(content.get("input")),
-        output=_text(content.get("output")),
-        scores=scores,
-    )
+    return _recorded(connection, query.limit(most).offset(skip))
 
 
 def run_rows(connection: Connection, slices: Mapping[int, Any], rows: Sequence[Any]) -> list[RunOfSlice]:
@@ -191,25 +161,20 @@ def _run_of_slice(row: Mapping[str, Any], run: Mapping[str, Any], scorer_id: str
 def find_runs(connection: Connection, trace_id: str) -> list[RecordedRun]:
     runs = schema.runs.c
     query = select(schema.runs).where(runs.trace_id == trace_id).order_by(runs.start_time)
-    return [
-        RecordedRun(run, content_of(run["content"]), _evaluations(connection, run["key"]))
-        for run in rows_of_query(connection, query)
-    ]
+    return _recorded(connection, query)
 
 
-def _evaluations(connection: Connection, run_key: int) -> list[RecordedEvaluation]:
-    table, slices = schema.evaluations, schema.slices
-    query = select(table).where(table.c.run_key == run_key).order_by(table.c.evaluation_id)
-    rows = rows_of_query(connection, query)
-    wanted = select(slices).where(slices.c.id.in_([row["slice_id"] for row in rows]))
+def _recorded(connection: Connection, query: Select[Any]) -> list[RecordedRun]:
+    """Return the runs of a query with their evaluations, by scorer."""
+    runs, table, slices = rows_of_query(connection, query), schema.evaluations, schema.slices
+    theirs = select(table).where(table.c.run_key.in_([run["key"] for run in runs]))
+    rows = rows_of_query(connection, theirs.order_by(table.c.evaluation_id))
+    wanted = select(slices).where(slices.c.id.in_({row["slice_id"] for row in rows}))
     known = {row["id"]: row for row in rows_of_query(connection, wanted)}
-    there = [row for row in rows if row["slice_id"] in known]
-    return [RecordedEvaluation(row, known[row["slice_id"]], _steps(row["details"])) for row in there]
-
-
-def _steps(text: str | None) -> list[Mapping[str, Any]]:
-    """Return the recorded steps; empty if they were too large to keep."""
-    return objects(_parsed(text))
+    found: dict[int, list[RecordedEvaluation]] = {}
+    for row in sorted(rows, key=lambda row: str(known[row["slice_id"]]["scorer_id"])):
+        found.setdefault(row["run_key"], []).append(RecordedEvaluation(row, known[row["slice_id"]]))
+    return [RecordedRun(run, content_of(run["content"]), found.get(run["key"], [])) for run in runs]
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:

@@ -17,7 +17,8 @@ from otel_evals.sampling import parse
 from otel_evals.statistics import Picks, Tally
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import Window, measure
+from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.queries import measure
 from otel_evals_monitor._internal.store.writer import overwriting, upsert
 
 _KEPT = 30 * 86_400

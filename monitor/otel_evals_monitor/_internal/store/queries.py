@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -11,128 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
     Connection,
     Integer,
     Select,
-    Text,
     case,
     cast,
     func,
-    literal,
-    or_,
     select,
 )
 
 from otel_evals.statistics import Clusters, Sums, Tally, design_effect
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
+from otel_evals_monitor._internal.store.filters import EVERY, SEARCHED, RunFilter, Window
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
 _MANY = 500  # with more, the query lists no ids, and its callers skip the other slices
 _AHEAD = 86_400
-SEARCHED = 20_000
-"""Number of runs that a filter of single runs considers, the newest ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A time window of runs: from `since` up to, not including, `until`.
-
-    Both are whole minutes in seconds since the Unix epoch; None leaves that side open.
-    """
-
-    since: int | None = None
-    until: int | None = None
-
-    @property
-    def hours(self) -> bool:
-        """True if the window begins and ends on the hour."""
-        return all(each is None or each % HOUR == 0 for each in (self.since, self.until))
-
-    @property
-    def whole_hours(self) -> Window:
-        """The whole hours around this window: for these, the store has clusters of many runs."""
-        since = None if self.since is None else self.since // HOUR * HOUR
-        until = None if self.until is None else max(-(-self.until // HOUR) * HOUR, (since or 0) + HOUR)
-        return Window(since, until)
-
-    def of(self, query: Select[Any], column: Any, unit: int = 1) -> Select[Any]:
-        """Limit a query to this window; the column has `unit` ticks per second."""
-        if self.since is not None:
-            query = query.where(column >= self.since * unit)
-        return query if self.until is None else query.where(column < self.until * unit)
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Conditions on single runs, and a group of them, which the sums of slices cannot answer."""
-
-    label: str = ""
-    """Label of the score."""
-    text: str = ""
-    """Part of the messages, tool calls or reason; letters in either case."""
-    attribute: str = ""
-    """Name of an attribute of runs: groups by its values, unless `value` is given."""
-    value: str | None = None
-    """Value that the attribute must have."""
-
-    def __bool__(self) -> bool:
-        return bool(self.label or self.text or self.attribute)
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        table, runs = schema.evaluations.c, schema.runs.c
-        found: list[ColumnElement[bool]] = [table.label == self.label] if self.label else []
-        if self.text:
-            # Content is JSON, where quotes and line breaks are escaped.
-            written = json.dumps(self.text, ensure_ascii=False)[1:-1]
-            theirs = select(runs.key).where(runs.content.icontains(written, autoescape=True))
-            said = table.explanation.icontains(self.text, autoescape=True)
-            found.append(or_(said, table.run_key.in_(theirs)))
-        if self.value is not None:
-            theirs = select(runs.key).where(func.coalesce(_attribute(self.attribute), "") == self.value)
-            found.append(table.run_key.in_(theirs))
-        return found
-
-    def among(self, slices: Iterable[int], window: Window) -> Select[Any]:
-        """Return the ids of the newest evaluations that the filter considers."""
-        table = schema.evaluations.c
-        query = select(table.id).where(table.slice_id.in_(list(slices)))
-        return window.of(query, table.time, schema.NANO).order_by(table.time.desc()).limit(SEARCHED)
-
-    def rollups(self, slices: Iterable[int], window: Window) -> Any:
-        """Return the matching runs in the form of rollups, each run as one row."""
-        table = schema.evaluations.c
-        known = case((table.weight.is_(None), 0), else_=1)
-        w, x = func.coalesce(table.weight, 0.0), func.coalesce(table.x, 0.0)
-        sums = {"w": w, "wx": w * x, "wxx": w * x * x, "ww": w * w, "wwx": w * w * x, "wwxx": w * w * x * x}
-        ends = case((table.weight.is_(None), None), else_=table.x)
-        group = func.coalesce(_attribute(self.attribute), "") if self.attribute else literal("")
-        return (
-            select(
-                *(table.slice_id, table.status, table.reason, table.missing, table.cluster),
-                group.label("attribute"),
-                cast(table.time // schema.NANO, BigInteger).label("bucket"),
-                known.label("n"),
-                (1 - known).label("unknown"),
-                *(value.label(name) for name, value in sums.items()),
-                w.label("w_max"),
-                ends.label("x_min"),
-                ends.label("x_max"),
-                func.coalesce(table.cost, 0.0).label("cost"),
-            )
-            .select_from(schema.evaluations.join(schema.runs, schema.runs.c.key == table.run_key))
-            .where(table.id.in_(self.among(slices, window)), *self.conditions())
-            .subquery()
-        )
-
-
-def _attribute(name: str) -> ColumnElement[Any]:
-    return cast(schema.runs.c.attributes[name].as_string(), Text)
-
-
-EVERY = RunFilter()
 StoredSlice = Mapping[str, Any]
 """The columns of a slice by name."""
 
@@ -212,6 +106,23 @@ def time_range(connection: Connection) -> tuple[int, int] | None:
     query = select(func.min(bucket), func.coalesce(usual, func.max(bucket)))
     first, last = connection.execute(query.where(schema.rollups.c.width == MINUTE)).one()
     return None if first is None else (first, last + MINUTE)
+
+
+def first_seen(
+    connection: Connection, slices: Mapping[int, StoredSlice], column: str
+) -> list[tuple[int, str]]:
+    """Return the first hour of each value of a column, in seconds, the oldest first.
+
+    Rollups stay when runs are deleted, so it remains known.
+    """
+    table = schema.rollups.c
+    query = select(table.slice_id, func.min(table.bucket)).where(table.width == HOUR).group_by(table.slice_id)
+    found: dict[str, int] = {}
+    for id, start in connection.execute(query):
+        if id in slices:
+            value = slices[id][column]
+            found[value] = min(found.get(value, start), start)
+    return sorted((start, value) for value, start in found.items())
 
 
 def measure(

@@ -29,6 +29,13 @@ COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost")
 """Columns of rollups that add up."""
 
 metadata = MetaData()
+
+
+def products(w: Any, x: Any) -> dict[str, Any]:
+    """Return what a run of weight `w` and score `x` adds to the sums, as numbers or as SQL."""
+    return {"w": w, "wx": w * x, "wxx": w * x * x, "ww": w * w, "wwx": w * w * x, "wwxx": w * w * x * x}
+
+
 # SQLite numbers the rows of an INTEGER PRIMARY KEY itself, but not of a BIGINT key.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 

@@ -160,21 +160,15 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
     if into is None:
         into = sums[key] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
         into |= {"missing": row["missing"], "w_max": 0.0, "x_min": None, "x_max": None}
+    w, x, known = row["weight"], row["x"], row["weight"] is not None
     into["cost"] += sign * (row["cost"] or 0.0)
-    if (w := row["weight"]) is None:
-        into["unknown"] += sign
-        return
-    into["n"] += sign
-    into["w"] += sign * w
-    into["ww"] += sign * w * w
-    # Removed rows count too: a maximum cannot be undone, and one that is too large stays valid.
-    into["w_max"] = max(into["w_max"], w)
-    if (x := row["x"]) is not None:
-        wx = w * x
-        into["wx"] += sign * wx
-        into["wxx"] += sign * wx * x
-        into["wwx"] += sign * w * wx
-        into["wwxx"] += sign * wx * wx
+    into["n" if known else "unknown"] += sign
+    if known:
+        for name, value in schema.products(w, x or 0.0).items():
+            into[name] += sign * value
+        # Removed rows count too: a maximum cannot be undone, and one that is too large stays valid.
+        into["w_max"] = max(into["w_max"], w)
+    if known and x is not None:
         into["x_min"] = x if into["x_min"] is None else min(x, into["x_min"])
         into["x_max"] = x if into["x_max"] is None else max(x, into["x_max"])
 
