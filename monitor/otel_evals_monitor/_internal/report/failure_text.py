@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from otel_evals_monitor._internal.report.runs import objects
+from otel_evals_monitor._internal.report.words import one_line
 
 _LONGEST = 2_000
 _NAME = 160
 _WORDS = 4
-_ALIKE = 0.8
-"""Share of common words from which a text joins a template."""
 _COMMON = 0.5
 """Share of a group's texts that contain each of its telling words."""
 # The lookbehinds keep it linear: a match can begin only where a word does.
@@ -118,35 +117,13 @@ def _first(call: Mapping[str, Any]) -> str:
 def group_texts(texts: Sequence[FailureText], passing: Iterable[str]) -> list[TextGroup | None]:
     """Return the group of each text, None for texts like no other; `passing` explains runs that passed.
 
-    A template that occurs twice is a group. A rare one joins a template with almost the same words, and the
-    rest is grouped by telling words, the most frequent first.
+    A template that occurs twice is a group. The rest is grouped by telling words, the most frequent first.
     """
     counts = Counter(each for each in texts if each.template or each.tools)
     found = {each: TextGroup(each.template, each.tools, ()) for each, n in counts.items() if n > 1}
-    common = [(group, _words(group.template)) for group in found.values()]
-    rare = {}
-    for text in counts:
-        if text not in found:
-            words = _words(text.template)
-            if (alike := _alike(text, words, common)) is not None:
-                found[text] = alike
-            else:
-                rare[text] = words
+    rare = {each: _words(each.template) for each, n in counts.items() if n == 1}
     found |= _by_words(rare, [_words(template_of(text)) for text in passing])
     return [found.get(each) for each in texts]
-
-
-def _alike(
-    text: FailureText, words: frozenset[str], groups: Iterable[tuple[TextGroup, frozenset[str]]]
-) -> TextGroup | None:
-    """Return the group of almost the same template, with the same failed tools if there is one."""
-    near = [
-        (group.tools == text.tools, overlap, group)
-        for group, theirs in groups
-        if group.tools in (text.tools, ()) and (overlap := _overlap(words, theirs)) >= _ALIKE
-    ]
-    # Groups have no order, so the key leaves them out.
-    return max(near, key=lambda each: each[:2])[2] if near else None
 
 
 def _by_words(
@@ -179,18 +156,17 @@ def _spelled(stem: str, texts: Iterable[FailureText]) -> str:
 
 
 def name_of(group: TextGroup, texts: Iterable[FailureText]) -> str:
-    """Return a name: the failed tools, and the most frequent explanation, shortest first, or its words."""
+    """Return a name: the failed tools, and the most frequent explanation, shortest first, or its words.
+
+    Empty if it would have no letters.
+    """
     said = Counter(text.said for text in texts if text.template == group.template)
     usual = min(said, key=lambda text: (-said[text], len(text)), default="")
     name = "; ".join(part for part in (*group.tools, usual, ", ".join(group.words)) if part)
-    return name if len(name) <= _NAME else name[: _NAME - 1] + _GAP
+    return one_line(name, _NAME) if any(map(str.isalpha, name)) else ""
 
 
 def _words(text: str) -> frozenset[str]:
     """Return the words of a text that may tell failures apart, without their endings."""
     words = (word for word in _WORD.findall(text.lower()) if word not in _STOP)
     return frozenset(_ENDING.sub("", word) for word in words)
-
-
-def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 1.0

@@ -50,8 +50,6 @@ class FailurePattern:
     """The worst run, the newest of equals."""
     evaluation_ids: Sequence[str]
     """The evaluations that were read, newest first."""
-    times: Sequence[int]
-    """Their times, in seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,30 +106,39 @@ def failures_of(
     passing = _of(select(schema.evaluations.c.explanation), slices, window).where(~fails).limit(_PASSING)
     usual = [text or "" for text in connection.execute(passing).scalars()]
     grouped = _grouped(rows, usual)
-    names = {group: name_of(group, [row["text"] for row in found]) for group, found in grouped.items()}
-    shares = _Shares(connection, slices, window, whole, recorded, runs / max(len(rows), 1), representative)
+    effect = together(connection, slices, window.whole_hours).design_effect
+    shares = _Shares(whole, effect, runs / max(len(rows), 1), representative)
+    start, end = max(window.since or 0, recorded[0]), min(window.until or recorded[1], recorded[1])
+    middle = (start + end) // 120 * 60  # windows consist of whole minutes
+    halves = (
+        shares.of_part(together(connection, slices, Window(window.since, middle))),
+        shares.of_part(together(connection, slices, Window(middle, window.until))),
+    )
     # One level for all groups (Bonferroni), since their trends are tested at the same time.
-    level, worst = 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
+    confidence, worst = 1.0 - 0.05 / max(len(grouped), 1), max if whole.lower_is_better else min
     first = _first_seen(connection, slices, window, fails, grouped)
     patterns = [
         FailurePattern(
-            name=names[group] if any(map(str.isalpha, names[group])) else str(found[0]["explanation"]),
+            name=name_of(group, [row["text"] for row in found]) or str(found[0]["explanation"]),
             template=group.template,
             tools=group.tools,
             words=group.words,
             runs=round(len(found) * shares.each),
-            share=shares.of(found),
-            trend=shares.trend(found, first[group], 1.0 - level),
+            share=shares.share(found),
+            trend=_trend(halves, found, middle, first[group], confidence),
             first_seen=first[group] // schema.NANO,
             example=run_rows(connection, slices, [worst(found, key=itemgetter("x"))])[0],
             evaluation_ids=tuple(row["evaluation_id"] for row in found),
-            times=tuple(row["time"] // schema.NANO for row in found),
         )
         for group, found in sorted(grouped.items(), key=lambda each: -_weight(each[1]))[:most]
     ]
-    others = len(rows) - sum(len(each.times) for each in patterns)
-    scale = whole.scale
-    return Failures(limit=limit * scale, runs=runs, read=len(rows), patterns=tuple(patterns), others=others)
+    return Failures(
+        limit=limit * whole.scale,
+        runs=runs,
+        read=len(rows),
+        patterns=tuple(patterns),
+        others=len(rows) - sum(len(each.evaluation_ids) for each in patterns),
+    )
 
 
 def _limit(connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured) -> float:
@@ -192,51 +199,24 @@ def _first_seen(
     return first
 
 
+@dataclass(frozen=True, slots=True)
 class _Shares:
     """Weighted shares of groups of failing runs, of all scored runs."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        slices: Mapping[int, Any],
-        window: Window,
-        whole: Measured,
-        recorded: tuple[int, int],
-        each: float,
-        representative: bool,
-    ) -> None:
-        """Measure both halves of the window; each row stands for `each` failing runs."""
-        self.each = each
-        self._whole, self._representative = whole, representative
-        self._effect = together(connection, slices, window.whole_hours).design_effect
-        start = max(window.since or 0, recorded[0])
-        end = min(window.until or recorded[1], recorded[1])
-        # A whole minute, since windows consist of minutes.
-        self._middle = (start + end) // 120 * 60
-        halves = (Window(window.since, self._middle), Window(self._middle, window.until))
-        self._halves = [together(connection, slices, half) for half in halves]
+    measured: Measured
+    effect: float
+    """Design effect."""
+    each: float
+    """Number of failing runs that each row stands for."""
+    representative: bool
 
-    def of(self, rows: Sequence[_Row]) -> Estimate:
-        return self._estimate(self._whole, rows)
+    def of_part(self, measured: Measured) -> _Shares:
+        return replace(self, measured=measured)
 
-    def trend(self, rows: Sequence[_Row], first_seen: int, confidence: float) -> str:
-        """Return how the share of some rows changed from the first half to the second."""
-        middle = self._middle * schema.NANO
-        before, after = (
-            self._estimate(half, [row for row in rows if (row["time"] >= middle) is second], confidence)
-            for half, second in zip(self._halves, (False, True), strict=True)
-        )
-        change = difference(before, after)
-        if change is None or 0.0 in change.interval:
-            return "steady"
-        if change.mean < 0.0:
-            return "falling"
-        return "new" if first_seen >= middle else "rising"
-
-    def _estimate(self, measured: Measured, rows: Sequence[_Row], confidence: float = 0.95) -> Estimate:
+    def share(self, rows: Sequence[_Row], confidence: float = 0.95) -> Estimate:
         weights = [row["weight"] for row in rows if row["weight"] is not None]
         w, ww = sum(weights), sum(weight * weight for weight in weights)
-        scored = measured.scored
+        scored = self.measured.scored
         sums = Sums(
             n=max(round(scored.n / self.each), len(weights)),
             # A sample may have more than its share of heavy failures, but they never exceed all runs.
@@ -246,8 +226,23 @@ class _Shares:
             **dict.fromkeys(("wwx", "wwxx"), ww),
             w_max=scored.w_max,
         )
-        found = estimate(sums, inflation=self._effect, confidence=confidence)
-        return found if self._representative else replace(found, interval=None)
+        found = estimate(sums, inflation=self.effect, confidence=confidence)
+        return found if self.representative else replace(found, interval=None)
+
+
+def _trend(
+    halves: tuple[_Shares, _Shares], rows: Sequence[_Row], middle: int, first_seen: int, confidence: float
+) -> str:
+    """Return how the share of some rows changed from the first half of the time to the second."""
+    at = middle * schema.NANO
+    before = halves[0].share([row for row in rows if row["time"] < at], confidence)
+    after = halves[1].share([row for row in rows if row["time"] >= at], confidence)
+    change = difference(before, after)
+    if change is None or 0.0 in change.interval:
+        return "steady"
+    if change.mean < 0.0:
+        return "falling"
+    return "new" if first_seen >= at else "rising"
 
 
 def _weight(rows: Sequence[_Row]) -> float:
