@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -84,12 +84,8 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
     level = 1.0 - limit if watched.lower_is_better else limit
     detector = Detector(level, PERIOD, watched.largest, inflation=watched.inflation)
     side = "above the limit" if watched.lower_is_better else "below the floor"
-
-    def text(since: int) -> str:
-        return f"{_mean_since(watched, steps, since)}, {side} of {limit * watched.scale:g}"
-
-    found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed, text)
-    return replace(found, before=limit * watched.scale, now=_mean_of(watched, steps, found.since))
+    found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
+    return _of_mean(watched, found, steps, limit, f", {side} of {limit * watched.scale:g}")
 
 
 def fall(watched: Watched, needed: float) -> Findings:
@@ -117,26 +113,28 @@ def _against(
     period: int,
     before: str,
 ) -> Findings:
-    good = watched.good(reference)
-    if good.mean is None or not steps:
+    if reference.mean is None or not steps:
         return Findings(kind)
-    detector = ReferenceDetector.start(
-        good, period=period, largest=watched.largest, inflation=watched.inflation
-    )
+    options = {"largest": watched.largest, "inflation": watched.inflation}
+    detector = ReferenceDetector.start(watched.good(reference), period=period, **options)
+    found = followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed)
+    text = f"; it was {reference.mean * watched.scale:.3f} {before}"
+    # Another version of the scorer may score the same answers differently.
+    if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
+        version, began = watched.scorer_began
+        text += f". Version {version[:20]} of the scorer is in use since {_clock(began)}"
+        text += " and may be the cause"
+    return _of_mean(watched, found, steps, reference.mean, text)
 
-    def text(since: int) -> str:
-        mean = (reference.mean or 0.0) * watched.scale
-        said = f"{_mean_since(watched, steps, since)}; it was {mean:.3f} {before}"
-        # Another version of the scorer may score the same answers differently.
-        if watched.scorer_began and watched.scorer_began[1] >= watched.reference_window[0]:
-            version, began = watched.scorer_began
-            said += f". Version {version[:20]} of the scorer is in use since {_clock(began)}"
-            said += " and may be the cause"
-        return said
 
-    found = followed(kind, detector, ((at, watched.good(sums)) for at, sums in steps), needed, text)
-    mean = (reference.mean or 0.0) * watched.scale
-    return replace(found, before=mean, now=_mean_of(watched, steps, found.since))
+def _of_mean(
+    watched: Watched, found: Findings, steps: Iterable[tuple[int, Sums]], before: float, text: str
+) -> Findings:
+    """Return findings about a mean with its values before and now, in units of the score."""
+    mean = total(sums for start, sums in steps if start >= (found.since or 0)).mean or 0.0
+    now, scale = mean * watched.scale, watched.scale
+    text = f"the mean is {now:.3f} since {_clock(found.since or 0)}{text}"
+    return replace(found, before=before * scale, now=now, text=text)
 
 
 def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
@@ -145,17 +143,13 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
         for start, step in watched.steps
     )
-
-    def share(since: int) -> float:
-        steps = [step for start, step in watched.steps if start >= since]
-        lost, scored = sum(s.lost.w for s in steps), sum(s.scored.w for s in steps)
-        return lost / (lost + scored) if lost + scored else 0.0
-
-    def text(since: int) -> str:
-        return f"{share(since):.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
-
-    found = followed("missing", detector, buckets, needed, text)
-    return replace(found, before=limit, now=share(found.since or 0))
+    found = followed("missing", detector, buckets, needed)
+    steps = [step for start, step in watched.steps if start >= (found.since or 0)]
+    lost = sum(step.lost.w for step in steps)
+    share = lost / (lost + sum(step.scored.w for step in steps) or 1.0)
+    since = _clock(found.since or 0)
+    text = f"{share:.0%} of the scores are missing since {since}, more than {limit:.0%}"
+    return replace(found, before=limit, now=share, text=text)
 
 
 def worse_version(watched: Watched, needed: float) -> Findings:
@@ -175,7 +169,10 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         effects = (watched.inflation, watched.inflation)
         return math.exp(min(log_e_value_worse(first, second, largest=both, inflation=effects), 200.0))
 
-    means = [_in_units(watched, each) for each in (first, sums[-1])]
+    means = [
+        (1.0 - (good.mean or 0.0) if watched.lower_is_better else good.mean or 0.0) * watched.scale
+        for good in (first, sums[-1])
+    ]
     latest = evidence(sums[-1])
     found = Findings("version", since, None, latest, "", before=means[0], now=means[1], version=new)
     if latest < needed:
@@ -234,17 +231,8 @@ def flipped(sums: Sums) -> Sums:
     )
 
 
-def followed(
-    kind: str,
-    detector: Any,
-    buckets: Iterable[tuple[int, Any]],
-    needed: float,
-    text: Callable[[int], str],
-) -> Findings:
-    """Run a detector over time; an alarm starts with enough evidence and ends without any.
-
-    `text` describes an alarm, given its start. Without enough evidence, the findings have a start only.
-    """
+def followed(kind: str, detector: Any, buckets: Iterable[tuple[int, Any]], needed: float) -> Findings:
+    """Run a detector over time; an alarm starts with enough evidence and ends without any."""
     since: int | None = None
     raised: int | None = None
     for start, bucket in buckets:
@@ -256,32 +244,14 @@ def followed(
         else:
             since = start if since is None else since
             raised = start if raised is None and evidence >= needed else raised
-    if since is None or raised is None:
-        return Findings(kind, since, evidence=detector.e_value)
-    return Findings(kind, since, raised, detector.e_value, text(since))
-
-
-def _mean_since(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int) -> str:
-    return f"the mean is {_mean_of(watched, steps, since):.3f} since {_clock(since)}"
-
-
-def _mean_of(watched: Watched, steps: Iterable[tuple[int, Sums]], since: int | None) -> float:
-    """Return the mean since a time, or of all steps, in units of the score."""
-    sums = total(each for start, each in steps if start >= (since or 0))
-    return (sums.mean or 0.0) * watched.scale
-
-
-def _in_units(watched: Watched, good: Sums) -> float:
-    mean = good.mean or 0.0
-    return (1.0 - mean if watched.lower_is_better else mean) * watched.scale
+    return Findings(kind, since, raised, detector.e_value)
 
 
 def wrong_sampler(steps: Mapping[int, Picks], needed: float) -> Findings:
     """Detect a rule that picks another share of runs than its probabilities state."""
-
-    def text(since: int) -> str:
-        picks = sum((each for start, each in steps.items() if start >= since), Picks())
-        sampled = f"{picks.picked} of {picks.runs} runs were sampled since {_clock(since)}"
-        return f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
-
-    return followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed, text)
+    found = followed("sampler", PickDetector(PERIOD), sorted(steps.items()), needed)
+    since = found.since or 0
+    picks = sum((each for start, each in steps.items() if start >= since), Picks())
+    sampled = f"{picks.picked} of {picks.runs} runs were sampled since {_clock(since)}"
+    text = f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
+    return replace(found, text=text)

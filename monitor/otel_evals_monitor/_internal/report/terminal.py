@@ -86,29 +86,28 @@ def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]
 
 def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
     """Yield the patterns of failing runs, and the worst runs with one line for all of a pattern."""
-    failures = row.failures
-    if failures.patterns:
+    failures, patterns = row.failures, row.failures.patterns[:_PATTERNS]
+    if patterns:
         side = "above" if row.lower_is_better else "below"
         fails = count(failures.runs, "failing run")
         yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
-    for each in failures.patterns[:_PATTERNS]:
+    for each in patterns:
         around = interval(each.share.interval, unit="share")
         share = f"{each.share.mean or 0.0:.1%}" + (f" ({around})" if around else "")
         since = f"first seen {Zone().full(each.first_seen)}"
         yield f"    {share}, {each.trend}, {count(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
-    others = failures.runs - sum(each.runs for each in failures.patterns[:_PATTERNS])
+    others = failures.runs - sum(each.runs for each in patterns)
     if others > 0:
         yield f"    in no pattern or in smaller ones: {count(others, 'failing run')}"
-    shown = failures.shared(row.worst)
-    if shown:
+    if row.worst:
         yield "  worst runs:"
-    for run, name, same in shown:
+    for run, name, same in failures.shared(row.worst):
         at = link.to(run) or f"trace {run.trace_id}"
         why = one_line(run.explanation or run.label or "", 120)
         if same > 1:
             alike = f"{same} of the {len(row.worst)} worst runs are the same failure"
             why = f"{alike}: {one_line(name, 160)}" + (f"; here: {why}" if why else "")
-        yield f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else "")
+        yield f"  {number(run.value):>6}  {at}  {why}".rstrip()
 
 
 def _heading(report: ScoreReport) -> str:

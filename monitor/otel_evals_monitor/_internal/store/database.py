@@ -141,14 +141,10 @@ class Database:
     def _prepare(self, create: bool) -> None:
         with self.reading() as connection:
             version = self._version(connection, create)
-        if version > schema.VERSION:
-            problem = f"was written by a newer version (schema {version}); upgrade otel-evals"
-            raise StoreError(f"{self.name}: {problem}")
-        if 0 < version < schema.VERSION:
-            problem = (
-                f"was written by an earlier version (schema {version}); load its records into a new file"
-            )
-            raise StoreError(f"{self.name}: {problem}")
+        if version not in (0, schema.VERSION):
+            fix = "upgrade otel-evals" if version > schema.VERSION else "load its records into a new file"
+            age = "a newer" if version > schema.VERSION else "an earlier"
+            raise StoreError(f"{self.name}: was written by {age} version (schema {version}); {fix}")
         if not version:
             with self.writing() as connection:
                 # Read again with the lock: another process may have created the tables meanwhile.
