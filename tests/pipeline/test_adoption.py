@@ -51,8 +51,6 @@ class Nested(SpanProcessor):
 class Wrapping(Nested):
     """As `Nested`, with fields of its own that hold the processor."""
 
-    __slots__ = ("kept",)
-
     def __init__(self, inner: SpanProcessor, keep: Callable[[Any], Any]) -> None:
         self.kept = keep(inner)
 
@@ -60,7 +58,7 @@ class Wrapping(Nested):
     def processor(self) -> Any:  # type: ignore[override]
         kept = self.kept
         while not isinstance(kept, SpanProcessor):
-            kept = next(iter(kept.values())) if isinstance(kept, dict) else kept[0]
+            kept = kept[0]
         return kept
 
 
@@ -93,8 +91,7 @@ class Sending(SpanProcessor):
         self._to = exporters
 
     def on_end(self, span: ReadableSpan) -> None:
-        exporters = self._to.values() if isinstance(self._to, dict) else self._to
-        for each in exporters:
+        for each in self._to:
             each.export([span])
 
 
@@ -103,10 +100,8 @@ PROCESSORS: dict[str, Callable[[Any], SpanProcessor]] = {
     "batch": BatchSpanProcessor,
     "nested": lambda exporter: Nested(Nested(BatchSpanProcessor(exporter))),
     "wrapped in a list": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: [p]),
-    "wrapped in a dict": lambda exporter: Wrapping(SimpleSpanProcessor(exporter), lambda p: {"to": p}),
     "next to its exporter": Keeping,
     "a tuple of exporters": lambda exporter: Sending((exporter,)),
-    "a dict of exporters": lambda exporter: Sending({"here": exporter}),
 }
 
 

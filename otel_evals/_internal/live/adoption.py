@@ -4,8 +4,7 @@ Capture goes in front of the provider's processors, and their exporters are wrap
 spans. Both happen once per provider; configuring again replaces the pipeline.
 
 The SDK has no public API for this: only this module and `exporters` use private fields of the SDK and of
-libraries that wrap it. Each access is guarded: a provider with other fields gets capture by
-`add_span_processor`.
+libraries that wrap it. `configure` refuses a provider with other fields.
 """
 
 from __future__ import annotations
@@ -13,33 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import SpanProcessor
 
 from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
 from otel_evals._internal.live.exporters import AdoptedExporter, exporters_in
 from otel_evals._internal.live.pipeline import Pipeline
-
-
-class _Spans(SpanProcessor):
-    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
-
-    def __init__(self, target: SpanProcessor) -> None:
-        self.target = target
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.target.force_flush(timeout_millis)
-
-    def shutdown(self) -> None:
-        self.target.shutdown()
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.target.on_start(span, parent_context)
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.target.on_end(span)
 
 
 class _LogRecords(LogRecordProcessor):
@@ -68,27 +47,15 @@ class _Adopted:
         """The objects that export by these exporters, such as batch processors."""
         self.front: Pipeline | None = None
         self.holds = False
-        self._composite = getattr(provider, "_active_span_processor", None)
-        self._indirect: _Spans | None = None
-        # A field of another type cannot be given a processor in front: a public method adds one.
-        if isinstance(getattr(self._composite, "_span_processors", None), tuple):
-            self._wrap_later_ones()
-        else:
-            self._indirect = _Spans(SpanProcessor())
-            provider.add_span_processor(self._indirect)
-
-    def use(self, front: Pipeline | None, *, holds: bool) -> None:
-        self.capture(front)
-        self.hold(front if holds else None)
+        self._composite: Any = provider._active_span_processor
+        self._wrap_later_ones()
 
     def capture(self, front: Pipeline | None) -> None:
         """Hand the provider's spans to this pipeline from now on."""
         before, self.front = self.front, front
-        spans = None if front is None else front.spans
-        if self._indirect is not None:
-            self._indirect.target = spans or SpanProcessor()
-        else:
-            self._place(spans, None if before is None else before.spans)
+        others = tuple(self._others(before))
+        # In front of all exporters: a span must be captured before it is exported.
+        self._composite._span_processors = others if front is None else (front.spans, *others)
 
     def hold(self, front: Pipeline | None) -> None:
         """Hold the exporters' spans for the scores of this pipeline; None lets them pass."""
@@ -97,19 +64,14 @@ class _Adopted:
             exporter.hold_for(front)
 
     def others(self) -> list[SpanProcessor]:
-        placed = self._indirect or (None if self.front is None else self.front.spans)
-        processors = getattr(self._composite, "_span_processors", ())
-        return [processor for processor in processors if processor is not placed]
+        return self._others(self.front)
 
-    def _place(self, spans: SpanProcessor | None, before: SpanProcessor | None) -> None:
-        """Put capture in front of all exporters: a span must be captured before it is exported."""
-        composite: Any = self._composite
-        others = tuple(p for p in composite._span_processors if p is not before)
-        composite._span_processors = others if spans is None else (spans, *others)
+    def _others(self, front: Pipeline | None) -> list[SpanProcessor]:
+        placed = None if front is None else front.spans
+        return [each for each in self._composite._span_processors if each is not placed]
 
     def _wrap_later_ones(self) -> None:
-        composite: Any = self._composite
-        add = composite.add_span_processor
+        add = self._composite.add_span_processor
 
         def add_and_wrap(span_processor: SpanProcessor) -> None:
             # Before it is added: from then on, it may export.
@@ -117,7 +79,7 @@ class _Adopted:
                 self.wrap(span_processor)
             add(span_processor)
 
-        composite.add_span_processor = add_and_wrap
+        self._composite.add_span_processor = add_and_wrap
 
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; return False if it has none."""
@@ -140,6 +102,12 @@ class _Adopted:
         return bool(places)
 
 
+def is_scorable(provider: Any) -> bool:
+    """Return True for a tracer provider of the SDK, and for one inside wrappers."""
+    composite = getattr(unwrapped(provider), "_active_span_processor", None)
+    return isinstance(getattr(composite, "_span_processors", None), tuple)
+
+
 _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
@@ -155,7 +123,8 @@ def adopt(provider: Any, front: Pipeline, *, wrap: bool) -> list[str]:
     if adopted is None:
         adopted = _Adopted(provider)
         setattr(provider, _MARK, adopted)
-    adopted.use(front, holds=wrap)
+    adopted.capture(front)
+    adopted.hold(front if wrap else None)
     if not wrap:
         return []
     wrapped = [adopted.wrap(processor) for processor in adopted.others()]

@@ -87,14 +87,11 @@ def exporters_in(processor: Any) -> list[_Place]:
 
 
 def _places(owner: Any) -> Iterator[_Place]:
-    """Yield the values of an object's fields, and the values in lists, tuples and dicts there."""
-    # Fields of classes with `__slots__` are in no `__dict__`.
-    slots = [name for kind in type(owner).__mro__ for name in getattr(kind, "__slots__", ())]
-    for name in (*slots, *getattr(owner, "__dict__", {})):
-        value = getattr(owner, name, None)
-        if isinstance(value, list | dict):
-            items = list(enumerate(value) if isinstance(value, list) else value.items())[:_MAX_FOUND]
-            yield from ((owner, name, each, partial(value.__setitem__, key)) for key, each in items)
+    """Yield the values of an object's fields, and the values in lists and tuples there."""
+    for name, value in list(getattr(owner, "__dict__", {}).items()):
+        if isinstance(value, list):
+            items = list(enumerate(value))[:_MAX_FOUND]
+            yield from ((owner, name, each, partial(value.__setitem__, place)) for place, each in items)
         elif isinstance(value, tuple):
             yield from ((owner, name, each, partial(_put, owner, name, each)) for each in value)
         else:
