@@ -253,7 +253,8 @@ def _sentence(decision: ExplainedDecision, random_share: float) -> str:
             return f"waiting for the outcome that {decision.sampler} depends on."
         case "awaiting_idle":
             before = "" if decision.value is None else f"; last score {decision.value:.6g}"
-            return f"will be judged at {_clock(decision.until)} unless it continues{before}."
+            when = datetime.fromtimestamp(decision.until or 0.0, UTC).isoformat(timespec="seconds")
+            return f"will be judged at {when} unless it continues{before}."
         case "queued":
             return f"sampled {by}; queued."
         case "running":
@@ -277,7 +278,3 @@ def _numbers(decision: ExplainedDecision, random_share: float) -> str:
     probability = f"probability {decision.probability:.6g}" if known else "probability unknown"
     compared = ">=" if random_share >= decision.threshold else "<"
     return f" ({probability}, randomness {random_share:.6f} {compared} threshold {decision.threshold:.6f})"
-
-
-def _clock(seconds: float | None) -> str:
-    return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat(timespec="seconds")

@@ -138,11 +138,14 @@ class CaptureSpans(SpanProcessor):
                 ours = above is None
             if ours:
                 # Readers of the exported trace recognise an evaluation's spans by these.
-                span.set_attributes(_marked(context))
+                ids = format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID])
+                span.set_attributes({semconv.MARK: True, semconv.MARK_PROOF: proof_of(*ids)})
                 need_span(parent_context)
             self._open[context[_SPAN_ID]] = None if ours else span
             if len(self._open) > _MAX_OPEN:
-                self._forget_oldest()
+                # The oldest, which may never end; in batches, since copying all ids is slow.
+                for span_id in list(self._open)[: _MAX_OPEN // 10]:
+                    self._open.pop(span_id, None)
         except Exception:
             _logger.debug("a started span was not captured", exc_info=True)
 
@@ -242,17 +245,6 @@ class CaptureSpans(SpanProcessor):
                 return parent[_SPAN_ID]
             parent = above.parent
         return 0
-
-    def _forget_oldest(self) -> None:
-        """Drop the oldest open spans: some may never end."""
-        # In batches: copying all ids for each new span would be slow. Dicts keep their order.
-        for span_id in list(self._open)[: _MAX_OPEN // 10]:
-            self._open.pop(span_id, None)
-
-
-def _marked(context: SpanContext) -> dict[str, Any]:
-    proof = proof_of(format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID]))
-    return {semconv.MARK: True, semconv.MARK_PROOF: proof}
 
 
 @dataclass(eq=False, repr=False)

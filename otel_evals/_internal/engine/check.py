@@ -93,13 +93,12 @@ def policy_of(rule: Rule, threshold: float | None, on_fail: OnFail, on_error: On
         if facts.scale is None:
             raise ConfigError("threshold", f"{facts.id!r} accepts every number: name the score that passes")
         threshold = 0.0 if facts.direction is Direction.LOWER else facts.scale
-    # `bool` is an `int`: True would pass as the threshold 1.
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise ConfigError("threshold", f"must be a number, not {threshold!r:.100}")
-    if not abs(threshold) <= sys.float_info.max:  # nor NaN, which fails every comparison
-        raise ConfigError("threshold", f"must be a finite number, not {threshold!r:.100}")
-    if facts.scale is not None and not 0 <= threshold <= facts.scale:
-        raise ConfigError("threshold", f"must lie within 0..{facts.scale:g}, not {threshold!r:.100}")
+    # `bool` is an `int`: True would pass as the threshold 1. NaN would fail every comparison.
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    lowest, highest = (-sys.float_info.max, sys.float_info.max) if facts.scale is None else (0.0, facts.scale)
+    if not number or not lowest <= threshold <= highest:
+        problem = f"must be a number within {lowest:g}..{highest:g}, not {threshold!r:.100}"
+        raise ConfigError("threshold", problem)
     return Policy(float(threshold), facts.direction, on_fail, on_error)
 
 

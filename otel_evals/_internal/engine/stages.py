@@ -224,8 +224,10 @@ class Stages:
             self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
             return []
         sampled = self.scorer.decide(run)
+        conversations = self.conversations
+        waits = conversations.active and run.conversation_id and not conversations.rules_out(run)
         # Kept before an evaluation starts: one may crash the process.
-        if self.source is not None and (sampled or self._waits(run)):
+        if self.source is not None and (sampled or waits):
             self.ledger.not_kept += not self.source.sampled(group or group_of([run]))
         self._start(sampled)
         return list(sampled)
@@ -244,11 +246,6 @@ class Stages:
     def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
         """Forget conversations that another process gathers now."""
         self.conversations.forget(which)
-
-    def _waits(self, run: Run) -> bool:
-        """Return True if a run waits for its conversation."""
-        conversations = self.conversations
-        return conversations.active and bool(run.conversation_id) and not conversations.rules_out(run)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
         for joined in due:

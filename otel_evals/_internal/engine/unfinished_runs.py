@@ -73,7 +73,8 @@ class UnfinishedRuns:
         # The current span first, then those above it: the nearest claimed one is in the run meant.
         for here in map(format_span_id, place.above):
             if here in claimed:
-                return _containing(here, runs)
+                within = [run for run in runs if any(each.span.span_id == here for each in run.operations)]
+                return within[0] if within else None
         # No span of the run is around the caller: one that began before the place is not meant.
         return _latest([run for run in runs if run.start_time >= place.since], answer)
 
@@ -111,13 +112,6 @@ def _record(span: Span, owner: int) -> SpanRecord | None:
             return CapturedSpan(span, owner).record()
         except RuntimeError:  # the application added an event meanwhile
             continue
-    return None
-
-
-def _containing(span_id: str, runs: Sequence[Run]) -> Run | None:
-    for run in runs:
-        if any(operation.span.span_id == span_id for operation in run.operations):
-            return run
     return None
 
 

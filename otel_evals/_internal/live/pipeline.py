@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -272,12 +272,10 @@ _all: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 """All live pipelines. Fork handlers are permanent, so one set of handlers serves all of them."""
 
 
-def _on_fork(step: Callable[[Pipeline], None]) -> None:
+def _after_fork_in_child() -> None:
     for pipeline in list(_all):
-        step(pipeline)
+        pipeline._after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        after_in_child=lambda: _on_fork(Pipeline._after_fork_in_child),
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -39,11 +39,6 @@ def done(keys: Iterable[bytes]) -> Entry:
     return Entry(_DONE, b"", tuple(keys))
 
 
-def _encoded(entry: Entry) -> bytes:
-    body = _encoder.encode(entry)
-    return _HEAD.pack(len(body), zlib.crc32(body)) + body
-
-
 def _decoded(data: bytes) -> tuple[list[Entry], int]:
     """Return the whole entries and where they end; a crash may have cut off the last one."""
     entries, end = list[Entry](), len(_MAGIC)
@@ -72,7 +67,9 @@ class Segment:
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Append entries, which then survive the process."""
-        data = (b"" if self.size else _MAGIC) + b"".join(map(_encoded, entries))
+        bodies = list(map(_encoder.encode, entries))
+        framed = [_HEAD.pack(len(body), zlib.crc32(body)) + body for body in bodies]
+        data = b"".join([b"" if self.size else _MAGIC, *framed])
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             written = os.write(file, data)
