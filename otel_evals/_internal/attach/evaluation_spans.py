@@ -36,7 +36,7 @@ from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.attach.providers import with_ids
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_context, marked_state, marks
+from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_state, marks
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class EvaluationSpans:
             judged = mark(judged_context(run, span.span_id))
             tracer = with_ids(tracer, span.get_span_context(), judged)
         links = judged_links(run, span.span_id)
-        return _started(tracer, marked_context(), links, run, span.scorer_id, span.start_time)
+        return _started(tracer, marks().context, links, run, span.scorer_id, span.start_time)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""
@@ -148,7 +148,7 @@ def begin(
     Returns:
         The span, and a context in which every span is marked.
     """
-    marked = marked_context()
+    marked = marks().context
     if spans is not None:
         try:
             return spans.open(run, span_id, scorer_id, start_time), marked

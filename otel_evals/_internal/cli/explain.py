@@ -65,7 +65,9 @@ def explain_trace(given: str, places: Sequence[str], known: Mapping[str, str] = 
         # Records of other traces are read for their samplers only, and not kept.
         if trace_id in (record.trace_id, *(turn.trace_id for turn in record.turns)):
             mine.append(record)
-    recorded = _newest(e for record in mine for e in record.evaluations)
+    # The newest revision of each evaluation: a file may contain several.
+    revisions = sorted((e for record in mine for e in record.evaluations), key=lambda e: e.revision)
+    recorded = [*{each.evaluation_id: each for each in revisions}.values()]
     decisions = [_recorded(evaluation) for evaluation in recorded]
     for rule in (each.rule for each in decisions):
         samplers.pop(rule, None)
@@ -96,16 +98,6 @@ def _draws(trace_id: int, samplers: Mapping[str, str]) -> Iterator[tuple[bool, s
         why = "drawn, but the rule did not apply to its run, or its score is not written yet"
         end = why if drawn else f"not drawn: 1 in {1 / ceiling:.4g}" if ceiling else "not drawn: none are"
         yield drawn, f"{rule}: its trace was {end} ({sampler})."
-
-
-def _newest(evaluations: Iterator[RecordedEvaluation]) -> list[RecordedEvaluation]:
-    """Return the newest revision of each evaluation: a file may contain several."""
-    newest: dict[str, RecordedEvaluation] = {}
-    for each in evaluations:
-        known = newest.get(each.evaluation_id)
-        if known is None or each.revision >= known.revision:
-            newest[each.evaluation_id] = each
-    return [*newest.values()]
 
 
 def _recorded(evaluation: RecordedEvaluation) -> ExplainedDecision:

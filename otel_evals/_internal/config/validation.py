@@ -50,13 +50,11 @@ FOREVER = 1e9
 """Maximum of every duration in seconds, infinity included: clocks and locks accept no more."""
 
 
-def _at_most_forever(value: float) -> float:
-    return min(value, FOREVER)
+_at_most_forever = AfterValidator(lambda value: min(value, FOREVER))
 
-
-Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds), AfterValidator(_at_most_forever)]
+Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds), _at_most_forever]
 """Seconds, or a duration as text."""
-PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds), AfterValidator(_at_most_forever)]
+PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds), _at_most_forever]
 """Seconds above 0, or a duration as text."""
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader, RawIOBase
 from itertools import chain
 from pathlib import Path
@@ -284,7 +284,13 @@ class Spill:
             return
         self._write_out()
         for file in self._files:
-            yield from self._read_back(file)
+            file.seek(0)
+            groups: dict[str, list[Any]] = {}
+            with suppress(EOFError):
+                while True:
+                    key, records = pickle.load(file)
+                    groups.setdefault(key, []).extend(records)
+            yield from groups.values()
 
     def _write_out(self) -> None:
         if not self._files:
@@ -293,14 +299,3 @@ class Spill:
             # Within a process a string's hash is constant: each key is in one file.
             pickle.dump((key, records), self._files[hash(key) % _BUCKETS], pickle.HIGHEST_PROTOCOL)
         self._held, self._size = {}, 0
-
-    def _read_back(self, file: IO[bytes]) -> Iterator[list[Any]]:
-        file.seek(0)
-        groups: dict[str, list[Any]] = {}
-        while True:
-            try:
-                key, records = pickle.load(file)
-            except EOFError:
-                break
-            groups.setdefault(key, []).extend(records)
-        yield from groups.values()

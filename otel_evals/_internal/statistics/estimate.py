@@ -132,7 +132,10 @@ def estimate(
         unknown=sums.unknown,
         too_few=sums.n_effective < ENOUGH,
         dominated=sums.w_max > DOMINANT_SHARE * sums.w,
-        few_clusters=clusters is not None and _few(sums, clusters),
+        few_clusters=clusters is not None
+        and clusters.effective < FEW_CLUSTERS
+        # Beyond chance: runs of the same cluster are alike.
+        and design_effect(sums, clusters) > 1.0 + 2.5 * math.sqrt(2.0 / clusters.freedom),
         # As many clusters as runs say nothing beyond `n`.
         clusters=clusters.number if clusters and (clusters.number or 0) < sums.n else None,
         approximate=not scaled,
@@ -218,12 +221,6 @@ def check_values(sums: Sums) -> None:
     for name, x in (("x_min", sums.x_min), ("x_max", sums.x_max)):
         if x is not None and not 0.0 <= x <= 1.0:
             raise ValueError(f"{name}: values must lie in 0..1, not {x!r}; divide scores by their scale")
-
-
-def _few(sums: Sums, clusters: Clusters) -> bool:
-    """Return True if there are few clusters, and their runs are alike, beyond chance."""
-    noise = 2.5 * math.sqrt(2.0 / clusters.freedom)
-    return clusters.effective < FEW_CLUSTERS and design_effect(sums, clusters) > 1.0 + noise
 
 
 def _mean(sums: Sums, scaled: bool) -> float | None:

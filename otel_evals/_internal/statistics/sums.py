@@ -64,8 +64,7 @@ class Sums:
             ValueError: x is not finite or too large, or w is neither 0 nor at least 1; the message says
                 which.
         """
-        _check_value(x)
-        return Tally.of(w).valued(x)
+        return cls.of_runs([(x, w)])
 
     @classmethod
     def of_runs(cls, runs: Iterable[tuple[float, float | None]]) -> Sums:
@@ -80,7 +79,9 @@ class Sums:
         given = list(runs)
         known = [(x, check_weight(w)) for x, w in given if w is not None]
         for x, _ in known:
-            _check_value(x)
+            check_number("x", x, signed=True)
+            if abs(x) > _LARGEST_VALUE:
+                raise ValueError(f"x: must be a finite number of at most {_LARGEST_VALUE:g}, not {x!r}")
         if not known:
             return cls(unknown=len(given))
         products = [(w, w * x, w * x * x, w * w, w * w * x, w * x * w * x) for x, w in known]
@@ -212,12 +213,6 @@ class Picks:
         It is for a single look; beyond 4 on either side, chance is unlikely.
         """
         return (self.picked - self.expected) / math.sqrt(self.variance) if self.variance > 0.0 else None
-
-
-def _check_value(x: float) -> None:
-    check_number("x", x, signed=True)
-    if abs(x) > _LARGEST_VALUE:
-        raise ValueError(f"x: must be a finite number of at most {_LARGEST_VALUE:g}, not {x!r}")
 
 
 def added(one: _Sums, other: _Sums, by: Mapping[str, Callable[..., Any]]) -> _Sums:

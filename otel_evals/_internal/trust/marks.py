@@ -71,10 +71,6 @@ def marks() -> Marks:
     return _marks(int(time.time()) // SECONDS)
 
 
-def marked_context() -> Context:
-    return marks().context
-
-
 @lru_cache(maxsize=2)
 def _marks(_hour: int) -> Marks:
     return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signature())]))

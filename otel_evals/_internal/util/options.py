@@ -11,8 +11,6 @@ from typing import Any
 
 from otel_evals.errors import ConfigError, ConfigErrors
 
-_ADDRESSES = ("url", "endpoint", "address", "host", "base_url", "api_base")
-
 
 class Problems:
     """Collects mistakes, to report all of them at once."""
@@ -49,8 +47,6 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
     """Return the end of an error message: the most similar known name, or all known names."""
     names = sorted(name for name in known if not name.startswith("_"))
     near = difflib.get_close_matches(wrong, names, n=1)
-    if not near and wrong in _ADDRESSES:
-        near = [name for name in names if name in _ADDRESSES]
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(names)}" if names else "; it takes none"

@@ -64,12 +64,6 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "unknown option",
         "did you mean 'rules'?",
     ),
-    "endpoint for url": (
-        lambda: build_config(destinations=[{"phoenix": {"endpoint": "http://localhost:6006"}}]),
-        "destinations[0].phoenix.endpoint",
-        "unknown option",
-        "did you mean 'url'?",
-    ),
     "undecorated": (
         lambda: Rule(is_polite),
         "scorer",
