@@ -69,20 +69,6 @@ def test_the_help_of_a_command_is_one_sentence_on_one_line() -> None:
         assert ". " not in summary, name
 
 
-def test_the_shell_completes_commands() -> None:
-    def completed(*words: str) -> list[str]:
-        environment = {
-            "_OTEL_EVALS_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(["otel-evals", *words]),
-            "COMP_CWORD": str(len(words)),
-        }
-        done = CliRunner().invoke(app, [], prog_name="otel-evals", env=environment)
-        return done.stdout.split()
-
-    assert completed("sc") == ["score", "scorers"]
-    assert completed("destinations", "te") == ["test"]
-
-
 @pytest.mark.parametrize(
     ("library", "command", "extra", "code"),
     [
@@ -167,11 +153,3 @@ atexit.register(lambda: print([m for m in sys.modules if m.partition('.')[0] in 
         [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == [__version__, "[]"], done.stderr
-
-
-def test_a_wrong_phoenix_address_names_the_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
-        monkeypatch.setenv(name, "")  # the demo sets them; this takes them back
-    done = CliRunner().invoke(app, ["demo", "--to", "phoenix=nowhere", "--out", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "--to phoenix.url" in done.output

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.otlp.files import Spill, read_traces, records_of
+from otel_evals._internal.otlp.files import read_traces, records_of
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanRecord
 
@@ -222,28 +222,6 @@ def _line(number: int) -> bytes:
 _LINES = st.sampled_from(
     [b"{broken\n", b"null\n", b"7\n", b'"x"\n', b"[]\n", b'{"a": 1}\n', b'{"a": "\xff"}\n', b"[[[[\n", b"}\n"]
 )
-_SPANS = st.fixed_dictionaries(
-    {"traceId": st.just("f" * 32)},
-    optional={
-        key: st.none()
-        | st.integers(-(2**70), 2**70)
-        | st.floats()
-        | st.text(max_size=9)
-        | st.lists(st.none())
-        for key in [
-            "attributes",
-            "events",
-            "links",
-            "status",
-            "kind",
-            "name",
-            "flags",
-            "startTimeUnixNano",
-            "endTimeUnixNano",
-            "parentSpanId",
-        ]
-    },
-)
 
 
 @given(st.integers(1, 6), st.data())
@@ -259,16 +237,6 @@ def test_a_broken_line_costs_no_other(number: int, data: st.DataObject) -> None:
         found = list(read_traces([str(path)], skipped=lambda _, line: told.append(line)))
     assert sorted(trace[0].trace_id for trace in found) == [f"{n + 1:032x}" for n in range(number)]
     assert len(told) == 1
-
-
-@given(st.integers(1, 6), st.data())
-def test_an_odd_span_costs_no_other(number: int, data: st.DataObject) -> None:
-    lines = [_line(n) for n in range(number)]
-    lines.insert(data.draw(st.integers(0, number)), json.dumps(spans(data.draw(_SPANS))).encode() + b"\n")
-    with TemporaryDirectory() as folder:
-        (path := Path(folder) / "a").write_bytes(b"".join(lines))
-        found = list(read_traces([str(path)]))
-    assert {f"{n + 1:032x}" for n in range(number)} <= {trace[0].trace_id for trace in found}
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -347,14 +315,6 @@ def test_what_does_not_fit_into_memory_gives_the_same_traces(tmp_path: Path) -> 
     assert len(whole) == 200
     assert found(20_000) == whole
     assert sum(entry[2] for trace in whole for entry in trace) == 200
-
-
-def test_spilled_groups_come_whole_and_once() -> None:
-    with Spill(memory=100) as spill:
-        for n in range(1_000):
-            spill.add(str(n % 10), n, 10)
-        groups = sorted(sorted(group) for group in spill.groups())
-    assert groups == sorted(list(range(k, 1_000, 10)) for k in range(10))
 
 
 def test_texts_one_after_the_other_take_time_in_proportion(tmp_path: Path) -> None:

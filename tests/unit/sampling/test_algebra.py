@@ -52,30 +52,6 @@ def test_always_and_never_are_exact(trace_id: int) -> None:
     assert not sampling.is_sampled(0.0, trace_id)
 
 
-def test_a_head_samplers_threshold_is_composed_with_ours() -> None:
-    """Half of what a 10 % head sampler kept is picked at ratio 0.5, and 5 % goes on record."""
-    rng = random.Random(3)
-    head = sampling.threshold(0.1)
-    state = f"ot=th:{head:014x}".rstrip("0")
-    kept = [i for i in (rng.getrandbits(128) for _ in range(50_000)) if i & ((1 << 56) - 1) >= head]
-    picked = sum(sampling.is_sampled(0.5, trace_id, state) for trace_id in kept)
-    assert abs(picked / len(kept) - 0.5) < 0.04
-    recorded = sampling.recorded_probability(sampling.Chance(0.5), state)
-    assert recorded == pytest.approx(0.05, abs=1e-6)
-
-
-def test_explicit_randomness_decides() -> None:
-    """`rv` in the tracestate replaces the trace id's own bits."""
-    assert sampling.is_sampled(0.5, 1, "vendor=x,ot=rv:ffffffffffffff")
-    assert not sampling.is_sampled(0.5, 1, "ot=rv:00000000000001;th:0")
-
-
-@given(st.text(max_size=40))
-def test_any_tracestate_is_survived(state: str) -> None:
-    """Malformed tracestates change nothing and raise nothing."""
-    assert sampling.is_sampled(1.0, 12345, f"ot={state}") in (True, False)
-
-
 def test_a_failed_tool_is_an_error() -> None:
     """`errors()` samples runs that recovered from a failing tool too."""
     assert sampling.errors().chance(run(tool_calls=(ToolCall(name="t", status="error"),))).probability == 1
@@ -91,13 +67,6 @@ def test_what_a_predicate_picks_has_no_known_probability_but_its_part() -> None:
     alone = sampling.when(lambda r: True)
     for sampler in (alone, alone & sampling.ratio(0.5)):
         assert sampler.chance(run()).estimable is None
-
-
-def test_slow_runs_are_picked_by_their_duration() -> None:
-    """Durations are seconds from the root's start to its end."""
-    slow = run(start_time=0, end_time=6_000_000_000)
-    assert sampling.slower_than(5).chance(slow).probability == 1.0
-    assert sampling.slower_than(7).chance(slow).probability == 0.0
 
 
 class Asked:
@@ -210,15 +179,6 @@ def test_samplers_are_not_combined_by_or() -> None:
 def test_the_floor_is_known_beforehand(words: str, floor: float) -> None:
     """One over it is the largest weight; a rate limit, and a rule that is followed, have none."""
     assert sampling.parse(words).floor == floor
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["ratio(0.05) | errors()", "ratio(0.1) & (errors() | slower_than(5))", "always()", "never()", "ratio(1)"],
-)
-def test_words_become_the_sampler_that_says_them(words: str) -> None:
-    """A sampler's description is the text that makes it."""
-    assert str(sampling.parse(words)) == words
 
 
 @given(RATES, RATES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import fmean, stdev
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from otel_evals import sampling
 from otel_evals._internal.sampling.algebra import SamplerFacts, facts_of_sampler
 from otel_evals._internal.sampling.conditions import cascade_order
-from otel_evals._internal.sampling.parser import parse
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord
 from otel_evals.sampling import Chance, Earlier, Sampler
@@ -68,18 +66,6 @@ def most_in_a_window(times: list[float], window: float) -> int:
             first += 1
         most = max(most, last - first + 1)
     return most
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [1, 10, 100])
-def test_a_steady_stream_is_picked_at_the_limit_and_evenly(limit: int) -> None:
-    """After the first minute: close to the limit in the mean, and no minute far above it."""
-    clock = Clock()
-    sampler = sampling.per_minute(limit, clock=clock)
-    times = [t for t, _, _, picked in drive(sampler, clock, random.Random(1), steady(20, 1800)) if picked]
-    later = [t for t in times if t >= 120]
-    assert 0.6 * limit <= len(later) / 28 <= 1.05 * limit
-    assert most_in_a_window(later, 60) <= limit + 6
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100])
@@ -174,30 +160,6 @@ def test_the_algebra_is_that_of_sets_exactly(
     assert sampling.parse(str(a & b)).ceiling == pytest.approx((a & b).ceiling, abs=1e-9)
 
 
-def zipf(seconds: int, rng: random.Random) -> Iterator[tuple[float, str]]:
-    """Agents of which the busiest has 10,000 times the traffic of the rarest."""
-    agents = [("busy", 20.0), ("middle", 1.0), ("rare", 2 / 60), ("rarest", 0.12 / 60)]
-    arrivals = [
-        (rng.uniform(0, seconds), name) for name, rate in agents for _ in range(round(rate * seconds))
-    ]
-    return iter(sorted(arrivals))
-
-
-def test_every_stratum_gets_its_floor_even_when_rare() -> None:
-    """Rare agents are seen whole, busy ones at their floor, each with its own recorded probability."""
-    clock, rng = Clock(), random.Random(6)
-    sampler = sampling.stratified("agent_name", 6, clock=clock)
-    picked, seen = Counter[str](), Counter[str]()
-    for _, agent, probability, is_picked in drive(sampler, clock, rng, zipf(1800, rng)):
-        seen[agent] += 1
-        picked[agent] += is_picked
-        assert agent not in ("rarest",) or probability == 1.0
-    assert picked["rarest"] == seen["rarest"] > 0
-    assert picked["rare"] >= 0.9 * seen["rare"]
-    for agent in ("busy", "middle"):
-        assert 0.6 * 6 <= picked[agent] / 30 <= 1.5 * 6
-
-
 def test_strata_may_be_attributes_or_functions_and_hours() -> None:
     """The same field by its name, as an attribute and by a function; an hour forgets more slowly."""
     span = SpanRecord(trace_id="1" * 32, span_id="0" * 15 + "1", attributes={"tenant": "acme"})
@@ -280,25 +242,6 @@ def test_a_run_that_is_sampled_anyway_takes_nothing_of_a_limit() -> None:
     both = sampling.always() | limit
     assert [both.chance(run(number)).probability for number in range(5)] == [1.0] * 5
     assert limit.chance(run()).probability == 1.0
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: sampling.ratio(2),
-        lambda: sampling.per_minute(0),
-        lambda: sampling.stratified("", 1),
-        lambda: sampling.below("", 0.5),
-        lambda: sampling.above("a", math.nan),
-        lambda: bool(sampling.always()),
-        lambda: parse("nonsense"),
-    ],
-)
-def test_what_is_wrong_about_a_sampler_is_told_of_the_field(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ConfigError) as told:
-        wrong()
-    assert told.value.field == "sample"
-    assert "None" not in str(told.value)
 
 
 def test_unknown_and_circular_cascades_name_the_rule() -> None:

@@ -41,17 +41,6 @@ def test_the_difference_has_the_interval_of_both_sides_ends(
     assert found.interval.high == pytest.approx(found.mean + up)
 
 
-def test_a_known_side_leaves_the_other_sides_interval() -> None:
-    """With next to no doubt about the first, the difference is as uncertain as the second."""
-    second = estimate(passing(80, 20))
-    many = 1e9
-    known = Sums(10**9, many, many / 2, many / 4, many, many / 2, many / 4, 1.0, x_min=0.5, x_max=0.5)
-    found = difference(estimate(known), second)
-    assert found
-    assert second.interval
-    assert found.interval.width == pytest.approx(second.interval.width, rel=1e-3)
-
-
 def test_without_an_interval_there_is_no_difference() -> None:
     assert difference(estimate(Sums()), estimate(passing(8, 2))) is None
     with pytest.raises(ValueError, match=r"^confidence: "):

@@ -193,59 +193,6 @@ def test_few_clusters_are_named_where_their_runs_are_alike_beyond_chance(runs: G
     assert estimate(sums, clusters=clusters).few_clusters == (effective < 50 and effect > bound)
 
 
-def wandering(hours: Mapping[int, list[tuple[float, float]]]) -> float:
-    """The factor of `wander`, from the runs and by trying every change of the mean."""
-
-    def mean(runs: list[tuple[float, float]]) -> float:
-        return math.fsum(w * x for x, w in runs) / math.fsum(w for _, w in runs) if runs else 0.0
-
-    def among(part: list[int]) -> list[tuple[float, float]]:
-        return [run for hour in part for run in hours[hour]]
-
-    order = sorted(hours)
-    splits = [(order[:place], order[place:]) for place in range(1, len(order) + 1)]
-    level, most = {}, -1.0
-    for sides in splits:
-        explained = sum(math.fsum(w for _, w in among(s)) * mean(among(s)) ** 2 for s in sides)
-        if explained > most * (1 + 1e-12):
-            level, most = {hour: mean(among(side)) for side in sides for hour in side}, explained
-    every = among(order)
-    noise = math.fsum((w * (x - mean(every))) ** 2 for x, w in every)
-    found, width = 1.0, 1
-    while (order[-1] - order[0] + 1) // width >= 6:
-        rests, weights = defaultdict[int, float](float), defaultdict[int, float](float)
-        for hour in order:
-            block = (hour - order[0]) // width
-            rests[block] += math.fsum(w * (x - level[hour]) for x, w in hours[hour])
-            weights[block] += math.fsum(w for _, w in hours[hour])
-        n, df = len(weights), satterthwaite(list(weights.values())) - 2
-        if n >= 6 and df >= 1:
-            ratio = math.fsum(rest**2 for rest in rests.values()) * n / (n - 3) / noise
-            if ratio > 1 + 2 * math.sqrt(2 / df):
-                found = max(found, ratio * (t_quantile(0.975, df) / t_quantile(0.975, math.inf)) ** 2)
-        width *= 2
-    return found
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(1, 2), st.integers(0, 8)), min_size=5, max_size=30),
-    st.integers(-5, 5),
-    st.sampled_from([1.0, 4.0]),
-)
-def test_a_mean_that_wanders_has_the_factor_of_its_blocks(
-    steps: list[tuple[int, int]], hour: int, weight: float
-) -> None:
-    """Hours of eight runs, some missing, in which so many passed."""
-    hours = {}
-    for apart, passed in steps:
-        hour += apart
-        hours[hour] = [(1.0, weight)] * passed + [(0.0, weight)] * (8 - passed)
-    assume(len({x for runs in hours.values() for x, _ in runs}) == 2)
-    found = wander({hour: sums_of(runs) for hour, runs in hours.items()})
-    assert found == pytest.approx(wandering(hours), rel=1e-6)
-
-
 def test_what_does_not_wander_has_no_factor() -> None:
     good, bad = sums_of([(1.0, 1.0)] * 9 + [(0.0, 1.0)]), sums_of([(1.0, 1.0)] * 5 + [(0.0, 1.0)] * 5)
     assert wander({}) == wander({3: sums_of([(1.0, 1.0)])}) == wander({3: Sums()}) == 1.0
@@ -262,15 +209,6 @@ def test_nothing_gives_no_mean() -> None:
         assert result.too_few
     assert estimate(Sums.of(0.5, None)).unknown == 1
     assert estimate(Sums(), scaled=False).interval is None
-
-
-def test_one_run_says_next_to_nothing() -> None:
-    result = estimate(Sums.of(1.0, 20.0))
-    assert result.mean == 1.0
-    assert result.interval
-    assert result.interval.width > 0.5
-    assert result.too_few
-    assert result.dominated
 
 
 def test_fifty_perfect_scores_are_not_certainty() -> None:
@@ -340,32 +278,6 @@ def test_a_score_on_another_scale_comes_back_in_its_units() -> None:
     assert result.interval
     assert 4.25 in result.interval
     assert result.interval.high <= 5.0
-
-
-def test_resemblance_within_conversations_widens_the_interval() -> None:
-    """Ten runs of each of forty users, satisfied or not: forty observations rather than four hundred."""
-    runs = [(f"user{user}", float(user % 4 > 0)) for user in range(40) for _ in range(10)]
-    sums = sums_of([(x, 5.0) for _, x in runs])
-    clusters = Clusters.of_runs([(user, x, 5.0) for user, x in runs])
-    ignored, grouped = estimate(sums).interval, estimate(sums, clusters=clusters).interval
-    assert ignored
-    assert grouped
-    assert grouped.width > 2 * ignored.width
-    assert 5 < design_effect(sums, clusters) < 20
-    assert estimate(sums, clusters=clusters).few_clusters
-    inflated = estimate(sums, inflation=design_effect(sums, clusters)).interval
-    assert inflated
-    assert inflated.width == pytest.approx(grouped.width, rel=0.1)
-
-
-def test_one_user_alone_tells_little_about_others() -> None:
-    """Most of the scale, or no interval where there is none."""
-    runs = [("one", 0.5, 1.0)] * 300
-    sums, clusters = sums_of([(x, w) for _, x, w in runs]), Clusters.of_runs(runs)
-    found = estimate(sums, clusters=clusters).interval
-    assert found
-    assert found.width > 0.6
-    assert estimate(sums, clusters=clusters, scaled=False).interval is None
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95, math.nan])

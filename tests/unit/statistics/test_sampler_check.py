@@ -105,16 +105,3 @@ def test_a_sample_without_ordinary_runs_is_not_representative() -> None:
     assert lacking.z is not None
     assert abs(lacking.z) < 1
     assert (lacking + Picks.of(0.001, True)).representative
-
-
-@pytest.mark.parametrize("p", [0.02, 0.1, 0.5])
-def test_ordinary_samples_are_representative(p: float) -> None:
-    """Samples of at least ten runs, which is the fewest that a mean is shown for."""
-    rng, wrong = random.Random(int(1000 * p)), 0
-    for _ in range(500):
-        runs = int(20 / p)
-        picked = sum(rng.random() < p for _ in range(runs))
-        one, other = Picks.of(p, True), Picks.of(p, False)
-        picks = sum([one] * picked + [other] * (runs - picked), Picks())
-        wrong += picked >= 10 and not picks.representative
-    assert wrong <= 2
