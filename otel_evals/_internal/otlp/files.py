@@ -25,7 +25,6 @@ from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.otlp.messages import (
     DamagedFileError,
     Record,
-    protobuf_records,
     protobuf_requests,
     records_of,
 )
@@ -73,7 +72,7 @@ def read_traces(
     with Spill(memory) as spill:
         for path in paths:
             for size, request in export_requests(path, skipped):
-                records = list(_records(request))
+                records = list(records_of(request))
                 for record in records:
                     trace_id = record.trace_id if isinstance(record, SpanRecord) else record[0]
                     spill.add(trace_id, record, size // len(records) + 200)
@@ -92,10 +91,6 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
         # A record promises the oldest first; files may have any order.
         held.sort(key=lambda log: log.time)
     return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
-
-
-def _records(request: Any) -> Iterator[Record]:
-    return protobuf_records(request) if hasattr(request, "SerializeToString") else records_of(request)
 
 
 def export_requests(path: str, skipped: _Skipped = lambda _path, _number: None) -> Iterator[tuple[int, Any]]:

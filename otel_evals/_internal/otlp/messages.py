@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.records import read_only
@@ -18,92 +19,64 @@ Record = SpanRecord | LogRecord
 
 # By number in OTLP, where 0 is unspecified and may be taken for INTERNAL.
 KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
-STATUS = ("UNSET", "OK", "ERROR")
+STATUS: tuple[Literal["UNSET", "OK", "ERROR"], ...] = ("UNSET", "OK", "ERROR")
 
 
 def records_of(request: Any) -> Iterator[Record]:
-    """Yield the spans and log records in an OTLP/JSON export request, or in a list of requests."""
+    """Yield the spans and log records in an export request: a message, OTLP/JSON, or a list of these."""
     for part in request if isinstance(request, list) else (request,):
-        for block in _list(part, "resourceSpans"):
-            resource = read_only(_attributes(_get(block, "resource")))
-            for scope_block in _list(block, "scopeSpans"):
-                scope = _get(scope_block, "scope")
-                name, version = str(scope.get("name", "")), str(scope.get("version", ""))
-                for span in _list(scope_block, "spans"):
-                    yield _span(span, resource, name, version)
-        for block in _list(part, "resourceLogs"):
-            for scope_block in _list(block, "scopeLogs"):
-                for log in _list(scope_block, "logRecords"):
-                    yield _id(log.get("traceId")), _id(log.get("spanId")), _log(log)
+        message = part if hasattr(part, "SerializeToString") else _Json(part)
+        for block in getattr(message, "resource_spans", ()):
+            resource = attributes_of(block.resource)
+            for scope_block in block.scope_spans:
+                for span in scope_block.spans:
+                    yield span_record(span, resource, scope_block.scope)
+        for block in getattr(message, "resource_logs", ()):
+            for scope_block in block.scope_logs:
+                for log in scope_block.log_records:
+                    yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
 
 
-def _span(span: Mapping[str, Any], resource: Mapping[str, Any], scope: str, version: str) -> SpanRecord:
-    status = _get(span, "status")
-    flags = _number(span.get("flags"))
-    return SpanRecord(
-        trace_id=_id(span.get("traceId")),
-        span_id=_id(span.get("spanId")),
-        parent_span_id=_id(span.get("parentSpanId")) or None,
-        name=str(span.get("name", "")),
-        kind=_enum(span.get("kind"), KINDS, "SPAN_KIND_"),
-        start_time=_number(span.get("startTimeUnixNano")),
-        end_time=_number(span.get("endTimeUnixNano")) or None,
-        attributes=_attributes(span),
-        events=tuple(map(_json_event, _list(span, "events"))),
-        status=cast("Literal['UNSET', 'OK', 'ERROR']", _enum(status.get("code"), STATUS, "STATUS_CODE_")),
-        status_message=str(status.get("message", "")),
-        scope_name=scope,
-        scope_version=version,
-        resource=resource,
-        trace_flags=flags & 0xFF or 1,  # most exporters leave them out, and export sampled spans only
-        trace_state=str(span.get("traceState", "")),
-        # OTLP's SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK.
-        parent_is_remote=bool(flags & 0x200),
-        dropped_attributes=_number(span.get("droppedAttributesCount")),
-        links=tuple((_id(link.get("traceId")), _id(link.get("spanId"))) for link in _list(span, "links")),
-    )
+class _Json:
+    """An OTLP/JSON object with the fields of the message: missing and malformed ones have their defaults."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Any) -> None:
+        self._node = node if isinstance(node, Mapping) else {}
+
+    def __getattr__(self, name: str) -> Any:
+        key, read = _FIELDS[name]
+        return read(self._node.get(key))
+
+    def WhichOneof(self, _: str) -> str | None:  # noqa: N802 (a message's method)
+        return _KINDS_OF_VALUES.get(next(iter(self._node), ""))
 
 
-def _json_event(event: Mapping[str, Any]) -> SpanEvent:
-    return SpanEvent(
-        name=str(event.get("name", "")),
-        time=_number(event.get("timeUnixNano")),
-        attributes=_attributes(event),
-        dropped_attributes=_number(event.get("droppedAttributesCount")),
-    )
+class _Id(str):
+    """An id in hex."""
+
+    __slots__ = ()
+
+    def hex(self) -> str:
+        return str(self)
 
 
-def _log(log: Mapping[str, Any]) -> SpanEvent:
-    attributes = _attributes(log)
-    return SpanEvent(
-        name=str(log.get("eventName") or attributes.get("event.name") or ""),
-        time=_number(log.get("timeUnixNano")) or _number(log.get("observedTimeUnixNano")),
-        attributes=attributes,
-        body=_json_value(log.get("body")),
-        dropped_attributes=_number(log.get("droppedAttributesCount")),
-    )
+def _id(value: Any) -> _Id:
+    """Return an id in lower case; accepts base64, protobuf's own JSON form."""
+    if not isinstance(value, str):
+        return _Id()
+    # 16 and 8 bytes in base64; hex has no padding.
+    if len(value) in (24, 12) and value.endswith("="):
+        try:
+            return _Id(base64.b64decode(value, validate=True).hex())
+        except ValueError:
+            return _Id(value)
+    return _Id(value.lower())
 
 
-def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(a.get("key", "")): _json_value(a.get("value")) for a in _list(node, "attributes")}
-
-
-def _json_value(value: Any, depth: int = 0) -> Any:
-    """Return the value of an AnyValue; arrays become tuples, as in the SDK."""
-    if not isinstance(value, Mapping) or not value or depth > _DEPTH:
-        return None
-    kind, inner = next(iter(value.items()))
-    if kind == "arrayValue":
-        return tuple(_json_value(item, depth + 1) for item in _list(inner, "values"))
-    if kind == "kvlistValue":
-        return {
-            str(item.get("key", "")): _json_value(item.get("value"), depth + 1)
-            for item in _list(inner, "values")
-        }
-    try:
-        return _VALUES[kind](inner) if kind in _VALUES else inner
-    except (TypeError, ValueError):
-        return inner
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _number(value: Any) -> int:
@@ -114,46 +87,56 @@ def _number(value: Any) -> int:
         return 0
 
 
-_VALUES: dict[str, Callable[[Any], Any]] = {
-    "intValue": _number,
-    "doubleValue": float,
-    "bytesValue": base64.b64decode,
+def _or_as_it_is(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def value(given: Any) -> Any:
+        try:
+            return read(given)
+        except (TypeError, ValueError):
+            return given
+
+    return value
+
+
+def _enum(names: tuple[str, ...], prefix: str) -> Callable[[Any], int]:
+    """Return a function that reads an enum given by number or name."""
+
+    def number(value: Any) -> int:
+        if isinstance(value, str):
+            name = value.removeprefix(prefix)
+            return names.index(name) if name in names else 0
+        return _number(value)
+
+    return number
+
+
+def _list(value: Any) -> Iterator[_Json]:
+    items = value if isinstance(value, list) else ()
+    return (_Json(item) for item in items if isinstance(item, Mapping))
+
+
+_READERS: dict[Callable[[Any], Any], str] = {
+    _list: """resourceSpans scopeSpans spans resourceLogs scopeLogs logRecords events links attributes
+        values""",
+    _Json: "resource scope status body value arrayValue kvlistValue",
+    _id: "traceId spanId parentSpanId",
+    _text: "name version message key traceState eventName",
+    _number: """startTimeUnixNano endTimeUnixNano timeUnixNano observedTimeUnixNano flags
+        droppedAttributesCount intValue""",
+    _enum(KINDS, "SPAN_KIND_"): "kind",
+    _enum(STATUS, "STATUS_CODE_"): "code",
+    _or_as_it_is(float): "doubleValue",
+    _or_as_it_is(base64.b64decode): "bytesValue",
+    (lambda value: value): "stringValue boolValue",
 }
+_FIELDS = {
+    re.sub("([A-Z])", lambda capital: f"_{capital[0].lower()}", key): (key, read)
+    for read, keys in _READERS.items()
+    for key in keys.split()
+}
+"""JSON's key of a field, and how its value is read."""
+_KINDS_OF_VALUES = {key: name for name, (key, _) in _FIELDS.items() if key.endswith("Value")}
 # A sender may nest values until a recursion exhausts the stack.
 _DEPTH = 60
-
-
-def _get(node: Any, key: str) -> Mapping[str, Any]:
-    value = node.get(key) if isinstance(node, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(node: Any, key: str) -> list[Mapping[str, Any]]:
-    value = node.get(key) if isinstance(node, Mapping) else None
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def _enum(value: Any, names: tuple[str, ...], prefix: str) -> str:
-    """Return the name of an enum given by number or name."""
-    if isinstance(value, str):
-        name = value.removeprefix(prefix)
-        return name if name in names else names[0]
-    number = _number(value)
-    # Later versions of OTLP may add values.
-    return names[number] if 0 <= number < len(names) else names[0]
-
-
-def _id(value: Any) -> str:
-    """Return an id as lower-case hex; accepts base64, protobuf's own JSON form."""
-    if not isinstance(value, str) or not value:
-        return ""
-    # 16 and 8 bytes in base64; hex has no padding.
-    if len(value) in (24, 12) and value.endswith("="):
-        try:
-            return base64.b64decode(value, validate=True).hex()
-        except ValueError:
-            return value
-    return value.lower()
 
 
 class DamagedFileError(ConfigError):
@@ -199,21 +182,6 @@ def protobuf_requests(
             skipped(path, number)
 
 
-def protobuf_records(request: Any) -> Iterator[Record]:
-    """Yield the spans or log records of an export request's message."""
-    if not hasattr(request, "resource_spans"):
-        for block in request.resource_logs:
-            for scope_block in block.scope_logs:
-                for log in scope_block.log_records:
-                    yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
-        return
-    for block in request.resource_spans:
-        resource = attributes_of(block.resource)
-        for scope_block in block.scope_spans:
-            for span in scope_block.spans:
-                yield span_record(span, resource, scope_block.scope)
-
-
 def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
     if stream.peek(1)[:1] == _FIRST_FIELD:
         yield stream.read()
@@ -251,9 +219,8 @@ def span_record(
         end_time=span.end_time_unix_nano or None,
         attributes=attributes_of(span),
         events=tuple(map(_event, span.events)),
-        status=cast(
-            "Literal['UNSET', 'OK', 'ERROR']", STATUS[span.status.code] if span.status.code < 3 else "UNSET"
-        ),
+        # Later versions of OTLP may add values.
+        status=STATUS[span.status.code] if 0 <= span.status.code < len(STATUS) else STATUS[0],
         status_message=span.status.message,
         scope_name=scope.name,
         scope_version=scope.version,
