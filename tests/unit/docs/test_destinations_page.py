@@ -37,6 +37,8 @@ def test_a_page_has_a_short_recipe_and_says_how_it_was_verified(name: str) -> No
     (scores,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
     assert len((shell + scores).splitlines()) <= 6
     assert scores == f"destinations:\n  - {name}\n"
+    takes_spans_only = hasattr(backends()[name], "send")
+    assert not (takes_spans_only and "OTLP_ENDPOINT" in shell), "events and metrics would be refused"
     for variable in backends()[name].needs:
         assert variable in page, variable
     assert re.search(r"[Nn]ot\s+checked against a live account|real server", page)
