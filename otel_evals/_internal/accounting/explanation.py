@@ -163,6 +163,21 @@ def numbers(chance: Chance | None, trace_state: str = "") -> Numbers:
     }
 
 
+def trace_id_of(trace_id: int | str) -> str:
+    """Return a trace id as 32 lower-case hex digits.
+
+    Raises:
+        ValueError: the value is not a trace id.
+    """
+    try:
+        number = trace_id if isinstance(trace_id, int) else int(trace_id.strip(), 16)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1 << 128:
+        raise ValueError(f"{trace_id!r} is not a trace id: give 32 hex digits, or the id as a number")
+    return f"{number:032x}"
+
+
 def explain_logged(
     trace_id: str,
     logged: LoggedTrace,

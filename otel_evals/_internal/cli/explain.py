@@ -12,12 +12,12 @@ import typer
 from otel_evals._internal.accounting.explanation import (
     ExplainedDecision,
     Explanation,
+    trace_id_of,
     trace_status,
 )
 from otel_evals._internal.cli.scored_records import RecordedEvaluation, ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
 from otel_evals._internal.config.loader import load_config
-from otel_evals._internal.engine.inspection import trace_id_of
 from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
 from otel_evals._internal.sampling.parser import parse

@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
-from otel_evals._internal.accounting.counters import Health
-from otel_evals._internal.accounting.explanation import Explanation
+from otel_evals._internal.accounting.counters import Health, LoggedTrace, judge_health
+from otel_evals._internal.accounting.explanation import (
+    Explanation,
+    explain_logged,
+    explain_unknown,
+    trace_id_of,
+)
+from otel_evals._internal.accounting.ledger import MAX_TRACES
 from otel_evals._internal.capture.backlog import IntakeLevel
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.engine.check import Check
-from otel_evals._internal.engine.inspection import explain, health_of, summary, trace_id_of
 from otel_evals._internal.engine.stages import Stages
 from otel_evals._internal.model import Loss, NotScored
 from otel_evals._internal.util.calls import hide_task, must_propagate
@@ -31,6 +36,8 @@ _logger = logging.getLogger(__name__)
 
 _LATE_SECONDS = 0.2
 """Extra seconds for a step of the shutdown after its deadline."""
+_LONGEST_BACKOFF = 40.0
+"""Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
 _COUNT_SECONDS = 0.5
 """Minimum seconds for counting unscored runs at the end."""
 
@@ -94,18 +101,77 @@ class Engine(Stages):
 
     def summary(self) -> str:
         """Return what is scored and where scores go, for a log line."""
-        return summary(self)
+        config = self.config
+        rules = ", ".join(rule.name for rule in config.rules) or "no rule"
+        destinations = ", ".join(self.fan_out.stats()) or "no destination"
+        journal = "no journal" if config.journal is None else f"journal {config.journal}"
+        return f"scoring by {rules}; scores go to {destinations}; {journal}"
 
     def health(self, stalled_after: float = 10.0, *, closed: bool = False) -> Health:
         """Return the health; scoring counts as stalled after this many seconds without progress."""
-        return health_of(self, stalled_after, closed=closed)
+        # Waits for no lock: a signal handler may have interrupted the frame that holds it.
+        now, thread, ledger = time.monotonic(), self.thread, self.ledger
+        since_beat = None if thread.beat is None else now - thread.beat
+        waiting, pending, failing = thread.waiting, ledger.pending, ledger.failures.failing()
+        destinations = self.fan_out.failing()
+        problems = [f"scores do not reach {name}: it did not accept its last batch" for name in destinations]
+        if self.source is not None and self.source.problem is not None:
+            problems.append(self.source.problem)
+        # Nothing ends during a long attempt and the backoff after it, which is no stall.
+        longest_attempt = max((rule.timeout for rule in self.config.rules), default=0.0)
+        status, problem = judge_health(
+            closed=closed,
+            started=thread.started,
+            thread_alive=thread.alive or thread.starting,
+            waiting=waiting,
+            pending=pending,
+            since_beat=since_beat,
+            since_progress=now - ledger.moved,
+            beat_limit=stalled_after,
+            progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
+            failing={**failing, **{f"convention {k}": v for k, v in self.conventions.failing.items()}},
+            problems=problems,
+            unstartable=thread.unstartable,
+        )
+        return Health(
+            status=status,
+            problem=problem,
+            thread_alive=thread.alive,
+            waiting=waiting,
+            pending=pending,
+            last_beat=since_beat,
+            last_end=None if ledger.last_end is None else now - ledger.last_end,
+            failing_destinations=destinations,
+            failing_rules=failing,
+            content_off=dict(ledger.content.off),
+            losses=self.losses(),
+        )
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
         """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
         trace = trace_id_of(trace_id)
         if self.thread.started and self.thread.waiting:
             self.run(self.drained, 1.0)
-        return explain(self, trace, trace_state)
+        waiting = self.gatherer.waiting(trace)
+        logged = self.ledger.trace_log.get(trace)
+        if logged is None and not waiting:
+            return explain_unknown(trace, self.config.ceiling, trace_state, tuple(self._possible_reasons()))
+        samplers = {rule.name: rule.sampling.words for rule in self.config.rules}
+        queues = self.scorer.queues()
+        # Copied in one step: the engine's thread changes it meanwhile.
+        running = {(q.name, each.target.run.root_span_id) for q in queues for each in tuple(q.running)}
+        return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, running)
+
+    def _possible_reasons(self) -> Iterator[str]:
+        """Yield possible reasons for the lack of a record of a trace that sampling did not rule out."""
+        yield (
+            "Possible reasons: it was not recorded in this process, no convention claims its spans, "
+            "or the application's own sampler did not sample it."
+        )
+        if refused := self.thread.backlog.refused:
+            yield f"The full intake refused {refused} spans or log records; this trace's may be among them."
+        if len(self.ledger.trace_log) >= MAX_TRACES:
+            yield f"The trace log keeps only the last {len(self.ledger.trace_log)} traces."
 
     async def drained(self) -> None:
         """Take everything that was captured before."""

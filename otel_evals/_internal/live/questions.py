@@ -6,8 +6,7 @@ import logging
 from typing import Any
 
 from otel_evals._internal.accounting.counters import Health, Stats
-from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
-from otel_evals._internal.engine.inspection import trace_id_of
+from otel_evals._internal.accounting.explanation import Explanation, explain_unknown, trace_id_of
 from otel_evals._internal.live.configure import current
 
 _logger = logging.getLogger(__name__)
