@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.live.adoption import (
     Described,
     describe,
-    exporters_of,
+    exporters_in,
     is_adopted,
     same_provider,
 )
@@ -192,7 +192,8 @@ def _not_scored(used: Providers) -> list[str]:
     """Return the SDK's tracer providers that spans may go to instead, each with its exporters."""
     providers = [each for each in gc.get_objects() if issubclass(type(each), TracerProvider)]
     return [
-        " and ".join(exporters_of(each)) or "without an exporter"
+        " and ".join(type(e).__name__ for *_, e, _ in exporters_in(each._active_span_processor))
+        or "without an exporter"
         for each in providers
         if not is_adopted(each) and each is not used.evaluations
     ]
