@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals.statistics import Sums, total, wander
+from otel_evals.statistics import Sums, wander
 from otel_evals_monitor._internal.alarms import monitors
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
-from otel_evals_monitor._internal.alarms.record import Alarm, alarms_of, keep_alarms, lasting_alarms
-from otel_evals_monitor._internal.alarms.watchers import flipped, limited, silence
+from otel_evals_monitor._internal.alarms.record import keep_alarms, lasting_alarms
+from otel_evals_monitor._internal.alarms.watchers import silence
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
@@ -241,19 +241,6 @@ def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsSt
     assert kinds(store, floors={"grounded": 0.9}) == []
 
 
-def test_an_alarm_is_kept_from_its_start_to_its_end(store: ResultsStore) -> None:
-    alarm = Alarm("floor a", "floor", "a", "", START, START + 60, 500.0, 80.0, "it is low", ["1" * 32])
-    for now in (END, END + 60):
-        keep_alarms(store.database, [alarm], now)
-        (kept,) = lasting_alarms(store.database)
-        assert replace(kept, id=0) == alarm
-    keep_alarms(store.database, [], END + 120)
-    assert lasting_alarms(store.database) == []
-    assert [each.ended for each in alarms_of(store.database)] == [END + 120]
-    keep_alarms(store.database, [alarm], END + 180)
-    assert [each.ended for each in alarms_of(store.database)] == [None, END + 120]
-
-
 def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore, tmp_path: Path) -> None:
     store.write(records(500, mean=lambda hour: 0.7))
     path = str(tmp_path / "results.db")
@@ -267,15 +254,3 @@ def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore,
     assert check("--floor", "grounded").exit_code == 2
     assert check("--missing", "2").exit_code == 2
     assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--once"]).exit_code == 2
-
-
-def test_sums_turned_round_and_limited_are_those_of_the_runs() -> None:
-    runs = [(0.2, 1.0), (0.9, 4.0), (1.0, 2.0)]
-    turned = flipped(total(Sums.of(x, w) for x, w in runs))
-    wanted = total(Sums.of(1.0 - x, w) for x, w in runs)
-    for name, value in asdict(wanted).items():
-        assert getattr(turned, name) == pytest.approx(value), name
-    small = limited(wanted, 2.0)
-    halved = total(Sums.of(1.0 - x, w / 2) for x, w in runs if w >= 2) + limited(Sums.of(0.8, 1.0), 0.5)
-    assert small.w_max == 2.0
-    assert (small.w, small.wx, small.wwxx) == pytest.approx((halved.w, halved.wx, halved.wwxx))

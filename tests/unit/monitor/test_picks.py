@@ -15,7 +15,6 @@ from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
-from otel_evals_monitor._internal.page.detail import sentence_of
 from otel_evals_monitor._internal.report.report import ReportOptions, make_report
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of, sampler_checks
@@ -114,5 +113,3 @@ def test_a_sample_that_lacks_the_ordinary_runs_has_no_interval(store: ResultsSto
     assert (found["low"], found["high"], found["missing_low"]) == (None, None, None)
     assert "not representative" in found["warnings"][0]
     assert "not representative" in CliRunner().invoke(app, ["report", store.database.name]).stdout
-    (row,) = make_report(store.database, ReportOptions()).slices
-    assert "not representative" in sentence_of(row)

@@ -373,20 +373,6 @@ def test_old_runs_leave_and_their_rollups_stay(store: ResultsStore) -> None:
     assert (count(store, "runs"), measured(store).scored.n) == (50, 51)
 
 
-def test_the_destination_writes_each_run_once(tmp_path: Path) -> None:
-    async def deliver() -> None:
-        destination = ResultsDestination(tmp_path / "results.db")
-        run = scored_run(1)
-        await destination.export([run, scored_run(2)])
-        await destination.export([run])
-        await destination.shutdown()
-
-    anyio.run(deliver)
-    store = ResultsStore(tmp_path / "results.db")
-    assert count(store, "runs") == 2
-    store.close()
-
-
 def test_a_destination_that_cannot_write_says_so_and_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "results.db").write_text("no database" * 100)
 

@@ -70,8 +70,5 @@ def report(
 def _print_unreadable(loaded: Loaded) -> None:
     for file, count in loaded.broken.items():
         echo(f"otel-evals report: {file}: {count} lines are not JSON; left out", err=True)
-    unreadable = loaded.written.unreadable
-    for problem, count in unreadable.most_common(5):
+    for problem, count in loaded.written.unreadable.most_common(5):
         echo(f"otel-evals report: {count} lines left out: {problem}", err=True)
-    if len(unreadable) > 5:
-        echo(f"otel-evals report: {sum(unreadable.values())} lines left out in all", err=True)

@@ -64,7 +64,7 @@ def print_report(
     console.print(_comparison(judged, truth_of))
     checked = {name: its for name, its in judged.items() if any(e.verdict for _, e in its)}
     if checked:
-        console.print(_comparison(checked, truth_of, "Blocked answers", _is_blocked))
+        console.print(_comparison(checked, truth_of, "Blocked answers", lambda e: e.effect == "blocked"))
     console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
     for name, sent in pipeline.destination_stats().items():
         if sent.exported < len(runs):
@@ -134,10 +134,6 @@ def _worst(judged: _Judged) -> Table:
     return table
 
 
-def _is_blocked(evaluation: Evaluation) -> bool:
-    return evaluation.effect == "blocked"
-
-
 def _comparison(
     judged: Mapping[str, _Judged],
     truth_of: Mapping[str, Truth],
@@ -152,20 +148,14 @@ def _comparison(
         table.add_column(name, justify="right")
     for name, its in judged.items():
         meant = MEANT_FOR.get(name, ())
-        for fault in meant:
-            table.add_row(
-                name if fault is meant[0] else "", fault.value, *_found_in(its, truth_of, [fault], found)
-            )
-        if len(meant) > 1:
-            table.add_row("", "all of these", *_found_in(its, truth_of, meant, found), style="bold")
-        clean = _found_in(its, truth_of, [None], found)
-        table.add_row(
-            "" if meant else name,
-            f"none: false {'alarms' if found is alarms else 'blocks'}",
-            *clean,
-            style="bold",
-            end_section=True,
-        )
+        rows: list[tuple[str, Sequence[Fault | None]]] = [(fault.value, [fault]) for fault in meant]
+        rows += [("all of these", meant)] if len(meant) > 1 else []
+        rows.append((f"none: false {'alarms' if found is alarms else 'blocks'}", [None]))
+        for number, (text, faults) in enumerate(rows):
+            style = "bold" if number >= len(meant) else None
+            cells = _found_in(its, truth_of, faults, found)
+            table.add_row("" if number else name, text, *cells, style=style)
+        table.add_section()
     return table
 
 
@@ -175,7 +165,7 @@ def _found_in(
     faults: Sequence[Fault | None],
     is_found: Callable[[Evaluation], bool],
 ) -> tuple[str, str, str]:
-    known = [(truth_of[run.trace_id], e) for run, e in judged if run.trace_id in truth_of]
-    here = [e for truth, e in known if truth.fault in faults]
+    known = [(truth_of.get(run.trace_id), e) for run, e in judged]
+    here = [e for truth, e in known if truth and truth.fault in faults]
     found = sum(map(is_found, here))
     return str(len(here)), str(found), f"{found / len(here):.1%}" if here else "-"

@@ -87,7 +87,7 @@ class Page:
             Route("/labels", self._page(self._labels)),
             Route("/labels", forms.label, methods=["POST"]),
             Route("/feedback", forms.feedback, methods=["POST"]),
-            Route("/pulse", self._state),
+            Route("/pulse", self._pulse),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
         ]
         self.app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)])
@@ -105,7 +105,7 @@ class Page:
 
         return endpoint
 
-    async def _state(self, request: Request) -> Response:
+    async def _pulse(self, request: Request) -> Response:
         try:
             return JSONResponse(await run_in_threadpool(pulse_of, self._database))
         except OtelEvalsError as error:
@@ -219,21 +219,16 @@ def _file(text: str, media_type: str) -> Callable[[Request], Response]:
     return lambda request: Response(text, media_type=media_type)
 
 
-_HOUR = 3600 * schema.NANO
-
-
 def pulse_of(database: Database) -> dict[str, Any]:
     """Return the newest evaluation, the number of runs of the last hour, and the alarms."""
-    table, runs = schema.evaluations.c, schema.runs.c
+    newest, runs = select(func.max(schema.evaluations.c.id)), schema.runs.c
     now = time.time_ns()
+    recent = select(func.count(runs.id)).where(runs.time > now - schema.HOUR * schema.NANO, runs.time <= now)
     with database.reading() as connection:
-        newest = connection.execute(select(func.max(table.id))).scalar() or 0
-        recent = (
-            select(func.count()).select_from(schema.runs).where(runs.time > now - _HOUR, runs.time <= now)
-        )
+        last = connection.execute(newest).scalar() or 0
         count = connection.execute(recent).scalar_one()
     alarms = [each.id for each in lasting_alarms(database)]
-    return {"newest": newest, "hour": count, "alarms": alarms}
+    return {"newest": last, "hour": count, "alarms": alarms}
 
 
 def serve(
@@ -255,14 +250,11 @@ def serve(
         receivers=receivers,
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        # Without it, connections of an earlier server in TIME_WAIT keep the port taken.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-            listening.listen(128)  # before the address is printed
-        except OSError as error:
-            raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
+    with listening:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         page.alarm_check.run_once()  # the first view already shows alarms

@@ -48,9 +48,7 @@ class Asked:
         """Return the address of a page with these choices, changed in part; empty texts remove one."""
         # Another choice gives another list, in which the old page and score mean nothing.
         values = {**self.values, "page": "", "score": "", "saved": "", **changed}
-        return (
-            path + "?" + urlencode({name: value for name, value in values.items() if value not in ("", None)})
-        )
+        return f"{path}?{urlencode({name: value for name, value in values.items() if value})}"
 
     @property
     def length(self) -> str:
@@ -62,17 +60,16 @@ class Asked:
         return {name: self[name] for name in _FILTERS if self[name]}
 
     @property
-    def columns(self) -> dict[str, str | None]:
-        """Wanted values of slice columns; None for any."""
-        agent = self["agent"] if self["scorer"] or self["agent"] else None
-        chosen = {column: self[name] or None for name, column in _COLUMNS.items()}
-        return {"agent_name": agent, "scorer_id": self["scorer"] or None, **chosen}
-
-    @property
     def of_run(self) -> dict[str, str]:
         """Wanted values of columns of runs."""
         names = {"agent": "agent_name", **_COLUMNS}
         return {column: self[name] for name, column in names.items() if self[name]}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Wanted values of slice columns; a scorer's page is of one agent, which may have no name."""
+        scorer = {"scorer_id": self["scorer"], "agent_name": self["agent"]} if self["scorer"] else {}
+        return self.of_run | scorer
 
     @property
     def runs(self) -> RunFilter:

@@ -16,7 +16,7 @@ from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.plot import STEPS, Plot, Point, step_for, timeline
 from otel_evals_monitor._internal.report.report import ReportOptions, ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.terminal import columns_of
-from otel_evals_monitor._internal.report.words import Zone, interval, number
+from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
 from otel_evals_monitor._internal.store.queries import Measured, first_seen, matching, series, stored_slices
@@ -62,24 +62,11 @@ def detail_of(
     )
     return {
         "row": row,
-        "sentence": sentence_of(row),
         "points": points,
         "step": step,
         "floor": floor,
         "plot": Markup(timeline(plot)),
     }
-
-
-def sentence_of(row: SliceReport) -> str:
-    """Return a sentence with the mean and its interval."""
-    known = row.estimate
-    if known.mean is None:
-        return "No scored run of known probability."
-    if not row.representative:
-        return f"{number(known.mean)} in the sample, which is not representative of all runs."
-    if known.too_few or known.interval is None:
-        return f"Too few runs for a statement: {known.n_effective:.0f} effective."
-    return f"{number(known.mean)}, {interval(known.interval)}."
 
 
 def _steps(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from otel_evals_monitor._internal.page.overview import newest_version
 from otel_evals_monitor._internal.report.report import (
     GROUPS,
     ReportOptions,
-    SliceReport,
     make_report,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
@@ -42,7 +41,7 @@ def scorer_page(
         recorded = time_range(connection)
     if not known or recorded is None:
         raise ConfigError("scorer", f"{scorer!r} of agent {agent!r} is not on record")
-    window, only = asked.window(database), {k: v for k, v in asked.columns.items() if v is not None}
+    window, only = asked.window(database), asked.columns
     values: dict[str, Any] = {"choices": choices, "by": by, "groups": list(GROUPS), "row": None}
     values |= {"state": state}
     options = ReportOptions(window=window, only=only, worst=0, runs=asked.runs, patterns=0)
@@ -79,21 +78,16 @@ def scorer_page(
         "versions": len(whole),
         "rows": split,
         "columns": list(dict.fromkeys([GROUPS.get(by, by), "scorer_version"])),
-        "comparison": _comparison(split),
     }
 
 
 def _choices(connection: Connection, scorer: str, known: Mapping[int, Any]) -> dict[str, list[str]]:
     """Return the values that the filters offer."""
-    agents = {each["agent_name"] for each in stored_slices(connection, scorer_id=scorer).values()}
-    return {
-        "agent": sorted(agents)[:_NAMED],
-        **{name: _values(known, GROUPS[name]) for name in ("version", "prompt", "model", "tenant")},
-    }
-
-
-def _values(known: Mapping[int, Any], column: str) -> list[str]:
-    return sorted({each[column] for each in known.values()} - {""})[-_NAMED:]
+    of_scorer = stored_slices(connection, scorer_id=scorer)
+    choices = {"agent": sorted({each["agent_name"] for each in of_scorer.values()})[:_NAMED]}
+    for name in ("version", "prompt", "model", "tenant"):
+        choices[name] = sorted({each[GROUPS[name]] for each in known.values()} - {""})[-_NAMED:]
+    return choices
 
 
 def _older(database: Database, options: ReportOptions, by: str) -> str | None:
@@ -107,16 +101,3 @@ def _older(database: Database, options: ReportOptions, by: str) -> str | None:
         inside = measure(connection, slices, options.window, (GROUPS[by],), options.runs)
     known = [version for version in versions if (version,) in inside]
     return known[-2] if len(known) > 1 else None
-
-
-def _comparison(rows: Sequence[SliceReport]) -> str:
-    """Return a sentence about the newest comparison of versions."""
-    changed = [(row, row.change) for row in rows if row.change]
-    if not changed:
-        return ""
-    row, change = changed[-1]
-    newer = row.slice.get("agent_version") or row.slice.get("prompt_version")
-    return (
-        f"The change of version {newer} is against version {change.against}. "
-        "It is the version's effect only if both answered the same traffic at the same time."
-    )
