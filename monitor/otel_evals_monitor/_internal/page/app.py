@@ -185,7 +185,8 @@ class Page:
         if not runs:
             raise ConfigError("trace", f"{trace_id!r} is not on record; it may have been deleted")
         chosen = chosen_of(runs, asked["score"])
-        views = [RunView(run, self._link.to(_linked(run.columns)), chosen) for run in runs]
+        links = [self._link.to(SimpleNamespace(**{**run.columns, "time": run.time})) for run in runs]
+        views = [RunView(run, link, chosen) for run, link in zip(runs, links, strict=True)]
         return self._render(
             "run.html",
             asked,
@@ -207,12 +208,6 @@ class Page:
             queues = label_queue(connection, stored_slices(connection))
         labelled = number_of_labels(self._database)
         return self._render("labels.html", asked, incidents, queues=queues, labelled=labelled)
-
-
-def _linked(columns: Any) -> SimpleNamespace:
-    """Return the ids and the time of a run in seconds, for `TraceLink.to`."""
-    ids = {name: columns[name] for name in ("trace_id", "span_id")}
-    return SimpleNamespace(**ids, time=columns["start_time"] // 1_000_000_000)
 
 
 def _file(text: str, media_type: str) -> Callable[[Request], Response]:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.record import acknowledge, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
@@ -22,6 +21,7 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
 _LARGEST = 64 * 1024
+_MONITORS = TypeAdapter(list[str])
 
 
 class _Feedback(BaseModel, strict=True):
@@ -72,9 +72,12 @@ class Forms:
 
     def _alarm(self, form: Mapping[str, str]) -> str:
         """Acknowledge the alarms of an incident, from the form on its card."""
-        lasting = {each.monitor for each in lasting_alarms(self._database)}
+        try:
+            shown = _MONITORS.validate_json(form.get("monitors", ""))
+        except ValidationError as error:
+            raise ConfigError("monitors", str(error)) from None
         # Some may have ended since the page was loaded.
-        monitors = [each for each in _names(form.get("monitors", "")) if each in lasting]
+        monitors = [each.monitor for each in lasting_alarms(self._database) if each.monitor in shown]
         if not monitors:
             raise ConfigError("alarm", "has ended")
         note, now = form.get("note", ""), time.time()
@@ -100,15 +103,6 @@ class Forms:
 
 def message(title: str, text: str, source: str, status: int) -> HTMLResponse:
     return HTMLResponse(render("message.html", title=title, text=text, source=source), status)
-
-
-def _names(text: str) -> list[str]:
-    """Parse a JSON list of texts; empty if it is none."""
-    try:
-        found = read_json(text)
-    except ValueError:
-        return []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def number_of(text: str, field: str) -> float:

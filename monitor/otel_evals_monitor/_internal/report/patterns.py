@@ -67,14 +67,12 @@ class Failures:
     others: int = 0
     """Number of runs, of those read, that are like no other or in further patterns."""
 
-    def pattern_of(self, evaluation_id: str) -> FailurePattern | None:
-        return next((each for each in self.patterns if evaluation_id in each.evaluation_ids), None)
-
     def shared(self, runs: Sequence[RunOfSlice]) -> list[tuple[RunOfSlice, str, int]]:
         """Return runs, those of a pattern as one with the pattern's name and the number of its runs."""
         found: dict[object, tuple[RunOfSlice, str, int]] = {}
         for run in runs:
-            pattern = self.pattern_of(run.evaluation_id)
+            mine = (each for each in self.patterns if run.evaluation_id in each.evaluation_ids)
+            pattern = next(mine, None)
             key = id(pattern) if pattern else run.evaluation_id
             first, name, count = found.get(key, (run, pattern.name if pattern else "", 0))
             found[key] = (first, name, count + 1)

@@ -29,7 +29,7 @@ class Window:
     @property
     def hours(self) -> bool:
         """True if the window begins and ends on the hour."""
-        return all(each is None or each % HOUR == 0 for each in (self.since, self.until))
+        return self == self.whole_hours
 
     @property
     def whole_hours(self) -> Window:

@@ -33,6 +33,7 @@ _SOON = 60 * schema.NANO
 """Nanoseconds within which runs of live traffic are scored."""
 _MOST_MEDIA, _LARGEST_IMAGE = 20, 1_400_000
 _KIN = 2**30
+"""Fits a 32-bit column, and is a multiple of the number of groups of users, so each group stays the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,19 +225,12 @@ def _evaluation(
         "cost": _number(evaluation.get("cost")),
         "duration": _number(evaluation.get("duration")),
         # The largest group of runs that may be alike: a user may have several conversations.
-        "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
+        "cluster": hash_of(run["user_id"] or run["conversation_id"] or run["trace_id"]) % _KIN,
         "review": _text(evaluation, "review") or None,
         "effect": _text(evaluation, "effect") if evaluation.get("effect") in _EFFECTS else None,
         "evidence_cut": evaluation.get("evidence_cut") is True,
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
-
-
-@lru_cache(maxsize=20_000)
-def _cluster(kin: str) -> int:
-    """Return a number that few users or conversations share, for counting them."""
-    # Fits a 32-bit column; 2^30 is a multiple of the number of groups, so each group stays the same.
-    return hash_of(kin) % _KIN
 
 
 def _weight(sampling: Any) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Dialect, Table, case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -19,6 +19,7 @@ from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.rows import RecordRows, live_slice, rows_of
 from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
+_T = TypeVar("_T")
 _Rows = dict[tuple[Any, ...], dict[str, Any]]
 _AT_ONCE = 500
 _MOST_KNOWN = 20_000
@@ -120,18 +121,20 @@ def _half_read(connection: Connection, keys: Sequence[int]) -> list[int]:
     runs, found = schema.runs.c, list[int]()
     separate = select(schema.evaluations.c.run_key).select_from(schema.sliced)
     separate = separate.where(schema.slices.c.rule.like("%@agent"), schema.evaluations.c.run_key == runs.key)
-    for start in range(0, len(keys), _AT_ONCE):
-        some = runs.key.in_(keys[start : start + _AT_ONCE])
-        found += connection.execute(select(runs.key).where(some, ~separate.exists())).scalars()
+    for some in _portions(keys):
+        query = select(runs.key).where(runs.key.in_(some), ~separate.exists())
+        found += connection.execute(query).scalars()
     return found
+
+
+def _portions(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Yield values in portions, since SQLite limits the parameters of a statement."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
 
 
 def remove_runs(connection: Connection, keys: Sequence[int], *, rollups: bool = True) -> int:
     """Delete runs by key, with all about them; return the number of evaluations."""
-    removed = 0
-    for start in range(0, len(keys), _AT_ONCE):
-        removed += _remove(connection, keys[start : start + _AT_ONCE], rollups)
-    return removed
+    return sum(_remove(connection, some, rollups) for some in _portions(keys))
 
 
 def _remove(connection: Connection, keys: Sequence[int], rollups: bool) -> int:
@@ -210,13 +213,9 @@ def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
-    # SQLite limits the parameters of a statement.
-    for start in range(0, len(ids), _AT_ONCE):
-        some = table.c.evaluation_id.in_(ids[start : start + _AT_ONCE])
-        rows = rows_of_query(connection, select(table).where(some))
-        found |= {row["evaluation_id"]: row for row in rows}
-    return found
+    table = schema.evaluations
+    queries = (select(table).where(table.c.evaluation_id.in_(some)) for some in _portions(ids))
+    return {row["evaluation_id"]: row for query in queries for row in rows_of_query(connection, query)}
 
 
 def overwriting(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
