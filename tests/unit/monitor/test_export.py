@@ -80,13 +80,6 @@ def test_the_data_set_is_read_by_run_evals_and_holds_the_whole_run(
     assert len(result.items) == 1
 
 
-def test_files_of_the_jsonl_destination_are_exported_too(tmp_path: Path) -> None:
-    (tmp_path / "scores.jsonl").write_text(json.dumps(GROUNDLESS) + "\n")
-    out = tmp_path / "out.jsonl"
-    command("export", tmp_path / "scores.jsonl", "--trace", GROUNDLESS["trace_id"], "--out", out)
-    assert len(read_items(out)) == 1
-
-
 def test_labels_are_kept_and_written_for_judges(store: ResultsStore, tmp_path: Path) -> None:
     id = GROUNDLESS["evaluations"][0]["evaluation_id"]
     add_label(store.database, id, 0.0)

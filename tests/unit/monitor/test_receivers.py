@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals.errors import ConfigError, StoreError
+from otel_evals.errors import ConfigError
 from otel_evals_monitor import AlarmOptions
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
@@ -195,13 +195,3 @@ def test_addresses_are_http_without_passwords(kind: str, address: str) -> None:
     with pytest.raises(ConfigError, match=f"{kind}: must begin with http") as refused:
         AlarmOptions(**wrong)
     assert "hunter2" not in str(refused.value)
-
-
-def test_a_store_of_an_earlier_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    store = ResultsStore(path)
-    with store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE settings SET value = '1' WHERE name = 'schema'")
-    store.close()
-    with pytest.raises(StoreError, match=r"earlier version \(schema 1\); load its records into a new file"):
-        Database(path, create=False)

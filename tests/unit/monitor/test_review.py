@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from otel_evals import Rule, Run, scorer
 from otel_evals._internal.cli.app import app
 from otel_evals.destinations import run_record
 from otel_evals.errors import ConfigError
-from otel_evals.testing import read_items, read_labels
+from otel_evals.testing import read_items
 from otel_evals_monitor._internal.report.runs import label_queue
 from otel_evals_monitor._internal.store.labels import (
     add_label,
@@ -101,7 +100,7 @@ def test_labelled_runs_are_exported_by_verdict(store: ResultsStore, tmp_path: Pa
     store.write(given)
     add_label(store.database, id_of(given[0]), verdict="fail", failure_type="wrong day", expected="On day 3.")
     add_label(store.database, id_of(given[1]), verdict="pass")
-    out, labels = tmp_path / "failed.jsonl", tmp_path / "labels.jsonl"
+    out = tmp_path / "failed.jsonl"
     export = ["export", store.database.name]
     assert CliRunner().invoke(app, [*export, "--verdict", "fail", "--out", str(out)]).exit_code == 0
     (item,) = read_items(out)
@@ -112,10 +111,6 @@ def test_labelled_runs_are_exported_by_verdict(store: ResultsStore, tmp_path: Pa
         "failure_type": "wrong day",
         "expected": "On day 3.",
     }
-    assert CliRunner().invoke(app, [*export, "--labels", str(labels)]).exit_code == 0
-    lines = labels.read_text("utf-8").splitlines()
-    assert [each.label for each in read_labels(lines)] == [0.0, 1.0]
-    assert json.loads(lines[0])["failure_type"] == "wrong day"
     wrong = CliRunner().invoke(app, [*export, "--verdict", "bad"])
     assert wrong.exit_code == 2
     assert "pass or fail" in wrong.output

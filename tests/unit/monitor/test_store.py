@@ -222,11 +222,20 @@ def test_the_file_is_readable_by_its_owner_only(store: ResultsStore, tmp_path: P
     assert stat.S_IMODE(os.stat(tmp_path / "results.db").st_mode) == 0o600
 
 
-def test_a_store_of_a_newer_schema_is_refused(store: ResultsStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (99, r"a newer version \(schema 99\); upgrade otel-evals"),
+        (1, r"an earlier version \(schema 1\); load its records into a new file"),
+    ],
+)
+def test_a_store_of_another_schema_is_refused(
+    store: ResultsStore, tmp_path: Path, schema: int, problem: str
+) -> None:
     store.close()
     with sqlite3.connect(tmp_path / "results.db") as connection:
-        connection.execute("UPDATE settings SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(StoreError, match=r"newer version \(schema 99\); upgrade otel-evals"):
+        connection.execute(f"UPDATE settings SET value = '{schema}' WHERE name = 'schema'")
+    with pytest.raises(StoreError, match=problem):
         Database(tmp_path / "results.db")
 
 

@@ -133,10 +133,10 @@ class AlarmWatch:
         self, options: AlarmOptions, destinations: Sequence[object], logger: Callable[[], Logger]
     ) -> None:
         self._options = options
-        places = [place for each in destinations if (place := getattr(each, "place", None)) is not None]
-        if not options.store and not places:
+        places = [options.store, *(getattr(each, "place", None) for each in destinations)]
+        self._place: Any = next(filter(None, places), None)
+        if self._place is None:
             raise ConfigError("alarms.store", "is needed without a destination `results`")
-        self._place: Any = options.store or places[0]
         self._logger = logger
         self._stopped = threading.Event()
         self._logged = ""

@@ -42,7 +42,8 @@ def detail_of(
 
     `href` returns the address of the runs between two times.
     """
-    first, last = _range(window, recorded)
+    first, last = window.ends(recorded)
+    last = max(last, first + 60)
     step, steps = _steps(connection, slices, window, (first, last), runs)
     # A single step is too short to estimate a design effect.
     points = [
@@ -85,12 +86,6 @@ def _steps(
         if sum(enough) >= _FILLED * len(enough) or length / step <= _LEAST_STEPS:
             break
     return step, steps
-
-
-def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
-    first = recorded[0] if window.since is None else window.since
-    last = recorded[1] if window.until is None else window.until
-    return first, max(last, first + 60)
 
 
 def _estimate(measured: Measured, effect: float) -> Estimate:

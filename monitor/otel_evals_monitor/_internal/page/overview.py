@@ -54,9 +54,9 @@ def overview(
     report = make_report(database, ReportOptions(window=window, against=against, worst=0, patterns=0))
     if report.recorded is None or not report.slices:
         return [], ()
-    end = window.until if window.until is not None else report.recorded[1]
-    start = max(report.recorded[0], window.since if window.since is not None else 0)
-    before = start - (end - start) if window.since is not None else start
+    start, end = window.ends(report.recorded)
+    start = max(start, report.recorded[0])
+    before = start - (end - start) if against else start
     step = step_for(before, end, 60)
     with database.reading() as connection:
         every = Window(before, window.until)

@@ -68,26 +68,20 @@ def load_files(store: ResultsStore, files: Iterable[str], loaded: Loaded) -> Non
 
 def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
     try:
-        for line in _lines(file):
-            if not line.strip():
-                continue
-            try:
-                yield read_json(line)
-            except ValueError:
-                broken[file] += 1
-    except (OSError, EOFError) as error:
-        # Keep the lines before the truncated end of a gzip file.
-        if not isinstance(error, gzip.BadGzipFile | EOFError):
-            raise ConfigError(file, f"cannot be read: {error}") from error
-        broken[file] += 1
-
-
-def _lines(file: str) -> Iterator[bytes]:
-    with open(file, "rb") as plain:
-        # A gzip file is recognised by its first bytes, whatever its name is.
-        packed = plain.read(2) == b"\x1f\x8b"
-        plain.seek(0)
-        yield from gzip.GzipFile(fileobj=plain) if packed else plain
+        with open(file, "rb") as plain:
+            # A gzip file is recognised by its first bytes, whatever its name is.
+            packed = plain.read(2) == b"\x1f\x8b"
+            plain.seek(0)
+            lines = gzip.GzipFile(fileobj=plain) if packed else plain
+            for line in filter(bytes.strip, lines):
+                try:
+                    yield read_json(line)
+                except ValueError:
+                    broken[file] += 1
+    except (gzip.BadGzipFile, EOFError):
+        broken[file] += 1  # the lines before the truncated end are kept
+    except OSError as error:
+        raise ConfigError(file, f"cannot be read: {error}") from error
 
 
 def files_of(places: Sequence[str]) -> Iterator[str]:

@@ -106,8 +106,9 @@ def failures_of(
     grouped = _grouped(rows, usual)
     effect = together(connection, slices, window.whole_hours).design_effect
     shares = _Shares(whole, effect, runs / max(len(rows), 1), representative)
-    start, end = max(window.since or 0, recorded[0]), min(window.until or recorded[1], recorded[1])
-    middle = (start + end) // 120 * 60  # windows consist of whole minutes
+    start, end = window.ends(recorded)
+    # Windows consist of whole minutes.
+    middle = (max(start, recorded[0]) + min(end, recorded[1])) // 120 * 60
     halves = (
         shares.of_part(together(connection, slices, Window(window.since, middle))),
         shares.of_part(together(connection, slices, Window(middle, window.until))),

@@ -42,6 +42,7 @@ _EVEN = 0.95
 """Effective share of runs above which weights count as equal."""
 _COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost")
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
+_VERSIONS = ("agent_version", "prompt_version", "model")
 GROUPS: Mapping[str, str] = {
     "agent": "agent_name",
     "version": "agent_version",
@@ -63,8 +64,8 @@ class ReportOptions:
     by: Sequence[str] = ()
     """Names of `GROUPS`, and one `attribute:NAME`, in addition to scorer, scorer version and agent."""
     against: str | None = None
-    """`previous` compares with the window before, of equal length; other texts are a value of a column in
-    `by`, or a version of the agent or its prompt."""
+    """`previous` compares with the window before, of equal length; other texts are a version of the agent,
+    its prompt or its model."""
     only: Mapping[str, str] = field(default_factory=dict)
     """Required values of slice columns."""
     worst: int = 3
@@ -283,13 +284,11 @@ def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple
         else:
             known = f"{', '.join(GROUPS)}, or one {ATTRIBUTE}NAME"
             raise ConfigError("--by", f"{name!r} is not one of {known}")
-    if options.against not in (None, "previous") and "attribute" not in wanted:
-        split = [each for each in wanted if each not in _ALWAYS]
-        candidates = list(dict.fromkeys([*split, "agent_version", "prompt_version", "model"]))
-        values = {column: {each[column] for each in slices.values()} for column in candidates}
-        having = [column for column in candidates if options.against in values[column]]
+    if options.against not in (None, "previous"):
+        values = {column: {each[column] for each in slices.values()} for column in _VERSIONS}
+        having = [column for column in _VERSIONS if options.against in values[column]]
         if slices and not having:
-            problem = f"nothing on record is {options.against!r}; {values_on_record(slices, candidates)}"
+            problem = f"nothing on record is {options.against!r}; {values_on_record(slices, _VERSIONS)}"
             raise ConfigError("--against", problem)
         wanted += having[:1]
     return list(dict.fromkeys(wanted)), replace(options, runs=runs)
@@ -305,7 +304,7 @@ def _others(
     if options.against is None:
         return {}
     if options.against != "previous":
-        places = [place for place, name in enumerate(by) if name not in _ALWAYS]
+        places = [place for place, name in enumerate(by) if name in _VERSIONS]
         pairs = ((key, (*key[:at], options.against, *key[at + 1 :])) for key in found for at in places)
         return {key: of_measured({}, found[other]) for key, other in pairs if other in found and other != key}
     since, until = options.window.since, options.window.until

@@ -113,6 +113,5 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
 def _heading(report: ScoreReport) -> str:
     if report.recorded is None:
         return "No scored runs on record."
-    first, last = report.recorded
-    since, until = report.window.since or first, report.window.until or last
+    since, until = report.window.ends(report.recorded)
     return f"Runs from {Zone().full(since)} to {Zone().full(until)}"

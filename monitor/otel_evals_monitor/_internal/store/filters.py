@@ -38,6 +38,10 @@ class Window:
         until = None if self.until is None else max(-(-self.until // HOUR) * HOUR, (since or 0) + HOUR)
         return Window(since, until)
 
+    def ends(self, recorded: tuple[int, int]) -> tuple[int, int]:
+        """Return start and end, those of the recorded time for an open side."""
+        return self.since or recorded[0], self.until or recorded[1]
+
     def of(self, query: Select[Any], column: Any, unit: int = 1) -> Select[Any]:
         """Limit a query to this window; the column has `unit` ticks per second."""
         if self.since is not None:
