@@ -20,7 +20,7 @@ from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
 from otel_evals._internal.read.conversation import evaluation_id
-from otel_evals._internal.util.installed import entry_points, install_hint, load
+from otel_evals._internal.util.installed import entry_points, extra, load
 from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
 
 app = typer.Typer(help="List the backends for scores, and test one.", no_args_is_help=True)
@@ -80,15 +80,12 @@ def try_out(
 
 def _sent_span(place: Any) -> tuple[str, str]:
     """Send a span to the backend if possible; return its ids, or random ones."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError:
-        OTLPSpanExporter = None  # type: ignore[assignment,misc]  # noqa: N806 (a class)
     where = place.spans_to()
-    if where is None or OTLPSpanExporter is None:
-        missing = f", or {install_hint('otlp')}" if OTLPSpanExporter is None else ""
-        echo(f"No span was sent: give --trace and --span{missing}")
+    if where is None:
+        echo("No span was sent: give --trace and --span")
         return secrets.token_hex(16), secrets.token_hex(8)
+    with extra("otlp", "destinations test"):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

@@ -66,12 +66,10 @@ def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
         value: Any = importlib.import_module(module)
         for name in attribute.split("."):
             value = getattr(value, name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever the module does when it is imported
         absent = isinstance(error, ModuleNotFoundError) and module.startswith(f"{error.name}")
         fix = "; fix: add its folder to PYTHONPATH, or install it" if absent else ""
-        raise ConfigError(field, f"{path!r} cannot be imported: {error}{fix}") from error
-    except Exception as error:  # whatever the module does when it is imported
-        problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
+        problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}{fix}"
         raise ConfigError(field, problem) from error
     if kind is not None and not _builds(value, kind):
         what = kind.__name__

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -17,40 +17,38 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
     raise TypeError(_COPY_FIRST)
 
 
-class ReadOnlyDict(dict[str, Any]):
-    """A dict that refuses changes. Its copies are plain dicts."""
+class _ReadOnly:
+    """A container that refuses changes. Its copies are plain ones."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    _plain: ClassVar[Any]
+    __setitem__ = __delitem__ = _refuse
 
-    def __copy__(self) -> dict[str, Any]:
-        return dict(self)
+    def __copy__(self) -> Any:
+        return self._plain(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return deepcopy(dict(self), memo)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return deepcopy(self._plain(self), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default, pickle sets item after item, which is refused.
-        return type(self), (dict(self),)
+        return type(self), (self._plain(self),)
 
 
-class ReadOnlyList(list[Any]):
-    """A list that refuses changes. Its copies are plain lists."""
+class ReadOnlyDict(_ReadOnly, dict[str, Any]):
+    """A dict that refuses changes."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    _plain = dict
+    __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
-    def __copy__(self) -> list[Any]:
-        return list(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        return deepcopy(list(self), memo)
+class ReadOnlyList(_ReadOnly, list[Any]):
+    """A list that refuses changes."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # By default, pickle appends item after item, which is refused.
-        return type(self), (list(self),)
+    __slots__ = ()
+    _plain = list
+    __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
 
 _CONTAINERS: Final = frozenset((dict, list, tuple))

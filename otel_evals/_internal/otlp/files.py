@@ -219,8 +219,7 @@ def _json_text(raw: bytes, path: str, skipped: _Skipped) -> Iterator[tuple[int, 
     """Read requests that span lines, one after the other; a broken one ends where a line begins the next."""
     # Some editors begin a file with a byte-order mark.
     text = raw.decode("utf-8-sig", "replace")
-    found, at = 0, _after_blanks(text, 0)
-    broken: list[int] = []
+    found, at, line, counted = 0, _after_blanks(text, 0), 1, 0
     while at < len(text):
         try:
             request, end = read_json_at(text, at)
@@ -228,17 +227,14 @@ def _json_text(raw: bytes, path: str, skipped: _Skipped) -> Iterator[tuple[int, 
             following = _DOCUMENT.search(text, at + 1)
             if following is None and not found:
                 raise ConfigError(path, f"is not valid JSON: {error}") from error
-            broken.append(at)
+            # From one break to the next: each from the start would take quadratic time.
+            line, counted = line + text.count("\n", counted, at), at
+            skipped(path, line)
             end = len(text) if following is None else following.start()
         else:
             found += 1
             yield end - at, request, found
         at = _after_blanks(text, end)
-    line, counted = 1, 0
-    for at in broken:
-        # From one break to the next: each from the start would take quadratic time.
-        line, counted = line + text.count("\n", counted, at), at
-        skipped(path, line)
 
 
 def _after_blanks(text: str, start: int) -> int:

@@ -90,52 +90,36 @@ class _RateControl:
 
 
 class _Limited(NamedSampler):
+    """Limits all runs together, or those of each stratum by a function of the run."""
+
     may_exclude = False
     counts = True
 
-    def __init__(self, control: _RateControl, words: str, clock: Callable[[], float]) -> None:
-        self._only, self._words, self._clock = control, words, clock
-
-    def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
-        now, control = self._clock(), self._control(run)
-        probability = control.probability(now)
-        # Counted as the decision will be, since samplers share one randomness.
-        control.count(now, is_sampled(probability, *randomness_source(run)))
-        return Chance(probability)
-
-    def _control(self, run: Run) -> _RateControl:
-        return self._only
-
-
-class _Stratified(_Limited):
     def __init__(
         self,
-        by: str | Callable[[Run], Any],
         limit: float,
         window: float,
         words: str,
         clock: Callable[[], float],
+        stratum: Callable[[Run], str] = lambda run: "",
     ) -> None:
-        super().__init__(_RateControl(limit, window), words, clock)
-        self._by, self._limit, self._window = by, limit, window
+        self._limit, self._window = limit, window
+        self._words, self._clock, self._stratum = words, clock, stratum
         self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
-    def _control(self, run: Run) -> _RateControl:
-        if not isinstance(self._by, str):
-            stratum = str(self._by(run))
-        elif self._by in Run.__dataclass_fields__:
-            stratum = str(getattr(run, self._by))
-        else:
-            stratum = str(find_attribute(run, self._by))
+    def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
+        now, stratum = self._clock(), self._stratum(run)
         control = self._controls.get(stratum)
         if control is None:
             control = self._controls[stratum] = _RateControl(self._limit, self._window)
-            # Strata may be strangers' strings, such as user ids.
-            if len(self._controls) > _MAX_STRATA:
-                self._controls.popitem(last=False)
-        else:
-            self._controls.move_to_end(stratum)
-        return control
+        self._controls.move_to_end(stratum)
+        # Strata may be strangers' strings, such as user ids.
+        if len(self._controls) > _MAX_STRATA:
+            self._controls.popitem(last=False)
+        probability = control.probability(now)
+        # Counted as the decision will be, since samplers share one randomness.
+        control.count(now, is_sampled(probability, *randomness_source(run)))
+        return Chance(probability)
 
 
 def per_minute(limit: float, *, clock: Callable[[], float] = time.monotonic) -> Sampler:
@@ -153,7 +137,7 @@ def per_minute(limit: float, *, clock: Callable[[], float] = time.monotonic) -> 
         ConfigError: the limit is not a number of at least 1.
     """
     number = _at_least_one(limit, f"per_minute({limit!r})")
-    return _Limited(_RateControl(number, _SECONDS["minute"]), f"per_minute({number:.10g})", clock)
+    return _Limited(number, _SECONDS["minute"], f"per_minute({number:.10g})", clock)
 
 
 def stratified(
@@ -187,7 +171,13 @@ def stratified(
         raise ConfigError("sample", f"{words}: `per` must be 'minute' or 'hour', not {per!r}")
     limit = _at_least_one(floor, words)
     words = f"stratified({shown}, {limit:.10g}" + ("" if per == "minute" else f", {per!r}") + ")"
-    return _Stratified(by, limit, _SECONDS[per], words, clock)
+
+    def stratum(run: Run) -> str:
+        if not isinstance(by, str):
+            return str(by(run))
+        return str(getattr(run, by) if by in Run.__dataclass_fields__ else find_attribute(run, by))
+
+    return _Limited(limit, _SECONDS[per], words, clock, stratum)
 
 
 def _at_least_one(value: Any, words: str) -> float:

@@ -72,22 +72,20 @@ def _check_names(
     function: Callable[..., Any], options: Mapping[str, Any], field: str, problems: Problems, values: int
 ) -> None:
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C
         return
     kinds = inspect.Parameter
-    named = {
-        n: p for n, p in parameters.items() if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    }
-    if all(p.kind is not kinds.VAR_KEYWORD for p in parameters.values()):
-        for name in options:
-            if name not in named:
-                problems.add(f"{field}.{name}", "unknown option" + suggestion(name, named))
-    if problems.found:
+    if any(p.kind is kinds.VAR_KEYWORD for p in parameters):
         return
-    for name, parameter in [*named.items()][values:]:
-        if parameter.default is kinds.empty and name not in options:
-            problems.add(f"{field}.{name}", "is missing: it has no default")
+    named = [p for p in parameters if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in named]
+    for name in options:
+        if name not in names:
+            problems.add(f"{field}.{name}", "unknown option" + suggestion(name, names))
+    missing = [p.name for p in named[values:] if p.default is kinds.empty and p.name not in options]
+    if missing and not problems.found:
+        problems.add(f"{field}.{missing[0]}", "is missing: it has no default")
 
 
 def evaluate(text: str, functions: Mapping[str, Callable[..., Any]], field: str, what: str, hint: str) -> Any:
