@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
@@ -155,11 +154,10 @@ def test_without_a_configuration_explain_and_health_answer_too() -> None:
 
 
 def test_the_command_explains_from_a_file_of_scores(tmp_path: Path) -> None:
-    (config := tmp_path / "otel-evals.yaml").write_text(yaml.safe_dump({"rules": ["answered"]}))
     app = App("answered", destinations=[{"jsonl": {"path": tmp_path / "scores.jsonl"}}])
     found = app.run()
     app.settle()
-    options = ("--scores", tmp_path / "scores.jsonl", "--config", config)
+    options = ("--scores", tmp_path / "scores.jsonl")
     code, printed = otel_evals_command("explain", found, *options)
     assert (code, f"Trace {found}: scored" in printed) == (0, True), printed
     code, printed = otel_evals_command("explain", "f" * 32, *options)

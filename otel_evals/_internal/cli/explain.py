@@ -17,7 +17,6 @@ from otel_evals._internal.accounting.explanation import (
 )
 from otel_evals._internal.cli.scored_records import RecordedEvaluation, ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
-from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.sampling.algebra import facts_of_sampler
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
 from otel_evals._internal.sampling.parser import parse
@@ -28,20 +27,17 @@ from otel_evals.errors import ConfigError
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id.")],
     scores: Annotated[list[Path], typer.Option(help="Files of the jsonl destination, or results.")],
-    config: Annotated[Path | None, typer.Option(help="YAML file, for rules without a score.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain the sampling decisions and scores of a trace; exits with 1 if the files do not contain it."""
     with exit_on(ValueError, command="explain"):
-        rules = () if config is None else load_config(config).rules
-        known = {rule.name: rule.sampling.words for rule in rules}
-        answer = explain_trace(trace_id, [str(path) for path in scores], known)
+        answer = explain_trace(trace_id, [str(path) for path in scores])
     echo(json_text(asdict(answer)) if as_json else str(answer))
     if answer.status in ("unknown", "ruled_out"):
         raise typer.Exit(1)
 
 
-def explain_trace(given: str, places: Sequence[str], known: Mapping[str, str] = {}) -> Explanation:
+def explain_trace(given: str, places: Sequence[str]) -> Explanation:
     """Explain a trace from files of the jsonl destination, or from results.
 
     Other decisions are computed with the samplers that the records of other traces name.
@@ -49,7 +45,6 @@ def explain_trace(given: str, places: Sequence[str], known: Mapping[str, str] = 
     Args:
         given: the trace's id.
         places: the files.
-        known: further samplers, by rule.
 
     Raises:
         ConfigError: a file does not exist.
@@ -59,7 +54,7 @@ def explain_trace(given: str, places: Sequence[str], known: Mapping[str, str] = 
         if not Path(place).is_file():
             raise ConfigError("--scores", f"{place} does not exist; it is written with the first score")
     trace_id = trace_id_of(given)
-    mine, samplers = list[ScoredRecord](), dict(known)
+    mine, samplers = list[ScoredRecord](), dict[str, str]()
     for record in scored_records(places, command="explain", trace_id=trace_id):
         samplers |= {each.rule or each.scorer: each.sampling.rule for each in record.evaluations}
         # Records of other traces are read for their samplers only, and not kept.

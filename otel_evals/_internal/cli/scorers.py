@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import AsJson, ScorerName, echo, json_text
+from otel_evals._internal.cli.terminal import ScorerName, echo
 from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
 from otel_evals._internal.util.installed import entry_points
 from otel_evals.errors import ConfigError
@@ -16,22 +16,16 @@ app = typer.Typer(help="List the scorers and their options.", no_args_is_help=Tr
 
 
 @app.command("list")
-def show_all(as_json: AsJson = False) -> None:
+def show_all() -> None:
     """List all registered scorers: name, kind (code or judge), and first line of the description."""
     rows = [_row(name) for name in scorer_names()]
-    if as_json:
-        echo(json_text(rows, indent=2))
-        return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         echo(f"{row['name']:{width}}  {row['by']:5}  {row['says']}")
 
 
 @app.command()
-def show(
-    name: ScorerName,
-    as_json: AsJson = False,
-) -> None:
+def show(name: ScorerName) -> None:
     """Show the description of a scorer, its options with their defaults, and a rule with it."""
     try:
         found = find_scorer(name, "scorer")
@@ -39,15 +33,13 @@ def show(
         echo(f"otel-evals scorers show: {error.problem}", err=True)
         raise typer.Exit(2) from None
     options = _options(found)
-    if as_json:
-        echo(json_text({**_row(name), "options": options}, indent=2))
-        return
     echo(f"{name}\n\n{_description(found)}\n\nOptions:")
     for option, default in options.items():
         echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
     if not options:
         echo("  none")
-    module, _, attribute = _row(name).get("defined_in", "").partition(":")
+    points = {point.name: point.value for point in entry_points(group=SCORERS)}
+    module, _, attribute = points.get(name, "").partition(":")
     if attribute and "._" not in module:
         echo(f"\nIn code:\n  from {module} import {attribute}")
     given = ", ".join(f"{option}: ..." for option, default in options.items() if default is None)
@@ -61,8 +53,7 @@ def _row(name: str) -> dict[str, str]:
         return {"name": name, "by": "?", "says": error.problem}
     by = "judge" if "model" in _options(found) else "code"
     says = _description(found).splitlines()[0]
-    points = {point.name: point.value for point in entry_points(group=SCORERS)}
-    return {"name": name, "by": by, "says": says, "defined_in": points.get(name, "")}
+    return {"name": name, "by": by, "says": says}
 
 
 def _description(found: Any) -> str:

@@ -79,10 +79,7 @@ class Message(Record, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The message's texts and transcripts, joined by a blank line; empty when it has none."""
-        if len(self.parts) == 1 and self.parts[0].kind == "text":  # most have one
-            return self.parts[0].text or ""
-        texts = [p.text for p in self.parts if p.text and p.kind in _SAID]
-        return "\n\n".join(texts)
+        return "\n\n".join([p.text for p in self.parts if p.text and p.kind in _SAID])
 
     @property
     def media(self) -> tuple[Media, ...]:

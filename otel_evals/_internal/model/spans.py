@@ -88,12 +88,8 @@ _OTHER: Final = 100
 
 def size_of_span(span: SpanRecord) -> int:
     """Return the bytes of a span with its events and log records, without the resource that spans share."""
-    attributes, values = span.attributes, span.attributes.values()
     size = _SPAN + len(span.name) + len(span.status_message) + len(span.trace_state)
-    if _SIMPLE.issuperset(map(type, values)):  # as in `size_of_attributes`, without a call
-        size += _ENTRY * len(attributes) + sum(map(len, attributes)) + sum(map(getsizeof, values))
-    else:
-        size += size_of_attributes(attributes)
+    size += size_of_attributes(span.attributes)
     if span.events or span.logs:
         size += sum(map(size_of_event, span.events)) + sum(map(size_of_event, span.logs))
     return size + _OTHER * len(span.links)

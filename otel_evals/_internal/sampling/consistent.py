@@ -23,8 +23,7 @@ _RANDOM = re.compile(r"[0-9a-f]{14}")
 
 def threshold(probability: float, trace_state: str = "") -> int:
     """Return the threshold below which randomness is rejected, on top of the head sampler's."""
-    # The substring test keeps the cache from being asked for every trace without an entry.
-    entry = _ot_entry(trace_state) if trace_state and "ot=" in trace_state else None
+    entry = _ot_entry(trace_state)
     return _RANGE - round(probability * (_RANGE - (entry[0] if entry else 0)))
 
 
@@ -35,11 +34,10 @@ def randomness(trace_id: int, trace_state: str = "") -> int:
     `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are a hash of the id
     with the deployment's key: callers may choose the id, but not the sample.
     """
-    if trace_state and "ot=" in trace_state:
-        entry = _ot_entry(trace_state)
-        if entry is not None:
-            return entry[1] if entry[1] is not None else trace_id & (_RANGE - 1)
-    return _keyed(trace_id)
+    entry = _ot_entry(trace_state)
+    if entry is None:
+        return _keyed(trace_id)
+    return trace_id & (_RANGE - 1) if entry[1] is None else entry[1]
 
 
 def is_sampled(probability: float, trace_id: int, trace_state: str = "") -> bool:
@@ -64,7 +62,7 @@ def keyed_state(trace_id: int, trace_state: str) -> str:
 
     A credible threshold of a head sampler stays; the keyed bits sample the traces that it kept.
     """
-    entry = _ot_entry(trace_state) if "ot=" in trace_state else None
+    entry = _ot_entry(trace_state)
     if entry is None:
         return trace_state
     # A threshold that would have rejected this very trace was not a sampler's.

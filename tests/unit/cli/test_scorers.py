@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,10 @@ def run(*arguments: str) -> str:
 
 
 def test_every_scorer_is_listed_with_what_it_says() -> None:
-    rows = json.loads(run("scorers", "list", "--json"))
-    assert [row["name"] for row in rows] == scorer_names()
-    assert {row["by"] for row in rows} == {"code", "judge"}
-    assert all(len(row["says"]) > 20 for row in rows)
-    lines = run("scorers", "list").splitlines()
-    assert [line.split()[0] for line in lines] == scorer_names()
+    rows = [line.split(maxsplit=2) for line in run("scorers", "list").splitlines()]
+    assert [name for name, _, _ in rows] == scorer_names()
+    assert {by for _, by, _ in rows} == {"code", "judge"}
+    assert all(len(says) > 20 for _, _, says in rows)
 
 
 def test_show_has_options_defaults_and_a_rule() -> None:
@@ -35,7 +32,7 @@ def test_show_has_options_defaults_and_a_rule() -> None:
     assert "from otel_evals.scorers import hallucination" in text
     assert "from otel_evals.scorers.checks import includes" in run("scorers", "show", "includes")
     assert "- scorer: hallucination\n    options: {model: ...}" in text
-    assert json.loads(run("scorers", "show", "answered", "--json"))["options"] == {"refusals": "()"}
+    assert "refusals = ()" in run("scorers", "show", "answered")
 
 
 def test_an_unknown_scorer_is_named_with_the_nearest() -> None:

@@ -87,7 +87,7 @@ def test_no_command_steers_the_terminal(folder: Path) -> None:
         ["score", recorded, "--config", config],
         ["score", recorded, "--config", config, "--json"],
         ["runs", recorded],
-        ["explain", TRACE, "--scores", str(folder / "out.jsonl"), "--config", config],
+        ["explain", TRACE, "--scores", str(folder / "out.jsonl")],
         ["report", str(folder / "out.db")],
         ["report", str(folder / "out.jsonl")],
         ["config", "check", config],
