@@ -89,7 +89,6 @@ async def ask(options: argparse.Namespace) -> None:
         structured_output="json_schema",
     )
     turns, rows = asyncio.Semaphore(options.at_once), list[Row]()
-    wanted = options.only.split(",") if options.only else ()
 
     async def one(name: str, id: str, judged: Callable[[], Awaitable[Row]]) -> None:
         async with turns:
