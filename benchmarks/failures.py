@@ -4,9 +4,8 @@
 
 FOLDER holds checkouts of microsoft/AgentRx and ag2ai/Agents_Failure_Attribution (Who&When), each under its
 own name. With `--model`, the scorers `failure_step` and, for runs with tool calls, `trajectory_judge` fill
-the last columns. `--option` sets options of the judge (`api_base=URL`, `explore={above: 20000}`); by default,
-it explores runs that do not fit into a prompt. A signal is right if the first step it points at is the marked
-one; a run that a judge does not score counts as wrong.
+the last columns. `--option` sets options of the judge (`api_base=URL`). A signal is right if the first step
+it points at is the marked one; a run that a judge does not score counts as wrong.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from otel_evals.scorers import Scorer, failure_step, grounded_in_tools, trajecto
 FAILED_OUTPUT = re.compile(r"exitcode: [1-9]|Traceback \(most recent call last\)|\b\w*Error:")
 SIGNALS = ("unsupported fact", "failed call", "repeated call", "last step")
 JUDGES = ("`failure_step`", "`trajectory_judge`")
-MOST_CHARS = 1_000_000
-"""No evidence is longer: what does not fit is explored in any case."""
 CATEGORIES = {
     "instruction adherence failure": "instruction_not_followed",
     "instruction/plan adherence failure": "instruction_not_followed",
@@ -313,7 +310,6 @@ def main() -> None:
         given = dict(option.split("=", 1) for option in options.option)
         judge = {
             "model": options.model,
-            "explore": {"above": MOST_CHARS},
             **{k: yaml.safe_load(v) for k, v in given.items()},
         }
         anyio.run(judge_all, cases, judge, options.at_once)

@@ -3,7 +3,7 @@
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
-from otel_evals._internal.judges.judge import Exploration, Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
 from otel_evals._internal.judges.scripted import ScriptedJudge
@@ -11,7 +11,6 @@ from otel_evals._internal.judges.scripted import ScriptedJudge
 __all__ = [
     "Budget",
     "CachedJudge",
-    "Exploration",
     "Judge",
     "JudgeLimits",
     "JudgeReply",

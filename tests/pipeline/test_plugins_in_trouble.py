@@ -20,7 +20,7 @@ from otel_evals import ConfigError, Direction, Pipeline, Rule, Run, Score, Score
 from otel_evals._internal.config.loader import build_config
 from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.destinations import EventPreset
-from otel_evals.judges import Exploration, JudgeReply
+from otel_evals.judges import JudgeReply
 from otel_evals.model import ScoredRun
 from otel_evals.sampling import Chance, Sampler
 from otel_evals.scorers import PromptStep, ScoreReply, step_scorer
@@ -188,13 +188,12 @@ class OddConvention(Odd):
 
 
 class OddJudge(Odd):
-    """A judge with every optional property, which explores before it answers."""
+    """A judge with every optional property."""
 
     model = "odd/judge"
     images = False
     max_prompt_chars = 40_000
     on_cut = "score"
-    explore = Exploration(above=0, calls=2)
 
     def prepare(self) -> None:
         self._trouble.at("OddJudge prepared", None)
@@ -204,7 +203,7 @@ class OddJudge(Odd):
 
     async def ask(self, request: Any) -> Any:
         await asyncio.sleep(0)
-        value = self._trouble.at("OddJudge value", request.schema(action="answer", score=1.0))
+        value = self._trouble.at("OddJudge value", request.schema(score=1.0))
         return self._trouble.at("OddJudge awaited", JudgeReply(value=value, model="odd/judge"))
 
 
@@ -242,10 +241,7 @@ PLACES = (
     "OddSampler text",
     "OddDestination awaited",
     "OddDestination picks",
-    *(
-        f"OddJudge.{name}"
-        for name in ("model", "ask", "images", "redact", "explore", "on_cut", "max_prompt_chars")
-    ),
+    *(f"OddJudge.{name}" for name in ("model", "ask", "images", "redact", "on_cut", "max_prompt_chars")),
     *(f"OddJudge {what}" for what in ("prepared", "redacted", "value", "awaited")),
     *(f"{step} called" for step in STEPS),
     "function called",

@@ -10,12 +10,9 @@ import json
 from typing import Any
 
 from opentelemetry.trace import (
-    Link,
     Span,
-    SpanContext,
     Status,
     StatusCode,
-    TraceFlags,
     Tracer,
     set_span_in_context,
 )
@@ -87,7 +84,6 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
         attributes[semconv.STEP_RESULT] = _text(step.result)
     child = tracer.start_span(
         step.name,
-        links=[*map(_link, step.links)],
         # Without the mark, a judge's call would be scored as a run of the application.
         context=mark(set_span_in_context(parent)),
         attributes=attributes,
@@ -97,11 +93,6 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     if step.error is not None and may_fail:
         child.set_status(Status(StatusCode.ERROR, step.error[:MAX_TEXT]))
     child.end(step.start_time + int(step.duration * 1e9) if step.start_time else None)
-
-
-def _link(ids: tuple[str, str]) -> Link:
-    trace_id, span_id = (int(id, 16) for id in ids)
-    return Link(SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)))
 
 
 def result_attributes(evaluation: Evaluation) -> dict[str, Any]:

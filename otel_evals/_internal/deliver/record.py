@@ -230,7 +230,6 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "start_time": step.start_time,
         "duration": plain(step.duration),
         "context": step.context and _context(step.context, content=content),
-        "links": [{"trace_id": trace_id, "span_id": span_id} for trace_id, span_id in step.links],
         "evidence_cut": step.evidence_cut,
         "error": step.error if content else None,
     }

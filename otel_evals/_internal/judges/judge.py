@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, get_args
@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from otel_evals._internal.model import Media, Usage
 from otel_evals._internal.model.evaluations import total_cost
-from otel_evals._internal.util.options import call_with
 from otel_evals._internal.util.plain import MAX_EVIDENCE
 from otel_evals.errors import ConfigError
 
@@ -78,7 +77,7 @@ class Judge(Protocol):
 
     A judge may also have `redact`, a function applied to judged text before it appears in a prompt (by
     default common forms of secrets are removed), `images`, true if it is shown images, and
-    `max_prompt_chars`, `on_cut` and `explore` as a LiteLLMJudge has.
+    `max_prompt_chars` and `on_cut` as a LiteLLMJudge has.
     """
 
     @property
@@ -130,42 +129,11 @@ MAX_PROMPT_CHARS = 120_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exploration:
-    """Lets a judge look around in a run before it answers: list its steps, read, search and compare them.
-
-    At a limit, the outcome is that of evidence that does not fit, by the judge's `on_cut`.
-    """
-
-    above: int = 0
-    """Explore if the evidence is longer, in characters; longer than a prompt may be, in any case."""
-    calls: int = 12
-    """Maximum calls of the judge per question, without the one that answers it."""
-    tokens: int | None = 200_000
-    """Maximum tokens of these calls."""
-    seconds: float = 60.0
-    """No look begins later; the rule's `timeout` still applies."""
-
-    def __post_init__(self) -> None:
-        for name in ("calls", "tokens", "seconds"):
-            value = getattr(self, name)
-            # `not >` and no `<=`: NaN is refused too.
-            if value is not None and not value > 0:
-                raise ConfigError(f"judge.explore.{name}", f"must be positive, not {value!r}")
-        if self.above < 0:
-            raise ConfigError("judge.explore.above", f"must be at least 0, not {self.above!r}")
-
-
-Explore = bool | Exploration | Mapping[str, Any]
-"""Whether a judge explores, or an Exploration or its options."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Window:
     """The settings, read from a judge of any kind."""
 
     max_prompt_chars: int = MAX_PROMPT_CHARS
     on_cut: OnCut = "not_scored"
-    explore: Exploration | None = None
 
     def __post_init__(self) -> None:
         if not 1_000 <= self.max_prompt_chars <= MAX_EVIDENCE:
@@ -173,7 +141,6 @@ class Window:
             raise ConfigError("judge.max_prompt_chars", problem)
         if self.on_cut not in get_args(OnCut):
             raise ConfigError("judge.on_cut", f"must be not_scored or score, not {self.on_cut!r}")
-        object.__setattr__(self, "explore", _exploration(self.explore))
 
 
 _NAMES = tuple(field.name for field in fields(Window))
@@ -188,13 +155,3 @@ def window_of(judge: Any) -> Window:
     judge = getattr(judge, "judge", judge)
     # A user's judge need not have these settings: those that it lacks keep their defaults.
     return Window(**{name: getattr(judge, name) for name in _NAMES if hasattr(judge, name)})
-
-
-def _exploration(given: Any) -> Exploration | None:
-    if isinstance(given, bool | None):
-        return Exploration() if given else None
-    if isinstance(given, Mapping):
-        given = call_with(Exploration, given, "judge.explore")
-    if not isinstance(given, Exploration):
-        raise ConfigError("judge.explore", f"must be true or options, not {given!r:.60}")
-    return given

@@ -18,7 +18,6 @@ from otel_evals._internal.judges.judge import (
     MAX_PROMPT_CHARS,
     Call,
     CallTotals,
-    Explore,
     JudgeReply,
     JudgeRequest,
     Limiter,
@@ -81,8 +80,6 @@ class ModelJudge(ABC):
     """Maximum characters of judged text in a prompt; choose it by the model's context window."""
     on_cut: OnCut = "not_scored"
     """Outcome if the evidence does not fit: not scored, or a score marked with `evidence_cut`."""
-    explore: Explore = False
-    """Let the judge look around in the run before it answers: True, or options of an Exploration."""
     images: bool = False
     """Show the model the recorded images of questions, answers and tool results."""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -60,8 +60,6 @@ class StepRecord(Record, frozen=True, kw_only=True):
     start_time: int = 0
     duration: float = 0.0
     context: ContextSeen | None = None
-    links: tuple[tuple[str, str], ...] = ()
-    """Trace and span ids of the operations that a judge looked at in this step."""
     evidence_cut: bool = False
     """True if the judge saw only a part of the evidence."""
     error: str | None = None

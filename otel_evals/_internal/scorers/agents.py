@@ -162,9 +162,9 @@ def failure_step(
     Range: 0 if the run failed, else 1; higher is better. Label: the category, or `none`.
     Formula: the judge decides. `Score.span_id` is the span of the step; the score's event, and scores in
     backends that take scores of spans, belong to that span.
-    Needs: the operations of the run, or its messages and tool calls. Let the judge explore long runs.
+    Needs: the operations of the run, or its messages and tool calls.
     Not scored: `no_steps`.
-    Cost: one judge call, and the calls of an exploration.
+    Cost: one judge call.
 
     Args:
         categories: descriptions of the kinds of failures by name, the first that fits comes first. By default

@@ -18,7 +18,7 @@ from otel_evals._internal.judges.fence import user_content
 from otel_evals._internal.offline.judge_trials import load_attacks
 from otel_evals.judges import JudgeRequest, ScriptedJudge
 from otel_evals.model import Document, Media, Message, Part, Run
-from otel_evals.scorers import Scorer, failure_step, hallucination, rubric
+from otel_evals.scorers import Scorer, rubric
 from tests.support.judge_scorers import JUDGE_OPTIONS, judge_scorers, reply_of
 from tests.support.replacing import replace
 from tests.support.runs import a_run, tool
@@ -26,19 +26,6 @@ from tests.support.runs import a_run, tool
 ATTACKS = load_attacks()
 BENIGN = "ordinary text"
 Replies = Callable[[str], dict[str, Any]]
-
-
-LOOKS = [
-    {"action": "list"},
-    {"action": "read", "step": 4},
-    {"action": "search", "text": "e"},
-    {"action": "compare", "step": 1, "other": 4},
-]
-
-
-def exploring(judge: ScriptedJudge) -> ScriptedJudge:
-    judge.explore = True  # type: ignore[attr-defined]  # judges may have it
-    return judge
 
 
 def plain(name: str) -> tuple[Callable[[ScriptedJudge], Scorer], Replies]:
@@ -55,17 +42,6 @@ SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
     "rubric of the configuration": (
         lambda judge: rubric(judge, criteria=["is kind"]),
         lambda t: {"analyze": reply_of("rubric", t)},
-    ),
-    "exploring hallucination": (
-        lambda judge: hallucination(exploring(judge)),
-        lambda t: {
-            "explore": [*LOOKS, {"action": "search", "text": t}, {"action": "answer"}],
-            "analyze": reply_of("hallucination", t),
-        },
-    ),
-    "exploring failure_step": (
-        lambda judge: failure_step(exploring(judge)),
-        lambda t: {"explore": [*LOOKS, {"action": "answer"}], "analyze": reply_of("failure_step", t)},
     ),
 }
 

@@ -76,8 +76,6 @@ class StepRecordBuilder:
         self.name = name
         self.context: ContextSeen | None = None
         self.evidence_cut = False
-        self.looks: list[StepRecord] = []
-        """Records of the calls with which a judge explored the run, before it answered."""
         self.prompt: str | None = None
         self._model: str | None = None
         self._spent = CallTotals()
@@ -230,7 +228,7 @@ class PromptStep(Generic[_R]):
         if hidden is not None and params.step != "generate_reason":
             return hidden
         need_span()
-        asked = await with_evidence(form, slots, params, judge, record)
+        asked = with_evidence(form, slots, params, judge, record)
         if isinstance(asked, NotScored):
             return asked
         request, fence = asked

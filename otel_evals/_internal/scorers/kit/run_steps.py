@@ -18,7 +18,6 @@ class RunStep:
     title: str
     texts: Mapping[str, str] = field(default_factory=dict)
     """By name, such as `arguments` and `result`. What an earlier step shows is not repeated."""
-    depth: int = 0
     span: tuple[str, str] | None = None
     """Trace and span id; None for texts without a span."""
 
@@ -79,17 +78,12 @@ def _part(part: Part) -> str:
 
 
 def _of_operations(run: Run, messages: _NewMessages) -> Iterator[RunStep]:
-    above = {child: parent for parent, below in run.children.items() for child in below}
-    depths: dict[str, int] = {}
     for operation in run.operations:
-        id = operation.span_id
-        # By start time, parents come before their children; a parent that does not is taken for none.
-        depths[id] = depths.get(above.get(id, ""), -1) + 1
+        texts = _texts(operation, messages, leaf=not run.children.get(operation.span_id))
         yield RunStep(
             title=_title(operation),
-            texts={k: v for k, v in _texts(operation, messages, leaf=not run.children.get(id)).items() if v},
-            depth=depths[id],
-            span=(operation.span.trace_id, id),
+            texts={name: text for name, text in texts.items() if text},
+            span=(operation.span.trace_id, operation.span_id),
         )
 
 

@@ -246,12 +246,12 @@ class _StepExecution:
             params = await self._params(name, score, record)
             value = await self._run(step, params, record)
         except BaseException as error:
-            self.done += (*record.looks, record.failed(error))
+            self.done += (record.failed(error),)
             if must_propagate(error):
                 error.steps = tuple(self.done)  # type: ignore[attr-defined]  # as StepFailure has, for their cost
                 raise
             raise StepFailure(f"{name}: {describe_error(error)}", steps=tuple(self.done)) from error
-        self.done += (*record.looks, record.record(value))
+        self.done += (record.record(value),)
         if isinstance(value, NotScored):
             raise _StepNotScored(value)
         return value
