@@ -79,7 +79,7 @@ def annotated() -> list[tuple[str, float, str, str]]:
 
 
 def wait_for(count: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     found: list[Any] = []
     while len(found) < count:
         assert time.monotonic() < until, f"{found}\n{Path('log').read_text()}"
@@ -104,7 +104,7 @@ with open("log", "wb") as log:
     command = [sys.executable, "-m", "uvicorn", "shop:app", "--port", str(PORT)]
     server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **settings})
 try:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while "startup complete" not in Path("log").read_text():
         assert time.monotonic() < until, Path("log").read_text()
         time.sleep(0.1)

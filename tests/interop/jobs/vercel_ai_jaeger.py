@@ -89,7 +89,7 @@ with open("log", "wb") as log:
     command = ["otel-evals", "gateway", "--config", "gateway.yaml"]
     gateway = subprocess.Popen(command, stdout=log, stderr=log)
 try:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not is_ready():
         assert time.monotonic() < until, Path("log").read_text()
         time.sleep(0.1)
