@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from opentelemetry import context as context_api
@@ -15,28 +15,17 @@ from opentelemetry.context import Context
 
 from otel_evals import semconv
 from otel_evals._internal.attach import records
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, begin, judged_context
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, OwnSpan, judged_context
+from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.trust.marks import ScorerSpan
+from otel_evals._internal.trust.marks import ScorerSpan, marks
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import type_name
 
 _logger = logging.getLogger(__name__)
-
-
-class SpanScores(Protocol):
-    """Attributes for judged spans that are held back until their scores are complete."""
-
-    def add(
-        self, trace_id: int, span_id: int, scorer: str, revision: int, attributes: Mapping[str, Any]
-    ) -> None:
-        """Add an evaluation's attributes to a span, if it is held and has none of a later revision."""
-
-    def release(self, trace_id: str, span_id: str) -> None:
-        """Let a span pass: it gets no more attributes. Malformed ids, as in odd files, are ignored."""
 
 
 class Opened(msgspec.Struct, gc=False):
@@ -69,7 +58,7 @@ class Attacher:
         spans: EvaluationSpans | None,
         logger: Logger | None,
         metrics: Metrics | None,
-        scores: SpanScores | None,
+        scores: PendingScores | None,
         presets: Iterable[EventPreset] = (),
         *,
         proposed: bool = False,
@@ -129,9 +118,15 @@ class Attacher:
         """
         if self.metrics is not None:
             self.expect(rule, run)
-        span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
+        span: ScorerSpan | None = None
+        if self._spans is not None:
+            try:
+                span = self._spans.open(run, span_id, scorer_id, start_time)
+            except BaseException as error:  # a span processor of the application
+                log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+        span = OwnSpan(run) if span is None else span
         # Never detached: the context is this attempt's own.
-        context.run(context_api.attach, trace.set_span_in_context(span, marked))
+        context.run(context_api.attach, trace.set_span_in_context(span, marks().context))
         return Opened(span, context, span_id)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:

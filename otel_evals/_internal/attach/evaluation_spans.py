@@ -37,7 +37,6 @@ from otel_evals._internal.attach import records
 from otel_evals._internal.attach.providers import with_ids
 from otel_evals._internal.model import Evaluation, Run
 from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_state, marks
-from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
@@ -138,23 +137,6 @@ def _started(
         start_time=start_time,
     )
     return span
-
-
-def begin(
-    spans: EvaluationSpans | None, run: Run, span_id: str, scorer_id: str, start_time: int
-) -> tuple[ScorerSpan, Context]:
-    """Open an evaluation's span, recorded or not. Never raises.
-
-    Returns:
-        The span, and a context in which every span is marked.
-    """
-    marked = marks().context
-    if spans is not None:
-        try:
-            return spans.open(run, span_id, scorer_id, start_time), marked
-        except BaseException as error:  # a span processor of the application
-            log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
-    return OwnSpan(run), marked
 
 
 def judged_context(run: Run, span_id: str) -> Context:

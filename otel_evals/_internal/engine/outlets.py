@@ -12,8 +12,9 @@ from opentelemetry import _logs, trace
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.attach.attacher import Attacher, SpanScores, Way
+from otel_evals._internal.attach.attacher import Attacher, Way
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.attach.observed import Measured
 from otel_evals._internal.attach.providers import unwrapped
@@ -165,7 +166,7 @@ def new_attacher(
     config: Config,
     spans: EvaluationSpans | None,
     loggers: Any,
-    scores: SpanScores | None,
+    scores: PendingScores | None,
     note: Way | None = None,
 ) -> Attacher:
     """Return an attacher with everything but metrics.
