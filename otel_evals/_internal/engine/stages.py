@@ -229,7 +229,9 @@ class Stages:
         # Kept before an evaluation starts: one may crash the process.
         if self.source is not None and (sampled or waits):
             self.ledger.not_kept += not self.source.sampled(group or group_of([run]))
-        self._start(sampled)
+        if self._left is not None:
+            self._left.sampled(sampled)
+        self.scorer.start(sampled)
         return list(sampled)
 
     def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
@@ -251,12 +253,10 @@ class Stages:
         for joined in due:
             if joined.due.conversation.source is not None:
                 mark_passed(joined.run)
-            self._start(self.scorer.decide_conversation(joined), joined.due.lost)
-
-    def _start(self, sampled: dict[Target, list[Pending]], lost: str | None = None) -> None:
-        if self._left is not None:
-            self._left.sampled(sampled)
-        self.scorer.start(sampled, lost)
+            sampled = self.scorer.decide_conversation(joined)
+            if self._left is not None:
+                self._left.sampled(sampled)
+            self.scorer.start(sampled, joined.due.lost)
 
     def _lose(self, losses: Sequence[Loss]) -> None:
         for loss in losses:

@@ -47,6 +47,7 @@ class Convention(Protocol):
 
 
 _BY_MARKER: Any = object()
+_UNKNOWN: Any = object()
 _MOST_SCOPES: Final = 1_000
 """Instrumentation scopes to remember; a sender may invent new ones for ever."""
 
@@ -104,7 +105,9 @@ class Conventions:
 
     def choose(self, scope_name: str, attributes: Mapping[str, Any], name: str = "") -> Convention | None:
         """Return the convention of spans of this scope, attributes and name; None without one."""
-        convention = self._of_scope(scope_name)
+        convention: Convention | None = self._by_scope.get(scope_name, _UNKNOWN)
+        if convention is _UNKNOWN:
+            convention = self._of_scope(scope_name)
         if convention is not _BY_MARKER:
             return convention
         if scope_name in self._have_names:
@@ -141,7 +144,13 @@ class Conventions:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no convention claims it, or it is no operation of an agent. Never raises."""
-        convention = self.choose(span.scope_name, span.attributes, span.name)
+        convention = self._by_scope.get(span.scope_name, _UNKNOWN)
+        # As in `choose`, without a call for each span.
+        if convention is _BY_MARKER and span.scope_name not in self._have_names:
+            markers = self._markers.intersection(span.attributes)
+            convention = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif convention is _BY_MARKER or convention is _UNKNOWN:
+            convention = self.choose(span.scope_name, span.attributes, span.name)
         if convention is None:
             return None
         try:
