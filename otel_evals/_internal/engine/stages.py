@@ -25,7 +25,6 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
 from otel_evals._internal.engine.outlets import Deliveries, losses_of
-from otel_evals._internal.engine.rule_queue import Pending
 from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
 from otel_evals._internal.engine.thread import EngineThread

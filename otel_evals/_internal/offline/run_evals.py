@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -93,8 +93,11 @@ async def run_evals_async(
     Raises:
         ConfigError: an argument is wrong; the target was not called.
     """
-    rules, gated = _with_gates(scorers, gates)
-    config = build_config(rules, destinations)
+    known = [
+        each for each in gates if isinstance(each, str) or (isinstance(each, Scorer) and each in scorers)
+    ]
+    further = [each for each in gates if each not in known]
+    config = build_config([*scorers, *further], destinations)
     if not config.rules:
         raise ConfigError("scorers", "give at least one scorer or gate")
     for index, rule in enumerate(config.rules):
@@ -104,6 +107,8 @@ async def run_evals_async(
     if concurrency < 1:
         raise ConfigError("concurrency", f"must be at least 1, not {concurrency}")
     items, function = read_items(data), _callable_of(target)
+    gated = {each if isinstance(each, str) else each.id for each in known}
+    gated.update(rule.scorer_id for rule in config.rules[len(scorers) :])
     requirements = _requirements(config, gated, thresholds or {})
     recorder, turns = recorder_for(tracer_provider, logger_provider), asyncio.Semaphore(concurrency)
     batch = BatchScorer(config)
@@ -181,29 +186,11 @@ def _run_without_spans(value: Any, output: Any, start_time: int) -> Run:
     )
 
 
-def _with_gates(scorers: Sequence[Any], gates: Sequence[Any]) -> tuple[list[Any], set[str | int]]:
-    """Return all scorers, and the gates among them by id or position."""
-    rules = list(scorers)
-    gated: set[str | int] = set()
-    for each in gates:
-        if isinstance(each, str):
-            gated.add(each)
-        elif isinstance(each, Scorer) and each in rules:
-            gated.add(each.id)
-        else:
-            gated.add(len(rules))
-            rules.append(each)
-    return rules, gated
-
-
-def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str, Any]) -> list[Requirement]:
+def _requirements(config: Config, gated: Set[str], thresholds: Mapping[str, Any]) -> list[Requirement]:
+    """Return the requirements of gates, by scorer id, and of thresholds."""
     directions = {rule.scorer_id: rule.facts.direction for rule in config.rules}
-    unknown = [name for name in gated if isinstance(name, str) and name not in directions]
+    unknown = sorted(gated - directions.keys())
     if unknown:
         raise ConfigError("gates", f"unknown id {unknown[0]!r}; known: {', '.join(sorted(directions))}")
-    gates = [
-        gate(rule.scorer_id, rule.facts.direction)
-        for place, rule in enumerate(config.rules)
-        if place in gated or rule.scorer_id in gated
-    ]
+    gates = [gate(name, direction) for name, direction in directions.items() if name in gated]
     return [*gates, *(threshold(name, bounds, directions) for name, bounds in thresholds.items())]
