@@ -1,4 +1,4 @@
-"""Plug-ins whose n-th property, call or await raises, blocks, cancels or returns nonsense.
+"""Users' code that raises, or returns something else.
 
 The engine goes on: nothing stays pending, other rules are scored and delivered, health names the plug-in.
 """
@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals import ConfigError, Direction, Pipeline, Rule, Run, Score, Scorer, sampling, scorer
+from otel_evals import Direction, Pipeline, Rule, Run, Score, Scorer, sampling, scorer
 from otel_evals._internal.config.loader import build_config
 from otel_evals.conventions import Conventions, load_conventions
 from otel_evals.destinations import EventPreset
@@ -33,77 +30,24 @@ RAISED: Mapping[str, Callable[[], BaseException]] = {
     "raises": lambda: ValueError("odd"),
     "exits": lambda: SystemExit(3),
     "interrupts": lambda: KeyboardInterrupt(),
-    "is cancelled": lambda: asyncio.CancelledError(),
-    "is closed": lambda: GeneratorExit(),
 }
-TROUBLES = (*RAISED, "blocks", "cancels its task", "returns nonsense")
-
-
-class Nonsense:
-    """Fails at whatever it is used for."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError(name)
-
-    def __bool__(self) -> bool:
-        raise RuntimeError("no truth")
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    def __iter__(self) -> Any:
-        raise RuntimeError("no items")
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Trouble:
-    """Counts the uses of each place in users' code, and makes some of them fail."""
+    """Makes some places in users' code fail."""
 
     def __init__(self) -> None:
-        self.armed: dict[str, tuple[int, str, bool]] = {}
-        self.used: dict[str, int] = {}
-
-    def arm(self, place: str, after: int, kind: str, *, always: bool) -> None:
-        self.armed[place] = (self.used.get(place, 0) + after, kind, always)
+        self.armed: dict[str, str] = {}
 
     def at(self, place: str, value: Any) -> Any:
-        """Return the value, unless the place is in trouble by now."""
-        self.used[place] = used = self.used.get(place, 0) + 1
-        first, kind, always = self.armed.get(place, (0, "", False))
-        if not kind or used < first or (used > first and not always):
-            return value
+        """Return the value, unless the place is in trouble."""
+        kind = self.armed.get(place)
         if kind in RAISED:
             raise RAISED[kind]()
-        if kind == "blocks":
-            time.sleep(0.01)
-        elif kind == "returns nonsense":
-            return Nonsense()
-        elif kind == "cancels its task":
-            try:
-                task = asyncio.current_task()
-            except RuntimeError:  # a worker thread
-                task = None
-            if task is not None:
-                task.cancel()
-        return value
+        return value if kind is None else object()
 
 
-class Odd:
-    """Every public attribute is a place; so is every call that its methods make of `at`."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        self._trouble = trouble
-
-    def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        if name.startswith("_"):
-            return value
-        trouble: Trouble = object.__getattribute__(self, "_trouble")
-        return trouble.at(f"{type(self).__name__}.{name}", value)
-
-
-class OddScorer(Odd, Scorer):
+class OddScorer(Scorer):
     """A scorer; also a mere result that it returns may be odd."""
 
     id = "odd"
@@ -111,18 +55,24 @@ class OddScorer(Odd, Scorer):
     direction = Direction.HIGHER
     scale = 1.0
 
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
     async def score(self, run: Run) -> Any:
         await asyncio.sleep(0)
         return self._trouble.at("OddScorer awaited", Score(value=1.0))
 
 
-class OddInline(Odd, Scorer):
+class OddInline(Scorer):
     """A scorer on the engine's thread."""
 
     id = "odd_inline"
     version = "1"
     inline = at_once = True
     scale = 1.0
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
 
     async def score(self, run: Run) -> Any:
         return self.score_at_once(run)
@@ -131,8 +81,11 @@ class OddInline(Odd, Scorer):
         return self._trouble.at("OddInline called", Score(value=1.0))
 
 
-class OddSampler(Odd, Sampler):
+class OddSampler(Sampler):
     """A sampler of every run."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
 
     def chance(self, run: Run, earlier: Any = None) -> Any:
         return self._trouble.at("OddSampler called", Chance(1.0))
@@ -141,11 +94,14 @@ class OddSampler(Odd, Sampler):
         return str(self._trouble.at("OddSampler text", "odd"))
 
 
-class OddDestination(Odd):
+class OddDestination:
     """A destination with every optional method."""
 
     name = "odd"
     batch_size = 4
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
 
     async def export(self, batch: Sequence[ScoredRun]) -> Any:
         await asyncio.sleep(0)
@@ -176,24 +132,30 @@ class OddPreset(EventPreset):
         return self._trouble.at("OddPreset called", {"preset": 1})
 
 
-class OddConvention(Odd):
+class OddConvention:
     """Claims the spans of one scope, and reads them as another convention does."""
 
     name = "odd"
     scopes = (ODD_SCOPE,)
     markers = ()
 
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
     def read(self, span: Any) -> Any:
         return self._trouble.at("OddConvention called", NORMAL.choose("", span.attributes).read(span))  # type: ignore[union-attr]
 
 
-class OddJudge(Odd):
+class OddJudge:
     """A judge with every optional property."""
 
     model = "odd/judge"
     images = False
     max_prompt_chars = 40_000
     on_cut = "score"
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
 
     def prepare(self) -> None:
         self._trouble.at("OddJudge prepared", None)
@@ -231,17 +193,9 @@ def odd_steps(trouble: Trouble) -> Scorer:
 STEPS = ("preprocess", "get_context", "data", "check", "generate_score", "generate_reason")
 NORMAL = load_conventions()
 PLACES = (
-    *(f"OddScorer.{name}" for name in ("id", "version", "direction", "scale", "score", "at_once", "prepare")),
-    *(f"OddInline.{name}" for name in ("id", "version", "direction", "scale", "score_at_once", "at_once")),
-    *(f"OddSampler.{name}" for name in ("chance", "ceiling", "floor", "follows", "constant")),
-    *(f"OddDestination.{name}" for name in ("export", "keep_picks", "shutdown")),
-    *(f"OddConvention.{name}" for name in ("name", "scopes", "markers", "read")),
     *(f"{kind} called" for kind in ("OddInline", "OddSampler", "OddPreset", "OddConvention", "condition")),
-    "OddScorer awaited",
-    "OddSampler text",
-    "OddDestination awaited",
+    *(f"{kind} awaited" for kind in ("OddScorer", "OddDestination")),
     "OddDestination picks",
-    *(f"OddJudge.{name}" for name in ("model", "ask", "images", "redact", "on_cut", "max_prompt_chars")),
     *(f"OddJudge {what}" for what in ("prepared", "redacted", "value", "awaited")),
     *(f"{step} called" for step in STEPS),
     "function called",
@@ -315,45 +269,10 @@ class Application:
         assert self.pipeline.health().thread_alive is False
 
 
-class PluginsInTrouble(RuleBasedStateMachine):
-    """Traffic goes on while one place after another gets into trouble."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.application = Application()
-
-    @rule(
-        place=st.sampled_from(PLACES),
-        after=st.integers(1, 3),
-        kind=st.sampled_from(TROUBLES),
-        always=st.booleans(),
-    )
-    def a_place_gets_into_trouble(self, place: str, after: int, kind: str, always: bool) -> None:
-        self.application.trouble.arm(place, after, kind, always=always)
-
-    @rule(count=st.integers(1, 4), odd=st.integers(0, 2))
-    def runs_come_and_settle(self, count: int, odd: int) -> None:
-        self.application.runs(odd, ODD_SCOPE)
-        self.application.runs(count)
-        self.application.settle()
-
-    def teardown(self) -> None:
-        if hasattr(self, "application"):
-            self.application.runs(1)
-            self.application.settle()
-            self.application.close()
-
-
-TestPluginsInTrouble = PluginsInTrouble.TestCase
-TestPluginsInTrouble.settings = settings(
-    max_examples=15, stateful_step_count=8, deadline=None, derandomize=True
-)
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_the_other_rules_are_scored_while_a_place_fails_for_good(place: str) -> None:
     application = Application()
-    application.trouble.arm(place, 1, "raises", always=True)
+    application.trouble.armed[place] = "raises"
     application.runs(12)
     application.settle()
     application.close()
@@ -362,24 +281,19 @@ def test_the_other_rules_are_scored_while_a_place_fails_for_good(place: str) -> 
 @pytest.mark.parametrize(
     ("place", "kind", "named"),
     [
-        ("OddScorer awaited", "raises", "odd"),
-        ("OddScorer.score", "exits", "odd"),
+        ("OddScorer awaited", "exits", "odd"),
         ("OddInline called", "returns nonsense", "odd_inline"),
-        ("OddSampler called", "raises", "resolved"),
-        ("OddSampler.chance", "interrupts", "resolved"),
-        ("OddSampler called", "returns nonsense", "resolved"),
-        ("condition called", "is cancelled", "conditional"),
-        ("condition called", "returns nonsense", "conditional"),
+        ("OddSampler called", "interrupts", "resolved"),
+        ("condition called", "raises", "conditional"),
         ("function called", "raises", "resolved"),
         ("get_context called", "exits", "stepped"),
-        ("OddJudge.model", "interrupts", "stepped"),
         ("OddJudge awaited", "returns nonsense", "stepped"),
-        ("OddJudge redacted", "is closed", "stepped"),
+        ("OddJudge redacted", "raises", "stepped"),
     ],
 )
 def test_health_names_the_rule_whose_code_fails(place: str, kind: str, named: str) -> None:
     application = Application()
-    application.trouble.arm(place, 1, kind, always=True)
+    application.trouble.armed[place] = kind
     application.runs(12)
     application.settle()
     health = application.pipeline.health()
@@ -390,8 +304,8 @@ def test_health_names_the_rule_whose_code_fails(place: str, kind: str, named: st
 
 def test_health_names_a_destination_and_a_convention_that_fail() -> None:
     application = Application()
-    application.trouble.arm("OddDestination awaited", 1, "exits", always=True)
-    application.trouble.arm("OddConvention called", 1, "returns nonsense", always=True)
+    application.trouble.armed["OddDestination awaited"] = "exits"
+    application.trouble.armed["OddConvention called"] = "returns nonsense"
     application.runs(2, ODD_SCOPE)
     application.runs(1)
     application.settle()
@@ -399,20 +313,3 @@ def test_health_names_a_destination_and_a_convention_that_fail() -> None:
     assert health.failing_destinations == ("odd",)
     assert "convention odd: cannot read spans" in (health.problem or "")
     application.close()
-
-
-@pytest.mark.parametrize("name", ["id", "version", "direction", "scale", "at_once"])
-@pytest.mark.parametrize("kind", ["raises", "returns nonsense"])
-def test_a_scorer_whose_property_fails_when_the_rule_is_built_is_refused(name: str, kind: str) -> None:
-    trouble = Trouble()
-    trouble.arm(f"OddScorer.{name}", 1, kind, always=True)
-    with pytest.raises(ConfigError, match=name):
-        Rule(OddScorer(trouble))
-
-
-@pytest.mark.parametrize("name", ["ceiling", "floor", "follows"])
-def test_a_sampler_whose_property_fails_when_the_rule_is_built_is_refused(name: str) -> None:
-    trouble = Trouble()
-    trouble.arm(f"OddSampler.{name}", 1, "exits", always=True)
-    with pytest.raises(ConfigError, match=r"sample: a OddSampler cannot be read \(SystemExit\)"):
-        Rule(good, sample=OddSampler(trouble))
