@@ -25,8 +25,8 @@ from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.page.access import Access
 from otel_evals_monitor._internal.page.app import Page
-from otel_evals_monitor._internal.report.inputs import window_of
-from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.inputs import ReportOptions, window_of
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.writer import ResultsStore
 

@@ -22,10 +22,10 @@ from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.record import IncidentLine, incidents_of
 from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, limits_of, test_file
-from otel_evals_monitor._internal.report.inputs import TraceLink, window_of
+from otel_evals_monitor._internal.report.inputs import ReportOptions, TraceLink, window_of
 from otel_evals_monitor._internal.report.json_values import as_plain, pattern_values, run_values
 from otel_evals_monitor._internal.report.patterns import failures_of
-from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs, runs_of_slices
 from otel_evals_monitor._internal.report.words import timestamp
 from otel_evals_monitor._internal.store.database import Database

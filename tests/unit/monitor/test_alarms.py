@@ -21,7 +21,8 @@ from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import WatchState, check_store
 from otel_evals_monitor._internal.alarms.record import keep_alarms, lasting_alarms
 from otel_evals_monitor._internal.alarms.watchers import silence
-from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.inputs import ReportOptions
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import START, record, records
 

@@ -15,7 +15,8 @@ from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
-from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.inputs import ReportOptions
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of, sampler_checks
 from otel_evals_monitor._internal.store.queries import stored_slices

@@ -23,7 +23,8 @@ from otel_evals import Score
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.statistics import Sums, total
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.inputs import ReportOptions
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.report.runs import find_runs
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import Window

@@ -36,8 +36,8 @@ def report(
     """Print weighted means with intervals, changes and the worst runs."""
     with exit_on(OSError, command="report", extra="monitor"):
         from otel_evals.sdk.commands import trace_link
-        from otel_evals_monitor._internal.report.inputs import TraceLink, opened, window_of
-        from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+        from otel_evals_monitor._internal.report.inputs import ReportOptions, TraceLink, opened, window_of
+        from otel_evals_monitor._internal.report.report import make_report
 
         to_trace = TraceLink.parse(trace_link(link))
         only = {"scorer_id": scorer, "agent_name": agent}

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from otel_evals.errors import ConfigError
 from otel_evals.statistics import Estimate, estimate
 from otel_evals_monitor._internal.page.templates import STYLE, render
-from otel_evals_monitor._internal.report.inputs import TraceLink
+from otel_evals_monitor._internal.report.inputs import ReportOptions, TraceLink
 from otel_evals_monitor._internal.report.plot import STEPS, Plot, Point, step_for, timeline
-from otel_evals_monitor._internal.report.report import ReportOptions, ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.terminal import columns_of
 from otel_evals_monitor._internal.report.words import Zone
 from otel_evals_monitor._internal.store.database import Database

@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 from otel_evals.statistics import Sums
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.record import Incident
+from otel_evals_monitor._internal.report.inputs import ReportOptions
 from otel_evals_monitor._internal.report.patterns import FailurePattern, failures_of
 from otel_evals_monitor._internal.report.plot import sparkline, step_for
-from otel_evals_monitor._internal.report.report import ReportOptions, SliceReport, make_report
+from otel_evals_monitor._internal.report.report import SliceReport, make_report
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.queries import Measured, first_seen, series, stored_slices

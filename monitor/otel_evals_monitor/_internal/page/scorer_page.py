@@ -14,11 +14,8 @@ from otel_evals_monitor._internal.alarms.monitors import WatchState
 from otel_evals_monitor._internal.page.asked import Asked
 from otel_evals_monitor._internal.page.detail import detail_of
 from otel_evals_monitor._internal.page.overview import newest_version
-from otel_evals_monitor._internal.report.report import (
-    GROUPS,
-    ReportOptions,
-    make_report,
-)
+from otel_evals_monitor._internal.report.inputs import GROUPS, ReportOptions
+from otel_evals_monitor._internal.report.report import make_report
 from otel_evals_monitor._internal.report.runs import runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.picks import sampler_checks

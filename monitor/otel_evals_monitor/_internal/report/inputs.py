@@ -1,4 +1,4 @@
-"""What options of commands name: a source, a time window, and links to traces."""
+"""What options of commands name: a source, a time window, the slices of a report, and links to traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import string
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import moment_of, seconds_of
 from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store.database import Database, is_url
-from otel_evals_monitor._internal.store.filters import Window
+from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
 from otel_evals_monitor._internal.store.queries import time_range
 from otel_evals_monitor._internal.store.schema import HOUR, NANO, runs
 from otel_evals_monitor._internal.store.writer import ResultsStore, Written
@@ -133,6 +133,39 @@ def window_of(database: Database, since: str | None, until: str | None, window: 
 
 def _moment(text: str | None, field: str) -> int | None:
     return None if text is None else moment_of(text, field)
+
+
+GROUPS: Mapping[str, str] = {
+    "agent": "agent_name",
+    "version": "agent_version",
+    "prompt": "prompt_version",
+    "model": "model",
+    "tenant": "tenant",
+    "rule": "rule",
+    "service": "service",
+    "judge": "judge_model",
+}
+"""Names to split estimates by, with their columns."""
+ATTRIBUTE = "attribute:"
+"""Begin of the name of an attribute to split by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    window: Window = field(default_factory=Window)
+    by: Sequence[str] = ()
+    """Names of `GROUPS`, and one `attribute:NAME`, in addition to scorer, scorer version and agent."""
+    against: str | None = None
+    """`previous` compares with the window before, of equal length; other texts are a version of the agent,
+    its prompt or its model."""
+    only: Mapping[str, str] = field(default_factory=dict)
+    """Required values of slice columns."""
+    worst: int = 3
+    """Number of worst runs to list per slice."""
+    runs: RunFilter = EVERY
+    """Only runs with this label or text."""
+    patterns: int = 10
+    """Number of failure patterns to find per slice; reading failing runs takes the longest."""
 
 
 BACKENDS = {

@@ -83,7 +83,6 @@ def failures_of(
     connection: Connection,
     slices: Mapping[int, Any],
     window: Window,
-    *,
     most: int = 10,
     representative: bool = True,
 ) -> Failures:

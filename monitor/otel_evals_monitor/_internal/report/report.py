@@ -18,12 +18,13 @@ from otel_evals.statistics import (
     estimate,
     missing,
 )
+from otel_evals_monitor._internal.report.inputs import ATTRIBUTE, GROUPS, ReportOptions
 from otel_evals_monitor._internal.report.patterns import Failures, failures_of
 from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.report.words import count
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.filters import EVERY, RunFilter, Window
+from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import picked_by_rules, unrepresentative
 from otel_evals_monitor._internal.store.queries import (
     Measured,
@@ -43,37 +44,6 @@ _EVEN = 0.95
 _COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost")
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 _VERSIONS = ("agent_version", "prompt_version", "model")
-GROUPS: Mapping[str, str] = {
-    "agent": "agent_name",
-    "version": "agent_version",
-    "prompt": "prompt_version",
-    "model": "model",
-    "tenant": "tenant",
-    "rule": "rule",
-    "service": "service",
-    "judge": "judge_model",
-}
-"""Names to split estimates by, with their columns."""
-ATTRIBUTE = "attribute:"
-"""Begin of the name of an attribute to split by."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    window: Window = field(default_factory=Window)
-    by: Sequence[str] = ()
-    """Names of `GROUPS`, and one `attribute:NAME`, in addition to scorer, scorer version and agent."""
-    against: str | None = None
-    """`previous` compares with the window before, of equal length; other texts are a version of the agent,
-    its prompt or its model."""
-    only: Mapping[str, str] = field(default_factory=dict)
-    """Required values of slice columns."""
-    worst: int = 3
-    """Number of worst runs to list per slice."""
-    runs: RunFilter = EVERY
-    """Only runs with this label or text."""
-    patterns: int = 10
-    """Number of failure patterns to find per slice; reading failing runs takes the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +140,13 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             columns = dict(zip(by, key, strict=True))
             row = _row(connection, slices, columns, found[key], options, lacking)
             rows.append(replace(row, change=_change(row, others.get(key), options.against)))
-        notes = [*_unsplit(slices, rows, options), *backfills(connection, slices, options.window)]
         return ScoreReport(
             source=database.name,
             window=options.window,
             recorded=time_range(connection),
             slices=rows,
             picks=picked_by_rules(connection, slices, options.window),
-            notes=notes,
+            notes=list(_notes(connection, slices, rows, options)),
             known=values_on_record(every, ("scorer_id", "agent_name")),
         )
 
@@ -198,15 +167,15 @@ def _row(
     row = of_measured(columns, measured, effect, lacking)
     few = measured.scored.n <= _FEW
     worst = runs_of_slices(connection, inside, window, options.worst, order="worst", few=few, runs=runs)
-    number = row.estimate.clusters
-    row = replace(row, worst=worst, kin="" if number is None else count(number, _kin(connection)))
+    kin = "" if row.estimate.clusters is None else count(row.estimate.clusters, _kin(connection))
+    row = replace(row, worst=worst, kin=kin)
     if runs.value is not None:
         return replace(row, slice={**columns, ATTRIBUTE + runs.attribute: runs.value})
     if not options.patterns:
         return row
-    trusted, most = row.representative, options.patterns
-    failures = failures_of(connection, inside, window, most=most, representative=trusted)
-    return replace(row, failures=failures)
+    return replace(
+        row, failures=failures_of(connection, inside, window, options.patterns, row.representative)
+    )
 
 
 def _kin(connection: Connection) -> str:
@@ -215,24 +184,23 @@ def _kin(connection: Connection) -> str:
     return "user" if connection.execute(user).first() else "conversation"
 
 
-def backfills(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> Iterator[str]:
-    """Yield a sentence if a window contains scores of a backfill."""
-    late = matching(slices, {"live": False})
-    number = sum(together(connection, late, window).counts.values()) if late else 0
-    if number:
-        verb = "is" if number == 1 else "are"
-        yield f"{count(number, 'score')} in this range {verb} of a backfill, which alarms ignore."
-
-
-def _unsplit(
-    slices: Mapping[int, StoredSlice], rows: Sequence[SliceReport], options: ReportOptions
+def _notes(
+    connection: Connection,
+    slices: Mapping[int, StoredSlice],
+    rows: Sequence[SliceReport],
+    options: ReportOptions,
 ) -> Iterator[str]:
-    """Yield a sentence for each name to split by that has no value, with the values of others."""
+    """Yield a sentence for each name to split by that has no value, and for scores of a backfill."""
     for name in options.by:
         column = GROUPS.get(name, name)
         if rows and not any(row.slice.get(column) for row in rows):
             others = values_on_record(slices, [each for each in GROUPS.values() if each != column])
             yield f"--by {name}: no run in this window has one; {others}."
+    late = matching(slices, {"live": False})
+    number = sum(together(connection, late, options.window).counts.values()) if late else 0
+    if number:
+        verb = "is" if number == 1 else "are"
+        yield f"{count(number, 'score')} in this range {verb} of a backfill, which alarms ignore."
 
 
 def of_measured(
