@@ -241,7 +241,7 @@ def _hits(axes: _Axes, plot: Plot) -> Iterator[str]:
 def sparkline(
     points: Sequence[tuple[float, float]], span: tuple[int, int], divide: int, scale: float | None
 ) -> str:
-    """Return a line of means by time; the part before the time `divide` is drawn lighter.
+    """Return a line of means by time, with a mark at the time `divide`.
 
     It has no text: the numbers are next to it.
     """
@@ -255,15 +255,12 @@ def sparkline(
         x = 3 + (time - span[0]) / max(span[1] - span[0], 1) * (width - 6)
         return x, height / 2 - (mean - (low + high) / 2) / capacity * (height - 10)
 
-    placed = [at(*each) for each in points]
-    before = sum(time < divide for time, _ in points)
-    x = at(divide, low)[0]
-    parts = [_line("mark", (x, 2), (x, height - 2))] if before else []
-    parts.append(_path("polyline", "before", placed[:before]))
-    parts.append(_path("polyline", "mean", placed[max(before - 1, 0) :]))
-    parts.append(_dot(*placed[-1], 2.6))
+    placed, x = [at(*each) for each in points], at(divide, low)[0]
+    parts = (
+        _line("mark", (x, 2), (x, height - 2)) + _path("polyline", "mean", placed) + _dot(*placed[-1], 2.6)
+    )
     box = {"viewBox": f"0 0 {width} {height}", "aria-hidden": "true"}
-    return _element("svg", "spark", "".join(parts), **box)
+    return _element("svg", "spark", parts, **box)
 
 
 def whisker(mean: float, interval: Interval, low: float, high: float) -> str:
