@@ -10,7 +10,6 @@ from otel_evals._internal.capture.items import (
 )
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.journal.journal import Journal
-from otel_evals._internal.engine.journal.runs import decode_run, encode_run
 from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.engine.outlets import new_attacher, new_evaluation_spans, new_metrics
 from otel_evals._internal.engine.source import Source
@@ -18,7 +17,6 @@ from otel_evals._internal.engine.stages import assembly_limits
 from otel_evals._internal.gather.closing import QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.live.providers import Providers, make_missing
-from otel_evals._internal.read.conversation import conversation_digest
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled, keyed_state
 from otel_evals._internal.trust.keys import is_proof
 from otel_evals._internal.trust.marks import state_marking
@@ -39,10 +37,7 @@ __all__ = [
     "Source",
     "UnclaimedSpan",
     "assembly_limits",
-    "conversation_digest",
     "credible_state",
-    "decode_run",
-    "encode_run",
     "is_proof",
     "is_sampled",
     "keyed_state",

@@ -1,4 +1,4 @@
-"""Three Kafka workers of which one is killed: conversations are judged whole, and rare strata completely."""
+"""Three Kafka workers of which one is killed: every run is judged, and rare strata completely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.sampling.consistent import conversation_number
 from otel_evals.sampling import is_sampled
 from tests.pipeline.test_gateway import body, recorded
 from tests.support import PYTHONPATH
@@ -25,7 +24,7 @@ from tests.support.waits import SECONDS, eventually
 kafka = pytest.importorskip("confluent_kafka")
 kafka_admin = pytest.importorskip("confluent_kafka.admin")
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
-TRACES, CONVERSATIONS = "spans", "conversations"
+TRACES = "spans"
 LASTING = 16.0
 """Seconds of traffic."""
 LIMIT = 13
@@ -36,24 +35,17 @@ def workers(folder: Path, broker: str, properties: dict[str, str]) -> Iterator[G
     rules = [
         {"scorer": "answered", "sample": f"stratified('agent_name', {LIMIT}, 'hour')"},
         {"scorer": "tool_error_rate"},
-        {
-            "scorer": "python:tests.support.heard:heard",
-            "scope": "conversation",
-            "idle": 3.0,
-            "sample": "ratio(0.5)",
-        },
     ]
     for number in range(3):
         own = folder / f"worker-{number}"
         own.mkdir()
-        topics = {"traces": TRACES, "conversations": CONVERSATIONS}
         section = {
             "quiet": 1.0,
             "idle": 4.0,
             "kafka": {
                 "brokers": [broker],
                 "group": "group",
-                "topics": topics,
+                "topics": {"traces": TRACES},
                 "properties": {name: each.format(number=number) for name, each in properties.items()},
             },
         }
@@ -61,21 +53,20 @@ def workers(folder: Path, broker: str, properties: dict[str, str]) -> Iterator[G
         yield GatewayProcess(own, rules, section, environment, metrics=False)
 
 
-def conversations(rng: random.Random) -> Iterator[tuple[float, str, str, str]]:
-    """Yield when each turn comes, its conversation, its question and its agent."""
+def questions(rng: random.Random) -> Iterator[tuple[float, str, str]]:
+    """Yield when each question comes, and its agent."""
     for number in range(120):
-        name = f"c{number}"
         agent = "rare" if number % 10 == 0 else "busy"
         times = sorted(rng.uniform(0, LASTING) for _ in range(rng.randint(1, 4 if agent == "busy" else 2)))
         for turn, at in enumerate(times):
-            yield at, name, f"{name}.{turn}", agent
+            yield at, f"c{number}.{turn}", agent
 
 
 def committed(broker: str) -> bool:
-    """Whether the group has committed all of both topics."""
+    """Whether the group has committed the whole topic."""
     consumer = kafka.Consumer({"bootstrap.servers": broker, "group.id": "group"})
     try:
-        places = [kafka.TopicPartition(topic, n) for topic in (TRACES, CONVERSATIONS) for n in range(6)]
+        places = [kafka.TopicPartition(TRACES, n) for n in range(6)]
         ends = [consumer.get_watermark_offsets(place, timeout=20)[1] for place in places]
         return [max(0, place.offset) for place in consumer.committed(places, timeout=20)] == ends
     finally:
@@ -83,40 +74,28 @@ def committed(broker: str) -> bool:
 
 
 @pytest.mark.parametrize("properties", [EAGER, STATIC], ids=["eager", "static"])
-def test_conversations_and_strata_hold_over_workers_that_are_killed(
+def test_runs_and_strata_hold_over_workers_that_are_killed(
     properties: dict[str, str], tmp_path: Path
 ) -> None:
-    """One is killed and starts again, one ends and comes back: every conversation is judged whole at last."""
-    turns = sorted(conversations(random.Random(11)))
+    """One is killed and starts again, one ends and comes back: every run is judged at last."""
+    asked = sorted(questions(random.Random(11)))
     with Kafka(tmp_path / "kafka") as broker, ExitStack() as ending:
         admin = kafka_admin.AdminClient({"bootstrap.servers": broker.broker})
-        for made in admin.create_topics(
-            [kafka_admin.NewTopic(t, 6, 1) for t in (TRACES, CONVERSATIONS)]
-        ).values():
+        for made in admin.create_topics([kafka_admin.NewTopic(TRACES, 6, 1)]).values():
             made.result(30)
         members = list(workers(tmp_path, broker.broker, properties))
         ending.callback(lambda: [m.kill() for m in members if m.process and m.process.poll() is None])
         with ThreadPoolExecutor() as pool:
             list(pool.map(GatewayProcess.start, members))
-        eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 4 for m in members))
+        eventually(lambda: all(m.page("/stats")[1]["kafka"]["assigned"] == 2 for m in members))
         runs = write(
-            broker.broker, turns, {5.0: members[0].kill, 8.0: members[0].start, 11.0: members[1].stop}
+            broker.broker, asked, {5.0: members[0].kill, 8.0: members[0].start, 11.0: members[1].stop}
         )
         members[1].start()
         eventually(lambda: found(members, "tool_error_rate").keys() == runs.keys(), seconds=120)
-        expected = {
-            name: [question for _, each, question, _ in turns if each == name] for _, name, _, _ in turns
-        }
-        wanted = {
-            name: " ".join(questions)
-            for name, questions in expected.items()
-            if is_sampled(0.5, conversation_number(name))
-        }
-        eventually(lambda: finals(members) == {name: {text} for name, text in wanted.items()})
         eventually(lambda: committed(broker.broker))
         losses = [member.page("/stats")[1]["losses"] for member in members]
         assert [member.stop() for member in members] == [0, 0, 0]
-    assert finals(members) == {name: {text} for name, text in wanted.items()}
     assert not any(set(each) - {"spans or log records (span_repeated)"} for each in losses), losses
     strata: dict[str, dict[str, float]] = defaultdict(dict)
     for trace_id, evaluations in found(members, "answered").items():
@@ -129,20 +108,16 @@ def test_conversations_and_strata_hold_over_workers_that_are_killed(
     assert LIMIT < len(strata["busy"]) < 8 * LIMIT < len(runs) / 2
 
 
-def write(broker: str, turns: list[tuple[float, str, str, str]], events: dict[float, Any]) -> dict[str, str]:
-    """Write each turn at its time, and let events happen; return the agents by trace id."""
+def write(broker: str, asked: list[tuple[float, str, str]], events: dict[float, Any]) -> dict[str, str]:
+    """Write each question's run at its time, and let events happen; return the agents by trace id."""
     producer, agents, began = kafka.Producer({"bootstrap.servers": broker}), {}, time.monotonic()
     with ThreadPoolExecutor() as pool:
         due, happened = sorted(events), []
-        for at, conversation, question, agent in turns:
+        for at, question, agent in asked:
             while due and due[0] <= at:
                 happened.append(pool.submit(events[due.pop(0)]))
             time.sleep(max(0.0, began + at - time.monotonic()))
-            spans = recorded(
-                question=question,
-                agent=agent,
-                during=lambda span, name=conversation: span.set_attribute("gen_ai.conversation.id", name),
-            )
+            spans = recorded(question=question, agent=agent)
             trace_id = f"{spans[0].context.trace_id:032x}"
             agents[trace_id] = agent
             producer.produce(TRACES, body(spans), trace_id)
@@ -159,21 +134,5 @@ def found(members: list[GatewayProcess], scorer: str) -> dict[str, list[dict[str
         for record in member.records():
             for each in record["evaluations"]:
                 if each["scorer"] == scorer:
-                    by_trace[record["trace_id"]].append(
-                        each | {"conversation": record.get("conversation_id")}
-                    )
+                    by_trace[record["trace_id"]].append(each)
     return by_trace
-
-
-def finals(members: list[GatewayProcess]) -> dict[str, set[str]]:
-    """The texts of the newest revision of each conversation's evaluation, which has one id."""
-    by_conversation: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for evaluations in found(members, "heard").values():
-        for each in evaluations:
-            by_conversation[each["conversation"]].append(each)
-    for each in by_conversation.values():
-        assert len({one["evaluation_id"] for one in each}) == 1
-    return {
-        name: {one["explanation"] for one in each if one["revision"] == max(o["revision"] for o in each)}
-        for name, each in by_conversation.items()
-    }

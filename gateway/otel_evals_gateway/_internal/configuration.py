@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -24,7 +23,6 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import YamlFile
 from otel_evals_gateway._internal.options import (
     GatewayOptions,
-    KafkaOptions,
     host_and_port,
     options_of,
     quiet_seconds,
@@ -45,26 +43,15 @@ def check(config: Config) -> None:
         _check_forward(options)
         quiet_seconds(config)
     if options.kafka is not None:
-        _check_conversations(config, options.kafka)
+        _check_conversations(config)
 
 
-def _check_conversations(config: Config, kafka: KafkaOptions) -> None:
-    rules = [rule for rule in config.rules if rule.scope == "conversation"]
-    if rules and kafka.topics.conversations is None:
+def _check_conversations(config: Config) -> None:
+    if any(rule.scope == "conversation" for rule in config.rules):
         problem = (
-            "`conversations` is needed for rules of scope conversation: traces are spread over the group, "
-            "so each member would score a part of a conversation"
-        )
-        raise ConfigError("gateway.kafka.topics", problem)
-    if rules and config.journal is not None:
-        problem = (
-            "cannot be combined with rules of scope conversation over Kafka, which keep their runs in a topic"
-        )
-        raise ConfigError("journal", problem)
-    if any(rule.sampling.floor < 1.0 for rule in rules) and not os.environ.get("OTEL_EVALS_TRUST_KEY"):
-        problem = (
-            "conversations are sampled by a hash with the deployment's key, and other members would sample "
-            "others; fix: set OTEL_EVALS_TRUST_KEY to the same value for all members"
+            "rules of scope conversation cannot be combined with `gateway.kafka`: traces are spread over the "
+            "group, so each member would score a part of a conversation; fix: score them in process, or send "
+            "their traces to one gateway over OTLP"
         )
         raise ConfigError("rules", problem)
 

@@ -65,9 +65,6 @@ class KafkaTopics:
     """Topic of the traces, keyed by trace id; null disables it."""
     logs: str | None = None
     """Topic of the log records."""
-    conversations: str | None = None
-    """Topic through which members pass on the runs of conversations, for rules of scope `conversation`. It
-    must keep messages for `conversation_keep`."""
 
 
 @raises_config_errors
@@ -90,7 +87,6 @@ class KafkaOptions:
         topics = [each for each in (self.topics.traces, self.topics.logs, self.dead_letters) if each]
         if len(topics) == 1:
             raise ConfigError("topics", "must name a topic of traces or of logs")
-        topics += filter(None, [self.topics.conversations])
         if len(set(topics)) < len(topics):
             raise ConfigError("topics", f"must differ, and from `dead_letters`, got {', '.join(topics)}")
 

@@ -14,7 +14,7 @@ from opentelemetry.metrics import Observation
 from otel_evals import Config, __version__, semconv
 from otel_evals.conventions import Conventions
 from otel_evals.errors import ConfigError
-from otel_evals.model import Loss, OperationKind, Run, SpanRecord
+from otel_evals.model import Loss, OperationKind, SpanRecord
 from otel_evals.sdk.config import start_watches
 from otel_evals.sdk.pipeline import (
     Engine,
@@ -206,13 +206,6 @@ class _Sources(Source):
     def problem(self) -> str | None:
         return next((source.problem for source in self._sources if source.problem), None)
 
-    def pass_on(self, run: Run) -> bool:
-        return any(source.pass_on(run) for source in self._sources)
-
     def done(self, trace_id: str) -> None:
         for source in self._sources:
             source.done(trace_id)
-
-    def passed_done(self, trace_id: str) -> None:
-        for source in self._sources:
-            source.passed_done(trace_id)

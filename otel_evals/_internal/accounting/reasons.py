@@ -17,7 +17,6 @@ REASONS: Mapping[str, str] = {
     "undecided_at_shutdown": "`shutdown_timeout` expired before the rules were evaluated; raise it",
     "too_many_traces": "more than `limits.max_open_traces` traces were open, and it was the least recently active; raise the limit",
     "too_many_bytes": "open traces exceeded `limits.max_bytes`, and it was the least recently active or the largest; raise the limit",
-    "too_large_to_pass_on": "the brokers refused its size, so its conversation is scored without it; raise the topic's `max.message.bytes`",
     "began_before_reload": "it began before a call of `configure` or a reload that raised sampling, so its first spans were not kept",
     # Spans and log records that did not reach a run.
     "intake_full": "the engine could not keep up, or was shut down; sample fewer runs",

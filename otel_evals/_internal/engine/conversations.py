@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -49,8 +49,6 @@ class Conversation:
     """Approximate bytes of its runs."""
     revisions: dict[str, int] = field(default_factory=dict)
     """Number of evaluations of the rules, by their `Rule.group`."""
-    source: Hashable = None
-    """The source of runs that other processes passed on."""
     unjudged: list[Run] = field(default_factory=list)
     """The runs since it was last judged by all rules."""
     logged: dict[str, LoggedEvaluation] = field(default_factory=dict)
@@ -121,13 +119,10 @@ class Conversations:
 
     # --- in ---
 
-    def take(self, run: Run, now: float, source: Hashable = None) -> list[JoinedConversation]:
-        """Take a closed run; returns the conversations that were evicted for it.
-
-        A run with a `source` is ignored if it is known.
-        """
+    def take(self, run: Run, now: float) -> list[JoinedConversation]:
+        """Take a closed run; returns the conversations that were evicted for it."""
         try:
-            return self._joined(self._take(run, now, source))
+            return self._joined(self._take(run, now))
         except BaseException as error:
             self._fail(run, self._rules, error)
             return []
@@ -136,22 +131,12 @@ class Conversations:
         """Return True if no rule can sample the run's conversation."""
         return not is_sampled(self._ceiling, conversation_number(run.conversation_id or ""))
 
-    def _take(self, run: Run, now: float, source: Hashable) -> list[DueConversation]:
+    def _take(self, run: Run, now: float) -> list[DueConversation]:
         if not run.conversation_id:
             decisions = [Decision(rule, "not_sampled", "no_conversation_id") for rule in self._rules]
             self._ledger.decided(run, decisions)
             return []
-        known = self._all.get(conversation_key(run))
-        # A broker may deliver a run that was passed on twice.
-        if source is not None and known is not None and (run.trace_id, run.root_span_id) in known.runs:
-            return []
         conversation = self._add(run, now, ruled_out=self.rules_out(run))
-        conversation.source = source
-        if source is not None:
-            # Another process may have judged it: each revision has a new run, so they are at most as many.
-            for group in self._waiting:
-                before = conversation.revisions.get(group, 0)
-                conversation.revisions[group] = max(before, len(conversation.runs) - 1)
         self._ledger.trace_log.awaits_idle(run, self._logged(run, conversation))
         return self._evict()
 
@@ -211,13 +196,13 @@ class Conversations:
     def end(self) -> list[JoinedConversation]:
         """Return all conversations that wait, and forget everything."""
         ended = self.due(inf, self.waiting * len(self._rules))
-        self.forget(lambda _: True)
+        self.forget()
         return ended
 
-    def forget(self, which: Callable[[Conversation], object]) -> None:
-        """Forget conversations without a loss: another process gathers them now."""
+    def forget(self) -> None:
+        """Forget all conversations, without a loss."""
         # A list, since dropping changes the dict.
-        for key in [key for key, conversation in self._all.items() if which(conversation)]:
+        for key in list(self._all):
             for group in self._groups(key):
                 self._stop_waiting(key, group)
             self._drop(key)

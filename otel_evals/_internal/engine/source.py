@@ -13,9 +13,6 @@ from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Run, ScoredRun
 
-_PASSED = "_passed"
-_Key = tuple[str, bool]
-"""A trace id, and whether the run was passed on."""
 _PAUSE = 1.0
 """Seconds for which a trace has had nothing left when it is done: more of its spans may be on their way."""
 
@@ -32,10 +29,6 @@ class Source:
         """Keep the spans of a run that a rule has sampled, before it is scored; False if it cannot."""
         return True
 
-    def pass_on(self, run: Run) -> bool:
-        """Send a run to the process that gathers its conversation; returns False if this process does."""
-        return False
-
     def capacity(self) -> float:
         """Return how many runs may be closed now."""
         return inf
@@ -43,18 +36,10 @@ class Source:
     def done(self, trace_id: str) -> None:
         """Forget a trace: nothing of it is open, held for a conversation or undelivered."""
 
-    def passed_done(self, trace_id: str) -> None:
-        """Forget a run that another process passed on: its conversation is scored and delivered."""
 
-
-def mark_passed(run: Run) -> None:
-    """Mark a run that another process passed on: it is counted apart from its trace in this process."""
-    run.__dict__[_PASSED] = True
-
-
-def _keys(run: Run) -> list[_Key]:
+def _traces(run: Run) -> Sequence[str]:
     # A run that was joined from several traces keeps each of them.
-    return [(trace_id, _PASSED in run.__dict__) for trace_id in run.trace_ids or (run.trace_id,)]
+    return run.trace_ids or (run.trace_id,)
 
 
 class Unfinished:
@@ -77,8 +62,8 @@ class Unfinished:
         clock: Callable[[], float],
     ) -> None:
         self._source, self._is_gathering, self._put, self._clock = source, is_gathering, put, clock
-        self._left: Counter[_Key] = Counter()
-        self._ending: dict[_Key, tuple[float, int]] = {}
+        self._left: Counter[str] = Counter()
+        self._ending: dict[str, tuple[float, int]] = {}
         """Traces with nothing left, each with the time since when, and the number of items put until then."""
         self.dropping = False
         """True at the end of the engine: what it drops now is not done, but left to the next process."""
@@ -110,44 +95,34 @@ class Unfinished:
 
     def touch(self, trace_ids: Iterable[str]) -> None:
         """Note traces that may have had nothing to do at all."""
-        self._touch((trace_id, False) for trace_id in trace_ids if trace_id)
-
-    def passed(self, run: Run) -> None:
-        """Note a run that another process passed on, which may not wait for its conversation."""
-        self._touch(_keys(run))
-
-    def _touch(self, keys: Iterable[_Key]) -> None:
-        for key in keys:
-            if key not in self._left:
-                self._end(key)
+        for trace_id in trace_ids:
+            if trace_id and trace_id not in self._left:
+                self._end(trace_id)
 
     def poll(self, taken: float = inf, *, pause: float = _PAUSE) -> None:
         """Report the traces that are done; `taken` counts the items that the engine has taken."""
         until = self._clock() - pause
         while self._ending:
-            key, (since, put) = next(iter(self._ending.items()))
+            trace_id, (since, put) = next(iter(self._ending.items()))
             # Items put before its end may have more spans of the trace. Later entries are no older.
             if since > until or put > taken:
                 return
-            del self._ending[key]
-            trace_id, passed = key
-            if passed:
-                self._source.passed_done(trace_id)
-            elif not self._is_gathering(trace_id):  # otherwise it comes back when its run closes
+            del self._ending[trace_id]
+            if not self._is_gathering(trace_id):  # otherwise it comes back when its run closes
                 self._source.done(trace_id)
 
     def _add(self, run: Run) -> None:
-        for key in _keys(run):
-            self._left[key] += 1
-            self._ending.pop(key, None)
+        for trace_id in _traces(run):
+            self._left[trace_id] += 1
+            self._ending.pop(trace_id, None)
 
     def _remove(self, run: Run) -> None:
-        for key in _keys(run):
-            self._left[key] -= 1
-            if self._left[key] <= 0:
-                del self._left[key]
-                self._end(key)
+        for trace_id in _traces(run):
+            self._left[trace_id] -= 1
+            if self._left[trace_id] <= 0:
+                del self._left[trace_id]
+                self._end(trace_id)
 
-    def _end(self, key: _Key) -> None:
-        self._ending.pop(key, None)  # they are in the order of their time
-        self._ending[key] = self._clock(), self._put()
+    def _end(self, trace_id: str) -> None:
+        self._ending.pop(trace_id, None)  # they are in the order of their time
+        self._ending[trace_id] = self._clock(), self._put()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from math import inf
@@ -23,10 +23,10 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem, OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.engine.attempt import Known, Target
-from otel_evals._internal.engine.conversations import Conversation, Conversations, JoinedConversation
+from otel_evals._internal.engine.conversations import Conversations, JoinedConversation
 from otel_evals._internal.engine.outlets import Deliveries, losses_of
 from otel_evals._internal.engine.score import RunScorer
-from otel_evals._internal.engine.source import Source, Unfinished, mark_passed
+from otel_evals._internal.engine.source import Source, Unfinished
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
@@ -216,7 +216,7 @@ class Stages:
             return []
         # Before the rules of runs: a run that none of them samples is still a turn.
         if self.conversations.active:
-            self.take_conversation_run(run)
+            self._score_conversations(self.conversations.take(run, self._clock()))
         # Capture left out spans that no rule could sample then: such a run may lack some.
         when, ceiling = self._raised
         if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
@@ -233,25 +233,8 @@ class Stages:
         self.scorer.start(sampled)
         return list(sampled)
 
-    def take_conversation_run(self, run: Run, source: Hashable = None) -> None:
-        """Add a closed run to its conversation; one with a `source` comes from another process."""
-        # A run from another process is never passed on: it would go round in circles.
-        if source is not None:
-            mark_passed(run)
-        elif self.source is not None and self.source.pass_on(run):
-            return
-        self._score_conversations(self.conversations.take(run, self._clock(), source))
-        if self._left is not None and source is not None:
-            self._left.passed(run)
-
-    def forget_conversations(self, which: Callable[[Conversation], object]) -> None:
-        """Forget conversations that another process gathers now."""
-        self.conversations.forget(which)
-
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
         for joined in due:
-            if joined.due.conversation.source is not None:
-                mark_passed(joined.run)
             sampled = self.scorer.decide_conversation(joined)
             if self._left is not None:
                 self._left.sampled(sampled)

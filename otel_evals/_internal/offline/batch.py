@@ -147,7 +147,7 @@ class BatchScorer:
 
     async def _forget_conversations(self) -> None:
         """Leave the conversations that were not read completely to the next time."""
-        self._engine.forget_conversations(lambda _: True)
+        self._engine.conversations.forget()
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         submitted = _Submitted(future)

@@ -102,12 +102,6 @@ def conversation_key(run: Run) -> tuple[str, str, str]:
     return _short(service), _short(run.conversation_id or ""), _short(run.user_id or "")
 
 
-def conversation_digest(run: Run) -> str:
-    """Return a digest of the conversation's key, the same in every process."""
-    key = json.dumps(conversation_key(run))
-    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 def _short(name: str) -> str:
     if len(name) <= _LONGEST_ID:
         return name

@@ -173,9 +173,9 @@ class Gathered:
     def _waits(self, run: Run, begins: bool) -> None:
         self.waiting[run.trace_id] += 1 if begins else -1
 
-    def add(self, run: Run, now: float, *, ruled_out: bool = False, source: str | None = None) -> None:
+    def add(self, run: Run, now: float, *, ruled_out: bool = False) -> None:
         self.all.rules_out = lambda run: ruled_out  # type: ignore[method-assign]
-        for joined in self.all.take(run, now, source):
+        for joined in self.all.take(run, now):
             due = joined.due
             self.lost.append((joined.run.conversation_id or "", self.names[due.group], due.lost or ""))
 
@@ -189,14 +189,12 @@ class Gathered:
         return found
 
 
-def test_a_run_of_another_process_counts_once_and_can_be_forgotten() -> None:
+def test_all_conversations_can_be_forgotten() -> None:
     gathered = Gathered()
-    for number, name in enumerate(["a", "b", "a"]):
-        gathered.add(turn(number % 2, name), 0.0, source=name)
+    for number, name in enumerate("ab"):
+        gathered.add(turn(number, name), 0.0)
     assert gathered.all.waiting == 2
-    gathered.all.forget(lambda conversation: conversation.source == "b")
-    assert gathered.due(10.0) == [("a", 1, "a", 1)]
-    gathered.all.forget(lambda conversation: True)
+    gathered.all.forget()
     assert (len(gathered.all._all), gathered.all._bytes) == (0, 0)
     assert not any(gathered.waiting.values())
 

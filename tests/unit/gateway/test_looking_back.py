@@ -68,7 +68,7 @@ class Member:
         self.log, self.position, self.now = log, committed, now
         self.progress = Progress(lambda: self.now)
         self.clock = ReadingClock(lambda: self.now)
-        self.look_back = LookBack(self, {PLACE[0]: window})
+        self.look_back = LookBack(self, window)
         clock = lambda: self.clock.taken_to(self.taken, len(self.intake))  # noqa: E731
         closing = MessageClosing(self.progress, clock, QUIET, IDLE, MAX_AGE, lambda span: True)
         self.gatherer = Gatherer(LIMITS, closing)
@@ -196,7 +196,7 @@ class Delivered:
 
 def test_a_partition_is_not_read_to_its_end_while_messages_are_read_again() -> None:
     clock, progress, consumer = ReadingClock(lambda: 100.0), Progress(), Delivered()
-    partitions = Partitions(consumer, progress, clock, LookBack(consumer, {PLACE[0]: 60.0}), {PLACE[0]})
+    partitions = Partitions(consumer, progress, clock, LookBack(consumer, 60.0))
     partitions.assign([PLACE])
     assert partitions.look() is None
     assert (clock.now, partitions.lag) == (0.0, 50)

@@ -19,7 +19,6 @@ _FETCH_MS = 100
 """Milliseconds that a broker waits for messages; other requests wait as long."""
 _MESSAGE_BYTES = "10000000"
 """Of a message before it is compressed; the brokers have limits of their own."""
-_FROM_THE_START = ("earliest", "smallest", "beginning")
 _FOR_GOOD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError._INVALID_ARG)
 """Errors after which the same message is refused again."""
 
@@ -50,10 +49,6 @@ def client_properties(options: KafkaOptions) -> dict[str, Any]:
     for name in ("group.id", "enable.auto.commit"):
         if name in options.properties:
             raise ConfigError("gateway.kafka.properties", f"{name} cannot be set; `group` names the group")
-    start = options.properties.get("auto.offset.reset", "earliest")
-    if options.topics.conversations and start not in _FROM_THE_START:
-        problem = "auto.offset.reset must be earliest with topics.conversations, which is read again"
-        raise ConfigError("gateway.kafka.properties", problem)
     servers = ",".join(options.brokers)
     return {"bootstrap.servers": servers, "client.id": "otel-evals-gateway", **options.properties}
 

@@ -8,7 +8,7 @@ traces these are, and ignores them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Literal
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
@@ -32,10 +32,10 @@ class LookBack:
 
     Args:
         consumer: of the partitions.
-        seconds: by topic: for how long messages before the first one matter.
+        seconds: for how long messages before the first one matter.
     """
 
-    def __init__(self, consumer: Any, seconds: Mapping[str, float]) -> None:
+    def __init__(self, consumer: Any, seconds: float) -> None:
         self._consumer = consumer
         self._seconds = seconds
         self._starting: set[Partition] = set()
@@ -74,7 +74,7 @@ class LookBack:
             if start < offset:
                 self.seek(place, start, offset)
             self._starting.discard(place)
-            self._until[place] = at + self._seconds[place[0]]
+            self._until[place] = at + self._seconds
             if start < offset:
                 self._ends[place] = offset
                 return "again"
@@ -97,7 +97,7 @@ class LookBack:
 
     def _start(self, place: Partition, offset: int, at: float) -> int:
         """Return the offset from which messages before one at an offset and time matter."""
-        since = int(max(0.0, at - self._seconds[place[0]]) * 1000)
+        since = int(max(0.0, at - self._seconds) * 1000)
         (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since)], timeout=_OFFSET_SECONDS)
         # A broker without times answers with the end, although this message is after the time.
         start = found.offset if 0 <= found.offset <= offset else 0
@@ -120,21 +120,13 @@ class Partitions:
     Args:
         consumer: of the partitions.
         progress: knows the unfinished traces.
-        clock: goes by the messages of the `timed` topics.
+        clock: goes by the messages.
         look_back: positions the consumer.
-        timed: topics with spans or log records.
     """
 
-    def __init__(
-        self,
-        consumer: Any,
-        progress: Progress,
-        clock: ReadingClock,
-        look_back: LookBack,
-        timed: Collection[str],
-    ) -> None:
+    def __init__(self, consumer: Any, progress: Progress, clock: ReadingClock, look_back: LookBack) -> None:
         self._consumer, self._progress, self._clock = consumer, progress, clock
-        self._look_back, self._timed = look_back, timed
+        self._look_back = look_back
         self.assigned: set[Partition] = set()
         self.lag = 0
         """Messages that were not read when `look` was called."""
@@ -145,7 +137,7 @@ class Partitions:
 
     def assign(self, places: Collection[Partition]) -> None:
         self.assigned |= set(places)  # the cooperative protocol adds some
-        self._clock.assign(place for place in places if place[0] in self._timed)
+        self._clock.assign(places)
         self._look_back.assign(places)
         _logger.info("%d Kafka partitions are assigned", len(self.assigned))
 

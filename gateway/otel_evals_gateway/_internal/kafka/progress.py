@@ -6,8 +6,16 @@ A new reader begins at a committed offset, so it gets every unfinished trace fro
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from otel_evals.sdk.pipeline import Source
+from otel_evals_gateway._internal.scoring_engine import ScoringEngine
+
+_MOST_REPORTS = 2_000
+"""Reports from which no further trace is closed."""
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -96,3 +104,36 @@ class Progress:
         for trace_id in gone:
             self._remove(trace_id)
         return gone
+
+
+class _Done(NamedTuple):
+    trace_id: str
+    when: float
+    put: int
+    """Number of items that the engine had been given by then; some may be of this trace."""
+
+
+class Reports(Source):
+    """Takes the engine's reports of done traces on its thread, for `progress` on the consumer's."""
+
+    scoring: ScoringEngine
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._waiting: deque[_Done] = deque()
+
+    def done(self, trace_id: str) -> None:
+        self._waiting.append(_Done(trace_id, time.monotonic(), self.scoring.engine.intake.put))
+
+    def capacity(self) -> float:
+        return max(0, _MOST_REPORTS - len(self._waiting))
+
+    def handle(self) -> None:
+        """Note what is done."""
+        taken = self.scoring.engine.intake.taken
+        for _ in range(len(self._waiting)):
+            report = self._waiting.popleft()
+            if taken < report.put:
+                self._waiting.append(report)  # later items are on their way
+            else:
+                self._progress.finish(report.trace_id, report.when)

@@ -31,11 +31,9 @@ from otel_evals_gateway._internal.kafka.clients import (
     library_log,
 )
 from otel_evals_gateway._internal.kafka.clock import MessageClosing, ReadingClock
-from otel_evals_gateway._internal.kafka.conversation_topic import ConversationTopic
 from otel_evals_gateway._internal.kafka.messages import Messages
 from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions, key_of
-from otel_evals_gateway._internal.kafka.progress import Partition, Progress
-from otel_evals_gateway._internal.kafka.reports import Reports
+from otel_evals_gateway._internal.kafka.progress import Partition, Progress, Reports
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import RefusedError
 from otel_evals_gateway._internal.receiver.selection import trace_of
@@ -64,16 +62,10 @@ class KafkaSource:
         self._progress = Progress()
         self._clock = ReadingClock(time.time)
         topics = options.topics
-        self._topics = [each for each in (topics.traces, topics.logs, topics.conversations) if each]
-        seconds = dict.fromkeys(self._topics, config.limits.max_age)
-        if topics.conversations is not None:
-            seconds[topics.conversations] = config.limits.conversation_keep
-        self._timed = {each for each in (topics.traces, topics.logs) if each}
-        self._look_back = LookBack(self._consumer, seconds)
-        self._partitions = Partitions(
-            self._consumer, self._progress, self._clock, self._look_back, self._timed
-        )
-        self.reports = Reports(topics.conversations, self._progress, self._producing)
+        self._topics = [each for each in (topics.traces, topics.logs) if each]
+        self._look_back = LookBack(self._consumer, config.limits.max_age)
+        self._partitions = Partitions(self._consumer, self._progress, self._clock, self._look_back)
+        self.reports = Reports(self._progress)
         self._commit_at = self._look_at = self._stepped_at = 0.0
         self._unreached: str | None = "the brokers were not reached yet"
         self._problems: dict[str, str] = {}
@@ -93,7 +85,6 @@ class KafkaSource:
     def start(self, tap: Tap) -> None:
         """Begin to read."""
         self._tap, self._scoring, self.reports.scoring = tap, tap.scoring, tap.scoring
-        self._conversations = ConversationTopic(self._options.topics.conversations, tap.scoring)
         self._messages = Messages(self._options.topics, tap, self._consumer)
         self._thread.start()
 
@@ -104,11 +95,11 @@ class KafkaSource:
             self._thread.join(max(0.0, seconds))
 
     def close(self) -> None:
-        """Commit finished messages, leave the group, and leave its conversations to the others."""
+        """Commit finished messages, and leave the group."""
         # Never started, or still in a call: a consumer is used on one thread at a time.
         if self._thread.ident is None or self._thread.is_alive():
             return
-        self._handle_reports()
+        self.reports.handle()
         self._producing.flush(_FLUSH_SECONDS)
         self._commit()
         self._consumer.close()  # revokes the partitions
@@ -159,7 +150,7 @@ class KafkaSource:
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
             if "topics" not in self._problems:
                 self._take(message, (message.topic(), message.partition()))
-        self._handle_reports()
+        self.reports.handle()
         self._producing.send()
         if time.monotonic() >= self._look_at:
             self._unreached = self._partitions.look()
@@ -186,7 +177,7 @@ class KafkaSource:
         try:
             where = self._look_back.place_of(message, place, at)
             if where != "again":
-                at = self._clock.read(place, at) if place[0] in self._timed else at
+                at = self._clock.read(place, at)
                 self._remember(message, place) if where == "before" else self._handle(message, place, at)
         except KafkaException as caught:
             _logger.warning("a message of %s cannot be taken yet: %s", place, caught)
@@ -204,9 +195,6 @@ class KafkaSource:
 
     def _remember(self, message: Any, place: Partition) -> None:
         """Note what is finished, from a message before the committed offset."""
-        if place[0] == self._conversations.name:
-            self._conversations.remember(message, place)
-            return
         try:
             self._look_back.remember(place, self._messages.traces_of(message))
         except Exception:  # it is among the dead letters
@@ -215,9 +203,6 @@ class KafkaSource:
     def _handle(self, message: Any, place: Partition, at: float) -> None:
         """Give the items of a message to the engine; any error if the message cannot be used."""
         offset = message.offset()
-        if place[0] == self._conversations.name:
-            self._progress.take(place, offset, self._conversations.take(message, place), at)
-            return
         selection = self._messages.select(message)
         traces = selection.traces
         if self._messages.is_spread(message, traces, self._partitions.assigned):
@@ -254,16 +239,10 @@ class KafkaSource:
         topic = self._options.dead_letters
         self._producing.put(Outgoing(topic, message.value(), message.key(), headers, written))
 
-    def _handle_reports(self) -> None:
-        """Give the engine the conversations' runs that were read, and handle what it has reported."""
-        for traces, when in self._conversations.put():
-            self._progress.put(traces, when)
-        self.reports.handle()
-
     # --- offsets and assignments ---
 
     def _commit(self) -> None:
-        self._handle_reports()
+        self.reports.handle()
         self._partitions.commit()
 
     def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
@@ -281,7 +260,6 @@ class KafkaSource:
         gone = set(map(key_of, partitions))
         # The new owner reads them whole; scored here too, they would be on a part.
         self._scoring.forget(self._partitions.lose(gone))
-        self._conversations.forget(gone)
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The spans of runs as bytes, for the journal of a process and for other processes."""
+"""The spans of runs as bytes, for the journal of a process."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from otel_evals import semconv
 from otel_evals._internal.capture.items import RecordedSpan
 from otel_evals._internal.engine.journal.journal import Journal
 from otel_evals._internal.engine.journal.segments import Entry
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.model import OperationKind, Run, SpanEvent, SpanRecord
-from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.read.runs import group_of, read_runs
+from otel_evals._internal.model import SpanEvent, SpanRecord
 
 _logger = logging.getLogger(__name__)
 _RUN: Final = "run"
-_WHOLE: Final = b"r"
-_IDS: Final = b"i"
 # Attribute values of types that MessagePack lacks are kept as their text.
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _decoder = msgspec.msgpack.Decoder(SpanGroup)
-_id_decoder = msgspec.msgpack.Decoder(tuple[str, str, str | None, str | None, int, Any])
 
 
 def encode_group(group: SpanGroup) -> bytes:
@@ -59,41 +53,6 @@ def _restored_event(event: SpanEvent) -> SpanEvent:
 def _with_tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
     # MessagePack has no tuples, which the SDK's attributes have instead of lists.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
-
-
-def encode_run(run: Run, *, only_ids: bool = False) -> bytes:
-    """Encode a run for another process, or only its ids if no rule can sample its conversation."""
-    if not only_ids:
-        return _WHOLE + encode_group(group_of([run]))
-    service = run.resource.get(semconv.SERVICE_NAME)
-    ids = run.trace_id, run.root_span_id, run.conversation_id, run.user_id, run.start_time, service
-    return _IDS + _encoder.encode(ids)
-
-
-def decode_run(payload: bytes, conventions: Conventions) -> Run:
-    """Invert `encode_run`; ValueError if the bytes are no run."""
-    if payload[:1] != _IDS:
-        group = decode_group(payload[1:])
-        traces: dict[str, list[SpanRecord]] = {}
-        for span in group.spans:
-            traces.setdefault(span.trace_id, []).append(span)
-        runs = list(read_runs(traces.values(), conventions, group.links))
-        if len(runs) != 1:
-            raise ValueError(f"not the spans of a run: they are {len(runs)} runs")
-        return runs[0]
-    try:
-        trace_id, span_id, conversation, user, start, service = _id_decoder.decode(payload[1:])
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"not the ids of a run: {error}") from error
-    return Run(
-        trace_id=trace_id,
-        root_span_id=span_id,
-        root_kind=OperationKind.AGENT,
-        conversation_id=conversation,
-        user_id=user,
-        start_time=start,
-        resource={} if service is None else {semconv.SERVICE_NAME: str(service)},
-    )
 
 
 def items_of(group: SpanGroup) -> list[RecordedSpan]:
