@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.attributes import BoundedAttributes
@@ -32,6 +32,8 @@ _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01
 _STOP_SECONDS = 30.0
+_RELEASE_SECONDS = 0.5
+"""Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _LOOK_SECONDS = 0.1
 """Seconds between two looks if the releasing thread still runs, while one waits for it."""
 _OURS = "otel_evals."
@@ -198,6 +200,47 @@ class ScoringSpanExporter(SpanExporter):
                 return self._exporter.export(spans)
         finally:
             detach(token)
+
+
+class AdoptedExporter(SpanExporter):
+    """Wraps an exporter: while there is a pipeline, judged spans are held for their scores.
+
+    Other attributes are read from the exporter.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._own = exporter
+        self._held: ScoringSpanExporter | None = None
+        self._leaving: ScoringSpanExporter | None = None
+        """A stopped hold that still has spans, because its exporter is slow."""
+
+    @property
+    def holds(self) -> bool:
+        return self._held is not None
+
+    def hold_by(self, hold: Callable[[SpanExporter], ScoringSpanExporter] | None) -> None:
+        """Hold spans for their scores by what `Pipeline.hold` makes; None stops holding."""
+        last = self._held or self._leaving
+        self._leaving = None if last is None or last.stop(_RELEASE_SECONDS) else last
+        # A new hold exports through the one that still leaves: exporters need not be thread-safe.
+        self._held = None if hold is None else hold(self._leaving or self._own)
+
+    @property
+    def _next(self) -> SpanExporter:
+        return self._held or self._leaving or self._own
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._next.export(spans)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._next.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        self._next.shutdown()
+
+    def __getattr__(self, name: str) -> Any:
+        # By `__dict__`: an object that is being copied has no `_own` yet, and would ask here for ever.
+        return getattr(self.__dict__["_own"], name)
 
 
 def _with(span: ReadableSpan, scores: Mapping[str, Any]) -> ReadableSpan:

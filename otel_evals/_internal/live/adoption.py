@@ -4,75 +4,33 @@ Capture goes in front of the provider's processors, and their exporters are wrap
 spans. Both happen once per provider; configuring again replaces the pipeline.
 
 The SDK has no public API for this: only this module uses private fields of the SDK and of libraries
-that wrap it. `configure` refuses a provider with other fields.
+that wrap it. Each access is guarded: a provider with other fields gets capture by `add_span_processor`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_evals._internal.attach.providers import unwrapped
-from otel_evals._internal.attach.scoring_exporter import ScoringSpanExporter
+from otel_evals._internal.attach.scoring_exporter import AdoptedExporter, ScoringSpanExporter
 from otel_evals._internal.live.pipeline import Pipeline
 
 _MAX_DEPTH = 6
 _MAX_FOUND = 100
 """Fields that are examined in one processor and those inside it."""
-_STOP_SECONDS = 0.5
-"""Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
 """Fields whose value is an exporter even if its class is not the SDK's."""
 _Place = tuple[Any, str, Any, Callable[[Any], object]]
 """An object, the name of its field, a value in it, and a function that replaces the value."""
-
-
-class AdoptedExporter(SpanExporter):
-    """Wraps an exporter: while there is a pipeline, judged spans are held for their scores.
-
-    Other attributes are read from the exporter.
-    """
-
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._own = exporter
-        self._held: ScoringSpanExporter | None = None
-        self._leaving: ScoringSpanExporter | None = None
-        """A stopped hold that still has spans, because its exporter is slow."""
-
-    @property
-    def holds(self) -> bool:
-        return self._held is not None
-
-    def hold_for(self, front: Pipeline | None) -> None:
-        """Hold spans for the scores of this pipeline; None stops holding."""
-        last = self._held or self._leaving
-        self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
-        # A new hold exports through the one that still leaves: exporters need not be thread-safe.
-        self._held = None if front is None else front.hold(self._leaving or self._own)
-
-    @property
-    def _next(self) -> SpanExporter:
-        return self._held or self._leaving or self._own
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self._next.export(spans)
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._next.force_flush(timeout_millis)
-
-    def shutdown(self) -> None:
-        self._next.shutdown()
-
-    def __getattr__(self, name: str) -> Any:
-        # By `__dict__`: an object that is being copied has no `_own` yet, and would ask here for ever.
-        return getattr(self.__dict__["_own"], name)
 
 
 def exporters_in(processor: Any) -> list[_Place]:
@@ -113,6 +71,25 @@ def _put(owner: Any, name: str, old: Any, new: Any) -> None:
     setattr(owner, name, tuple(new if each is old else each for each in getattr(owner, name)))
 
 
+class _Spans(SpanProcessor):
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
+
+    def __init__(self) -> None:
+        self.target = SpanProcessor()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.target.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.target.on_end(span)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self.target.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        self.target.shutdown()
+
+
 class _LogRecords(LogRecordProcessor):
     """Forwards log records to the capture of the configured pipeline."""
 
@@ -139,28 +116,35 @@ class _Adopted:
         """The objects that export by these exporters, such as batch processors."""
         self.front: Pipeline | None = None
         self.holds = False
-        self._composite: Any = provider._active_span_processor
-        self._wrap_later_ones()
+        self._composite: Any = getattr(provider, "_active_span_processor", None)
+        self._indirect: _Spans | None = None
+        # A field of another type cannot be given a processor in front: a public method adds one.
+        if isinstance(getattr(self._composite, "_span_processors", None), tuple):
+            self._wrap_later_ones()
+        else:
+            self._indirect = _Spans()
+            provider.add_span_processor(self._indirect)
 
     def capture(self, front: Pipeline | None) -> None:
         """Hand the provider's spans to this pipeline from now on."""
-        before, self.front = self.front, front
-        others = tuple(self._others(before))
+        others = self.others()
+        self.front = front
+        if self._indirect is not None:
+            self._indirect.target = SpanProcessor() if front is None else front.spans
+            return
         # In front of all exporters: a span must be captured before it is exported.
-        self._composite._span_processors = others if front is None else (front.spans, *others)
+        self._composite._span_processors = tuple(others) if front is None else (front.spans, *others)
 
     def hold(self, front: Pipeline | None) -> None:
         """Hold the exporters' spans for the scores of this pipeline; None lets them pass."""
         self.holds = front is not None
         for exporter in self.exporters:
-            exporter.hold_for(front)
+            exporter.hold_by(None if front is None else front.hold)
 
     def others(self) -> list[SpanProcessor]:
-        return self._others(self.front)
-
-    def _others(self, front: Pipeline | None) -> list[SpanProcessor]:
-        placed = None if front is None else front.spans
-        return [each for each in self._composite._span_processors if each is not placed]
+        placed = self._indirect or (None if self.front is None else self.front.spans)
+        processors = getattr(self._composite, "_span_processors", ())
+        return [each for each in processors if each is not placed]
 
     def _wrap_later_ones(self) -> None:
         add = self._composite.add_span_processor
@@ -189,15 +173,9 @@ class _Adopted:
             put(adopted)
             self.owners.append(owner)
         for adopted in wrapped.values():
-            adopted.hold_for(self.front if self.holds else None)
+            adopted.hold_by(self.front.hold if self.front is not None and self.holds else None)
             self.exporters.append(adopted)
         return bool(places)
-
-
-def is_scorable(provider: Any) -> bool:
-    """Return True for a tracer provider of the SDK, and for one inside wrappers."""
-    composite = getattr(unwrapped(provider), "_active_span_processor", None)
-    return isinstance(getattr(composite, "_span_processors", None), tuple)
 
 
 _MARK = "_otel_evals_adopted"

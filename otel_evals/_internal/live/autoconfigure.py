@@ -12,7 +12,7 @@ import os
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
-from otel_evals._internal.live.adoption import AdoptedExporter
+from otel_evals._internal.attach.scoring_exporter import AdoptedExporter
 from otel_evals._internal.util.installed import entry_points, install_hint
 from otel_evals.errors import ConfigError
 

@@ -24,7 +24,6 @@ from otel_evals._internal.live.adoption import (
     adopt_logs,
     capture,
     describe,
-    is_scorable,
     owners_of,
     release,
     release_logs,
@@ -157,7 +156,7 @@ def _providers(given: Providers) -> Providers:
     """Return the given providers, the global ones, or new ones."""
     used = make_missing(given, _made)
     notice_tracer_providers(_attach_late)
-    if not is_scorable(used.tracers):
+    if not hasattr(used.tracers, "add_span_processor"):
         raise ConfigError("tracer_provider", not_scorable(used.tracers))
     return used
 
@@ -201,7 +200,7 @@ def _attach_late(tracers: Any) -> None:
         return
     if type(tracers).__module__ == trace.__name__:
         return  # one that does nothing, as MLflow sets for a while
-    if not is_scorable(tracers):
+    if not hasattr(tracers, "add_span_processor"):
         _logger.warning("the global tracer provider was replaced: %s", not_scorable(tracers))
         return
     _attach_tracers(pipeline, tracers)
