@@ -73,9 +73,21 @@ class EvaluationSpans:
         given = run, span_id, scorer_id, start_time
         if not self._same_trace:
             return EvaluationSpan(self, *given)
-        links = judged_links(run, span_id)[:-1]  # the last is its parent
-        judged = mark(judged_context(run, span_id))
-        recorded = _started(self._given, judged, links, run, scorer_id, start_time)
+        try:
+            links = judged_links(run, span_id)[:-1]  # the last is its parent
+            judged = mark(judged_context(run, span_id))
+            recorded = _started(self._given, judged, links, run, scorer_id, start_time)
+        except Exception as error:
+            own = EvaluationSpan(self, *given)
+            own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+            # For all that follow: the processor would refuse each of them.
+            self._same_trace = False
+            _logger.warning(
+                "evaluation spans have traces of their own: a span processor refused one below the judged"
+                " span, which has ended (%s)",
+                type(error).__name__,
+            )
+            return own
         return EvaluationSpan(self, *given, recorded)
 
     @property

@@ -228,6 +228,28 @@ def test_in_the_same_trace_it_is_a_child_of_the_judged_span_and_never_an_error()
         assert span.resource == service.provider.resource
 
 
+@pytest.mark.parametrize("roots_too", [False, True])
+def test_a_processor_that_takes_no_child_of_an_ended_span_gets_traces_of_their_own(roots_too: bool) -> None:
+    """MLflow's forgets a trace when its root ends; one that takes nothing at all is not helped by that."""
+
+    class Forgetful(SpanProcessor):
+        def on_start(self, span: ReadableSpan, parent_context: Context | None = None) -> None:
+            if span.parent is not None or roots_too:
+                raise KeyError(None)
+
+    service = Service(same_trace=True)
+    service.provider.add_span_processor(Forgetful())
+    if roots_too:
+        with pytest.raises(KeyError):
+            service.evaluate(BY_CODE)
+        return
+    service.evaluate(BY_CODE)
+    service.evaluate(BY_CODE)
+    assert [(s.parent, [link.context.trace_id for link in s.links]) for s in service.exported] == (
+        [(None, [int(TRACE, 16)])] * 2
+    )
+
+
 def test_a_conversation_s_is_linked_to_all_its_runs() -> None:
     earlier = replace(RUN, trace_id="1" * 32, root_span_id="2" * 16)
     whole = replace(RUN, turns=(earlier, RUN), conversation_id="c-42")
