@@ -24,7 +24,7 @@ from otel_evals_monitor._internal.report.words import Zone
 STYLE, SCRIPT, ICON = (
     files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")
 )
-_LONGEST, _MOST_MARKED = 100_000, 100
+_LONGEST, _ONE_LINE, _MOST_MARKED = 100_000, 160, 100
 _UTC_TIME = re.compile(r"`([^`]+)`|\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d UTC")
 _NAMES = {
     "scorer_id": "Scorer",
@@ -74,21 +74,13 @@ def _ago(seconds: int) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text of limited length; empty for None and undefined values."""
+    """Return a value as text of limited length, short JSON in one line; empty for None and undefined."""
     if isinstance(value, Undefined) or value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if not isinstance(value, str) and len(text) > _ONE_LINE:
+        text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " [cut]"
-
-
-def _brief(value: Any) -> str:
-    """Return a value as JSON, in one line if it is short."""
-    text = (
-        _text(value)
-        if isinstance(value, str | Undefined)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
-    return text if len(text) <= 160 else _text(value)
 
 
 def _short(text: Any, width: int) -> str:
@@ -164,7 +156,7 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.globals |= {"style": None, "lasting": 0, "zone": None, "whisker": _whisker, "script": None}
-_filters = (_time, _local, _ago, _text, _brief, _short, _marked, _heading)
+_filters = (_time, _local, _ago, _text, _short, _marked, _heading)
 _environment.filters |= {
     "score": words.number,
     "interval": words.interval,
