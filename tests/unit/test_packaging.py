@@ -173,9 +173,8 @@ def test_a_lock_holds_names_versions_and_hashes_only(lock: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("folder", ["tests/interop/components", "examples/frameworks"])
-def test_a_lock_of_javascript_holds_no_address(folder: str) -> None:
-    assert "://" not in (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
+def test_a_lock_of_javascript_holds_no_address() -> None:
+    assert "://" not in (ROOT / "examples/frameworks/package-lock.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["demo", "gateway"])
