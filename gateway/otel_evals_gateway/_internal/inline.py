@@ -11,8 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals.sdk.util import backoff
@@ -22,8 +26,7 @@ from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
-from otel_evals_gateway._internal.receiver.parts import Place, parts_of, with_attributes, without
-from otel_evals_gateway._internal.receiver.selection import Selection
+from otel_evals_gateway._internal.receiver.selection import Place, Selection
 from otel_evals_gateway._internal.tap import Tap
 
 _logger = logging.getLogger(__name__)
@@ -248,3 +251,48 @@ def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
     if changed:
         request.body = request.plain = request.message.SerializeToString()
         request.content_type, request.encoding = PROTOBUF, ""
+
+
+# --- spans taken out of requests, to forward them by themselves and with scores; unknown fields stay ---
+
+
+def without(data: bytes, places: Collection[Place]) -> bytes:
+    """Return a request without the spans at these places."""
+    if not places:
+        return data
+    request = ExportTraceServiceRequest.FromString(data)
+    # From the end, since each deletion moves the spans behind it.
+    for r, s, i in sorted(places, reverse=True):
+        del request.resource_spans[r].scope_spans[s].spans[i]
+    return request.SerializeToString()
+
+
+def parts_of(data: bytes, places: Collection[Place]) -> Iterator[tuple[Place, bytes]]:
+    """Yield the spans at these places, each as a separate request with its resource and scope."""
+    request = ExportTraceServiceRequest.FromString(data)
+    for (r, s), group in groupby(sorted(places), key=itemgetter(0, 1)):
+        block = request.resource_spans[r]
+        scoped = block.scope_spans[s]
+        part = ExportTraceServiceRequest()
+        around = part.resource_spans.add(resource=block.resource, schema_url=block.schema_url)
+        beside = around.scope_spans.add(scope=scoped.scope, schema_url=scoped.schema_url)
+        for place in group:
+            # The same message for each span: resource and scope are copied once.
+            del beside.spans[:]
+            beside.spans.append(scoped.spans[place[2]])
+            yield place, part.SerializeToString()
+
+
+def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
+    """Add attributes to a request with a single span."""
+    if not attributes:
+        return part
+    request = ExportTraceServiceRequest.FromString(part)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    for key, value in attributes.items():
+        added = span.attributes.add(key=key).value
+        if isinstance(value, float):
+            added.double_value = value
+        else:
+            added.string_value = str(value)
+    return request.SerializeToString()

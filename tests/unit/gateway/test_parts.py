@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_evals_gateway._internal.receiver.parts import Place, parts_of, with_attributes, without
+from otel_evals_gateway._internal.inline import parts_of, with_attributes, without
+from otel_evals_gateway._internal.receiver.selection import Place
 
 shapes = st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=3)
 

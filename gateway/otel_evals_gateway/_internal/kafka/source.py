@@ -25,13 +25,13 @@ from confluent_kafka import (
 from otel_evals import Config
 from otel_evals.sdk.pipeline import QuietClosing
 from otel_evals_gateway._internal.kafka.clients import (
+    Messages,
     Outgoing,
     Producing,
     consumer_properties,
     library_log,
 )
 from otel_evals_gateway._internal.kafka.clock import MessageClosing, ReadingClock
-from otel_evals_gateway._internal.kafka.messages import Messages
 from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions, key_of
 from otel_evals_gateway._internal.kafka.progress import Partition, Progress, Reports
 from otel_evals_gateway._internal.options import KafkaOptions

@@ -26,12 +26,14 @@ from otel_evals.sdk.pipeline import (
     keyed_state,
     state_marking,
 )
-from otel_evals_gateway._internal.receiver.parts import Place
 
 _logger = logging.getLogger(__name__)
 _MARKS = (semconv.MARK, semconv.MARK_PROOF)
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
+
+Place = tuple[int, int, int]
+"""Indices of resource, scope, and span or log record."""
 
 
 @dataclass(slots=True, eq=False)
