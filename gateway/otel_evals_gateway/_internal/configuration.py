@@ -43,10 +43,16 @@ def check(config: Config) -> None:
         _check_forward(options)
         quiet_seconds(config)
     if options.kafka is not None:
-        _check_conversations(config)
+        _check_kafka(config)
 
 
-def _check_conversations(config: Config) -> None:
+def _check_kafka(config: Config) -> None:
+    if config.journal is not None:
+        problem = (
+            "cannot be combined with `gateway.kafka`, whose topics keep what is not done; fix: leave it out, "
+            "or receive requests with another gateway"
+        )
+        raise ConfigError("journal", problem)
     if any(rule.scope == "conversation" for rule in config.rules):
         problem = (
             "rules of scope conversation cannot be combined with `gateway.kafka`: traces are spread over the "

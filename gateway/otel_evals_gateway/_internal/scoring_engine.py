@@ -53,7 +53,7 @@ class ScoringEngine:
         conventions: read spans.
         providers: take what is emitted; its `meters` are used for all metrics.
         held_spans: get the scores of the spans that are forwarded, if any are held.
-        sources: are told which traces are done, if none of their spans may be lost.
+        source: is told which traces are done, if none of its spans may be lost.
         closing: creates what decides when traces close, with arguments as of `QuietClosing`.
     """
 
@@ -63,7 +63,7 @@ class ScoringEngine:
         conventions: Conventions,
         providers: Providers,
         held_spans: HeldSpans | None = None,
-        sources: Sequence[Source] = (),
+        source: Source | None = None,
         closing: Callable[..., QuietClosing] = QuietClosing,
     ) -> None:
         self.config = config
@@ -71,7 +71,7 @@ class ScoringEngine:
         self.conventions = conventions
         self._roots_put = 0
         self._counting = threading.Lock()
-        self._sources = sources
+        self._source = source
         self.recent = RecentScores()
         self._held_spans = held_spans
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
@@ -89,7 +89,6 @@ class ScoringEngine:
             self.opens_run,
             remember_bytes=limits.max_bytes // _REMEMBERED_PART,
         )
-        source = _Sources(sources) if sources else None
         self.gatherer = Gatherer(limits, closing_when, capacity=self._capacity)
         # Traces without a root stay in the journal at the end: they are not counted as lost.
         self.gatherer.keeps_open = config.journal is not None
@@ -111,7 +110,8 @@ class ScoringEngine:
         self.config = config
 
     def _capacity(self) -> float:
-        return min([self.engine.capacity(), *(source.capacity() for source in self._sources)])
+        capacity = self.engine.capacity()
+        return capacity if self._source is None else min(capacity, self._source.capacity())
 
     def _measured(self) -> Measured:
         engine, held = self.engine, 0 if self._held_spans is None else len(self._held_spans)
@@ -194,18 +194,3 @@ class ScoringEngine:
             watch.stop()
         self.engine.shutdown(deadline)
         self.engine.close(deadline)
-
-
-class _Sources(Source):
-    """Several sources as one."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
-
-    @property
-    def problem(self) -> str | None:
-        return next((source.problem for source in self._sources if source.problem), None)
-
-    def done(self, trace_id: str) -> None:
-        for source in self._sources:
-            source.done(trace_id)

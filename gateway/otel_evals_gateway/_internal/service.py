@@ -74,10 +74,9 @@ class Gateway:
         if self._journal is not None and self._journal.problem is not None:
             raise ConfigError("journal", f"{self._journal.problem}; fix: leave it out")
         self._kafka = kafka_source(options.kafka, config) if options.kafka else None
-        reports = None if self._kafka is None else self._kafka.reports
-        sources = [each for each in (self._journal, reports) if each is not None]
+        source = self._journal if self._kafka is None else self._kafka.reports
         closing = QuietClosing if self._kafka is None else self._kafka.closing
-        self.scoring = ScoringEngine(config, self._conventions, providers, self._held_spans, sources, closing)
+        self.scoring = ScoringEngine(config, self._conventions, providers, self._held_spans, source, closing)
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:

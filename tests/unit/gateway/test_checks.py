@@ -65,6 +65,11 @@ def test_conversations_that_a_group_would_cut_up_are_refused() -> None:
         check(build_config([rule], [], gateway={"kafka": KAFKA}))
 
 
+def test_a_journal_beside_kafka_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"journal: cannot be combined with `gateway\.kafka`, .*; fix: "):
+        check(config({"journal": tmp_path / "journal"}, kafka=KAFKA))
+
+
 KAFKA = {"brokers": ["127.0.0.1:9092"]}
 
 
