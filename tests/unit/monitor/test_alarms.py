@@ -231,7 +231,7 @@ def test_the_state_of_a_scorer_is_told_whether_it_is_watched_and_what_is_pending
     assert "floor 0.500" in calm.text
     assert calm.text.endswith("no alarm pending")
     doubt = state("grounded", grounded=0.9)
-    assert re.search(r"alarm pending \(floor\) since .* UTC", doubt.text)
+    assert re.search(r"alarm pending \(floor\) since .* UTC, decided in about .* at this rate", doubt.text)
 
 
 def test_scores_without_a_scale_raise_no_alarm_about_their_mean(store: ResultsStore) -> None:

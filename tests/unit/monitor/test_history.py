@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
+from otel_evals_monitor._internal.store.labels import add_label
 from otel_evals_monitor._internal.store.retention import keep_within
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import record, records
@@ -123,12 +125,17 @@ def test_the_age_of_a_run_is_that_of_the_run(store: ResultsStore) -> None:
     assert keep_within(store.database, 30 * DAY) == 1
 
 
-def test_an_export_has_one_choice_of_runs(store: ResultsStore) -> None:
-    store.write([record(1, 0.0)])
-    for options, problem in (
-        (["--verdict", "fail"], "--verdict: no run with a recorded question"),
-        (["--verdict", "fail", "--scorer", "grounded"], "either --trace, --scorer or --verdict"),
-    ):
-        done = CliRunner().invoke(app, ["export", store.database.name, *options])
-        assert done.exit_code == 2
-        assert problem in done.output
+def test_the_filters_of_an_export_are_all_needed(store: ResultsStore, tmp_path: Path) -> None:
+    low = [record(number, 0.0) for number in range(3)]
+    store.write(low)
+    id = low[1]["evaluations"][0]["evaluation_id"]
+    labelled = CliRunner().invoke(app, ["export", store.database.name, "--verdict", "fail"])
+    assert labelled.exit_code == 2
+    assert "--verdict: no run with a recorded question" in labelled.output
+    add_label(store.database, id, verdict="fail")
+    out = str(tmp_path / "runs.jsonl")
+    both = ["export", store.database.name, "--scorer", "grounded", "--verdict", "fail", "--out", out]
+    done = CliRunner().invoke(app, both)
+    assert done.output.startswith("wrote 1 run to")
+    (item,) = (json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines())
+    assert item["metadata"]["trace_id"] == low[1]["trace_id"]

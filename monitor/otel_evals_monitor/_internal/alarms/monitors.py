@@ -8,6 +8,7 @@ about the mean that gives rare runs less weight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -35,7 +36,7 @@ from otel_evals_monitor._internal.alarms.watchers import (
     wrong_sampler,
 )
 from otel_evals_monitor._internal.report.runs import runs_of_slices
-from otel_evals_monitor._internal.report.words import Zone, number
+from otel_evals_monitor._internal.report.words import Zone, length_of, number
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.picks import picks_of
@@ -121,7 +122,7 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
             findings = list(_findings(some, needed, limits))
             alarms = [_alarm(each, needed, some.scorer_id, some.agent_name) for each in findings]
             found += [_with_traces(connection, slices, each) for each in alarms if each is not None]
-            states[some.scorer_id, some.agent_name] = _state(some, findings, limits)
+            states[some.scorer_id, some.agent_name] = _state(some, findings, needed, limits)
         found += [_alarm(wrong_sampler(steps, needed), needed, rule) for rule, steps in picked.items()]
         # Silence is a plain rule without evidence, so it takes no share of the level.
         for (service,), active in series(connection, slices, window, STEP, ("service",)).items():
@@ -130,7 +131,8 @@ def check_store(database: Database, limits: AlarmLimits, now: float) -> Found:
         return Found([each for each in found if each and each.since > quiet.get(each.monitor, -1)], states)
 
 
-def _state(some: Watched, findings: Sequence[Findings], limits: AlarmLimits) -> WatchState:
+def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: AlarmLimits) -> WatchState:
+    last = some.steps[-1][0] + STEP
     means = [each for each in findings if each.kind != "missing"]
     begun = [each for each in means if each.since is not None]
     status = "no alarm pending"
@@ -139,7 +141,7 @@ def _state(some: Watched, findings: Sequence[Findings], limits: AlarmLimits) -> 
     elif begun:
         first = max(begun, key=lambda each: each.evidence or 0.0)
         status = f"alarm pending ({first.kind}) since {Zone().full(first.since or 0)}"
-    last = some.steps[-1][0] + STEP
+        status += _decided(first, last, needed)
     day = total(step.scored for start, step in some.steps if start >= last - _DAY)
     return WatchState(
         scorer_id=some.scorer_id,
@@ -149,6 +151,16 @@ def _state(some: Watched, findings: Sequence[Findings], limits: AlarmLimits) -> 
         reference=next((each.before for each in means if each.kind == "fall"), None),
         status=status,
     )
+
+
+def _decided(found: Findings, last: int, needed: float) -> str:
+    """Say when the evidence is enough, if its logarithm grows as it has."""
+    grown = math.log(max(found.evidence or 1.0, 1.0))
+    # Dividing by almost no growth would predict a date that means nothing.
+    if found.since is None or grown < 0.1:
+        return ""
+    left = (last - found.since) * (math.log(needed) / grown - 1.0)
+    return f", decided in about {length_of(left)} at this rate"
 
 
 def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Findings]:

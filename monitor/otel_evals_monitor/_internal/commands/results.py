@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Monitor = Annotated[str, typer.Argument(help="The alarm's monitor, such as 'fall grounded support'.")]
 Note = Annotated[str, typer.Option(help="Reason, for the page and the alarm's record.")]
 
+_FILTERED = 20_000
+"""Worst runs that are read if other filters choose among them."""
+
 results = typer.Typer(help="Manage stored results and their alarms.", no_args_is_help=True)
 
 
@@ -55,17 +58,18 @@ def export(
                 return
             options = {"--trace": trace, "--scorer": scorer, "--verdict": verdict}
             given = [name for name, value in options.items() if value]
-            if len(given) != 1:
-                raise ConfigError("--trace", "name either --trace, --scorer or --verdict")
-            chosen = trace or []
+            if not given:
+                raise ConfigError("--trace", "name --trace, --scorer or --verdict")
+            sets = [trace] if trace else []
+            sets += [labelled_traces(connection, verdict)] if verdict else []
             if scorer:
                 inside = window_of(loaded.database, None, None, window)
-                chosen = worst_traces(connection, scorer, worst, inside)
-            elif verdict:
-                chosen = labelled_traces(connection, verdict)
-            items = list(items_of(connection, chosen))
+                # The worst of those that pass the other filters.
+                sets.insert(0, worst_traces(connection, scorer, _FILTERED if sets else worst, inside))
+            chosen = [each for each in sets[0] if all(each in others for others in sets[1:])]
+            items = list(items_of(connection, chosen[:worst] if scorer else chosen))
             if not items:
-                raise ConfigError(given[0], "no run with a recorded question")
+                raise ConfigError(" ".join(given), "no run with a recorded question")
             # The test looks for its data set in its own folder.
             data = out if pytest is None or out != Path("runs.jsonl") else pytest.parent / out.name
             _write(data, items, "run")
