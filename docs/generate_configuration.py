@@ -62,7 +62,7 @@ In YAML
   `attributes: {...}` accepts any attribute. Write other conditions as a function, in code;
 - **`sample`** at the top level is the sampler of all rules that name none;
 - **`get_context`** is a resolver's name, or a call: `documents(top=5)`, `static('Prices are in euros.')`,
-  `combine(tool_results(), documents(top=5))`;
+  `combine(tool_results(), documents(top=5))`; or a mapping `{documents: {top: 5}}`, or a list of several;
 - **`examples`** names a file of [labels](judge.md#agreement-with-human-labels) to show a scorer's judge;
 - **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`, `30d`, `2w`;
 - **`${NAME}`** is an environment variable, `${NAME:-default}` has a default, and `$$` is a dollar sign, as in

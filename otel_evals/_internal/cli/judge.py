@@ -1,21 +1,26 @@
-"""`otel-evals judge`: tests a judge with attacks, and against human labels."""
+"""`otel-evals judge`: tests a judge's server, and a judge with attacks and against human labels."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import typer
 import yaml
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
 from otel_evals._internal.cli.terminal import AsJson, Options, ScorerNames, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer, find_scorer
 from otel_evals._internal.judges.fence import visible
+from otel_evals._internal.judges.judge import JudgeRequest
+from otel_evals._internal.judges.model_judge import ModelJudge
+from otel_evals._internal.judges.structured import LADDER
 from otel_evals._internal.model import Direction, Score
 from otel_evals._internal.offline.judge_trials import (
     BAD_ANSWER,
@@ -34,7 +39,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
 from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals.errors import ConfigError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
@@ -49,6 +54,55 @@ _CHANCE = 0.2
 """Share of the scale by which scores vary at random."""
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
 """Default scorers: they need no options."""
+
+
+class Probe(BaseModel):
+    reason: str
+    verdict: Literal["yes", "no"]
+
+
+_QUESTION = JudgeRequest(
+    instructions="Answer in JSON, with a short reason.",
+    prompt="Is Paris the capital of France? Give your reason, and the verdict yes or no.",
+    schema=Probe,
+)
+
+
+@app.command()
+def check(
+    model: Model = None,
+    scorer: Annotated[str, typer.Option(help="Scorer whose judge is asked.")] = "hallucination",
+    api_base: ApiBase = None,
+    option: Options = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report the forms of typed answers that the judge's server gives."""
+    with exit_on(command="judge check"):
+        judge = getattr(_scorer(scorer, model, api_base, option), "judge", None)
+        judge = getattr(judge, "judge", judge)  # the one behind a cache
+        if not isinstance(judge, ModelJudge):
+            raise ConfigError("--scorer", f"{scorer!r} asks no model")
+        forms = anyio.run(_forms, judge)
+        if as_json:
+            print(json_text({"structured_output": forms}, indent=2))
+            return
+        used = next((form for form, answer in forms.items() if answer.startswith("works")), None)
+        for form, answer in forms.items():
+            print(f"{form:<19} {visible(answer[:200])}{', used' if form == used else ''}")
+
+
+async def _forms(judge: ModelJudge) -> dict[str, str]:
+    return {form: await _ask(replace(judge, structured_output=form)) for form in LADDER}
+
+
+async def _ask(judge: ModelJudge) -> str:
+    try:
+        reply = await judge.ask(_QUESTION)
+    except JudgeReplyError as error:
+        return f"ignored: {error}"
+    except JudgeError as error:
+        return f"refused: {error}"
+    return "works" if reply.attempts == 1 else "works after a repair"
 
 
 @app.command()

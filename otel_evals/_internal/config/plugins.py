@@ -1,6 +1,7 @@
 """Builds scorers, destinations and resolvers from their names: entry points, or `python:package.module:name`.
 
-Resolvers are texts: `tool_results`, `documents(top=5)`, `combine(tool_results(), static('All in euros.'))`.
+Resolvers as text: `tool_results`, `documents(top=5)`, `combine(tool_results(), static('All in euros.'))`.
+As values: `{documents: {top: 5}}`, `{tool_results: [find_order]}`, `[tool_results, {static: All in euros.}]`.
 """
 
 from __future__ import annotations
@@ -108,11 +109,20 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
 
 
 def build_context(value: Any, field: str) -> Any:
-    """Build a resolver from its name, or from a call as text."""
+    """Build a resolver from its name, a call as text, or `{name: options}`; of a list, all of them."""
     if isinstance(value, str):
         if value.strip().startswith(PREFIX):
             return imported(value.strip(), field)
         return evaluate(value, RESOLVERS, field, "resolver", "write for example 'documents(top=5)'")
+    if isinstance(value, list):
+        return context.combine(*(build_context(each, f"{field}[{i}]") for i, each in enumerate(value)))
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((name, options),) = value.items()
+        if name not in RESOLVERS:
+            raise ConfigError(field, f"there is no resolver {name!r}{suggestion(str(name), RESOLVERS)}")
+        if isinstance(options, Mapping):
+            return call_with(RESOLVERS[name], options, f"{field}.{name}")
+        return call_with(RESOLVERS[name], {}, f"{field}.{name}", *([] if options is None else [options]))
     if not callable(value):
-        raise ConfigError(field, "must be a resolver as text, such as 'documents(top=5)'")
+        raise ConfigError(field, "must be a resolver, such as 'documents(top=5)' or {documents: {top: 5}}")
     return value

@@ -1,4 +1,4 @@
-"""`otel-evals judge attack` and `calibrate`, with judges with faults behind real HTTP."""
+"""`otel-evals judge check`, `attack` and `calibrate`, with judges with faults behind real HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from otel_evals.model import NotScored, Run
 from otel_evals.scorers import scorer
 from otel_evals.testing import read_labels
 from tests.support.judge_scorers import reply_of
-from tests.support.stub_openai import StubOpenAI
+from tests.support.stub_openai import CallTool, Misbehave, StubOpenAI
 
 
 def gullible(body: dict[str, Any]) -> Any:
@@ -44,6 +44,26 @@ def test_attack_counts_the_scores_that_attacks_moved() -> None:
     # what stands in the tool result is among the material of the prompt: there the plain words move it
     assert 0 < report["moved"] < 20
     assert sum(report["families"].values()) == report["moved"]
+
+
+def tools_only(body: dict[str, Any]) -> Any:
+    """Takes tool calls, and no form of JSON."""
+    if "response_format" in body:
+        return Misbehave("status", 500)
+    if "Probe" in json.dumps(body.get("tools", "")):
+        return CallTool("Probe", {"reason": "known", "verdict": "yes"})
+    return "because"
+
+
+def test_check_reports_the_forms_that_work() -> None:
+    with StubOpenAI(tools_only) as stub:
+        args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url]
+        forms = json.loads(invoke(*args, "--json").stdout)["structured_output"]
+        text = invoke(*args, "--scorer", "toxicity").stdout
+    assert [form for form, said in forms.items() if said == "works"] == ["tool"]
+    assert "500" in forms["json_schema"]
+    assert forms["prompt"].startswith("ignored")
+    assert "works, used" in text
 
 
 def labelled(tmp_path: Path) -> Path:

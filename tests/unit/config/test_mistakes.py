@@ -204,11 +204,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "unknown option",
         "did you mean 'top'?",
     ),
-    "resolver as a mapping": (
-        judged(get_context={"documents": {"top": 5}}),
-        "rules[0].options.get_context",
-        "must be a resolver as text",
-        "such as 'documents(top=5)'",
+    "resolver's option in a mapping": (
+        judged(get_context={"documents": {"tops": 5}}),
+        "rules[0].options.get_context.documents.tops",
+        "unknown option",
+        "did you mean 'top'?",
     ),
     "resolver in text": (
         judged(get_context="documents("),

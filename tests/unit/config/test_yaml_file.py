@@ -107,6 +107,10 @@ limits: {max_age: 2h}
         ("evidence", context.evidence()),
         ("static('a', 'b')", context.static("a", "b")),
         ("attribute('app.policy')", context.attribute("app.policy")),
+        ({"tool_results": ["check_refund"]}, context.tool_results(["check_refund"])),
+        ({"documents": {"top": 3}}, context.documents(top=3)),
+        ({"documents": None}, context.documents()),
+        (["tool_results", {"static": "a"}], context.combine(context.tool_results(), context.static("a"))),
         ("conversation(last=3)", context.conversation(last=3)),
         ("combine(evidence(), static('a'))", context.combine(context.evidence(), context.static("a"))),
         (f"python:{__name__}:nothing", None),
@@ -129,7 +133,7 @@ rules:
     options:
       model: openai/gpt-5-mini
       criteria: [The answer states the refund that the tool returned]
-      get_context: tool_results(['check_refund'])
+      get_context: {tool_results: [check_refund]}
       prompt: |
         Judge the answer by these criteria: $criteria
         What the tool returned: $context
