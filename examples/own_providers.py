@@ -36,7 +36,7 @@ def main() -> None:
     loggers.add_log_record_processor(pipeline.log_records)
     tracers.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))
 
-    @agent("greeter", capture_content=True, tracer_provider=tracers, logger_provider=loggers)
+    @agent("greeter", capture_content=True, tracer_provider=tracers)
     def greet(name: str) -> str:
         return f"Hello, {name}!"
 

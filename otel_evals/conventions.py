@@ -7,7 +7,7 @@ from otel_evals._internal.model.convention import Convention, Conventions, load_
 from otel_evals._internal.model.operations import CONTENT, is_pseudo_tool
 from otel_evals._internal.model.records import Record, recovered
 from otel_evals._internal.util.bounded_cache import BoundedCache
-from otel_evals._internal.util.plain import field_values
+from otel_evals._internal.util.plain import plain_value
 
 __all__ = [
     "CONTENT",
@@ -15,8 +15,8 @@ __all__ = [
     "Convention",
     "Conventions",
     "Record",
-    "field_values",
     "is_pseudo_tool",
     "load_conventions",
+    "plain_value",
     "recovered",
 ]

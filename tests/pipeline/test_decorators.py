@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -96,21 +95,6 @@ def test_a_hand_written_agent_is_scored_live() -> None:
         live.provider.force_flush()
         root = live.span("invoke_agent support")
         assert root.attributes["otel_evals.score.grounded_in_tools"] == 1.0
-
-
-def test_content_in_events_is_scored_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY")
-    with Live(grounded_in_tools(), grace=0.2) as live:
-        recorder = Recorder()
-        recorder.loggers.add_log_record_processor(live.pipeline.log_records)
-        support_agent(tracer_provider=live.provider, logger_provider=recorder.loggers)(QUESTION)
-        assert live.flush()
-        (scored,) = live.scored.runs
-        assert (scored.run.input, scored.run.output) == (
-            QUESTION,
-            "Order A-7 costs $12.50; returns are free.",
-        )
-        assert scored.run.tool_calls[0].result == {"id": "A-7", "total": 12.5}
 
 
 def test_it_nests_under_and_over_another_instrumentation() -> None:

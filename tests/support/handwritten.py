@@ -6,8 +6,6 @@ import itertools
 import json
 from typing import Any
 
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -21,23 +19,16 @@ class Recorder:
     """Providers of its own that keep what they are given; `options` goes to every decorator."""
 
     def __init__(self, limits: SpanLimits | None = None) -> None:
-        self._spans, self._logs = InMemorySpanExporter(), InMemoryLogRecordExporter()
+        self._spans = InMemorySpanExporter()
         self.provider = TracerProvider(span_limits=limits)
         self.provider.add_span_processor(SimpleSpanProcessor(self._spans))
-        self.loggers = LoggerProvider()
-        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self._logs))
-        self.options: dict[str, Any] = {"tracer_provider": self.provider, "logger_provider": self.loggers}
+        self.options: dict[str, Any] = {"tracer_provider": self.provider}
         self.capturing = {**self.options, "capture_content": True}
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """The spans that ended, in that order."""
         return self._spans.get_finished_spans()
-
-    @property
-    def events(self) -> list[Any]:
-        """The log records that were emitted."""
-        return [data.log_record for data in self._logs.get_finished_logs()]
 
     def span(self, name: str) -> ReadableSpan:
         """The one span of that name that ended."""

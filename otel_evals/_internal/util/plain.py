@@ -55,20 +55,21 @@ def field_values(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def plain_value(value: object) -> Any:
+def plain_value(value: object, max_text: int = _MAX_TEXT) -> Any:
     """Convert a value to JSON types: None, bool, int, finite float, str, list, and dict with text keys.
 
     Models, dataclasses, structs, enums, mappings and collections are converted; other objects, and deeply
-    nested ones, become text. Long texts and collections are cut.
+    nested ones, become text. Texts longer than `max_text` and long collections are cut.
     """
-    return _Plain().value(value, _MAX_DEPTH)
+    return _Plain(max_text).value(value, _MAX_DEPTH)
 
 
 class _Plain:
     """One conversion; `nodes` limits the number of values over all levels."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_text: int) -> None:
         self.nodes = _MAX_NODES
+        self.max_text = max_text
 
     def value(self, value: object, depth: int) -> Any:
         self.nodes -= 1
@@ -76,7 +77,7 @@ class _Plain:
         if value is None or type(value) is bool:
             return value
         if type(value) is str:
-            return plain_text(value)
+            return plain_text(value, self.max_text)
         if type(value) is int:
             return value if abs(value) < _MAX_INT else f"<int of {value.bit_length()} bits>"
         if type(value) is float:

@@ -11,8 +11,7 @@ import pytest
 
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
-from otel_evals._internal.util.plain import as_text, plain_value
-from otel_evals.conventions import field_values
+from otel_evals._internal.util.plain import as_text, field_values, plain_value
 from otel_evals.destinations import plain
 from otel_evals_instrumentation._internal.decorators.serialization import attribute_value
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from opentelemetry._logs import LoggerProvider
 from opentelemetry.trace import TracerProvider
 
 from otel_evals import semconv
@@ -35,8 +34,6 @@ class Options(TypedDict, total=False):
     """Record content on spans; None uses the environment variable."""
     tracer_provider: TracerProvider
     """Provider of the spans; the global one by default."""
-    logger_provider: LoggerProvider
-    """Provider of events with content, if the environment enables them; the global one by default."""
 
 
 class InputOptions(Options, total=False):
@@ -78,7 +75,7 @@ def agent(
         version: the agent's version.
         description: the agent's purpose.
         conversation_id: id of the conversation, if it is known by now.
-        options: `input_from`, `attributes`, `capture_content`, `tracer_provider`, `logger_provider`.
+        options: `input_from`, `attributes`, `capture_content`, `tracer_provider`.
     """
     known = {
         semconv.GEN_AI_AGENT_ID: id,

@@ -7,16 +7,14 @@ Recording never raises, and does nothing on a span that is not recorded.
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 from opentelemetry import context as context_api
-from opentelemetry._logs import Logger, LogRecord
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from otel_evals import semconv
@@ -28,28 +26,16 @@ _HERE = context_api.create_key("otel-evals-open-span")
 _MAX_CHUNKS = 100_000
 
 
-class Content(NamedTuple):
-    """Places for content."""
-
-    on_span: bool = True
-    in_event: bool = False
+_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
+"""Modes with content on spans; `true` is the value of older packages."""
 
 
-_ON_SPAN = Content()
-_MODES = {
-    "SPAN_ONLY": _ON_SPAN,
-    "EVENT_ONLY": Content(on_span=False, in_event=True),
-    "SPAN_AND_EVENT": Content(in_event=True),
-    "TRUE": _ON_SPAN,  # the value of older packages
-}
-
-
-def content_wanted(explicit: bool | None = None) -> Content | None:
-    """Return the places for content by the argument or the environment; None, the default, disables it."""
+def content_wanted(explicit: bool | None = None) -> bool:
+    """Return True if the argument, or else the environment, enables content."""
     if explicit is not None:
-        return _ON_SPAN if explicit else None
-    value = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")
-    return _MODES.get(value.strip().upper()) if value else None
+        return explicit
+    value = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
+    return value.strip().upper() in _ON_SPANS
 
 
 class OpenSpan:
@@ -61,26 +47,22 @@ class OpenSpan:
     _named_by_function: ClassVar[bool] = True
     """Use the name of the decorated function by default."""
 
-    def __init__(self, span: Span = INVALID_SPAN, content: Content | None = None) -> None:
+    def __init__(self, span: Span = INVALID_SPAN, content: bool = False) -> None:
         self.span = span
         """The OpenTelemetry span, for attributes that no method here sets."""
-        self.content = content if content is not None and span.is_recording() else None
-        """Places for content; None if it is not recorded."""
+        self.content = content and span.is_recording()
+        """True if content is recorded."""
         self.conversation_id: str | None = None
         self.opener: object = None
         """Factory of this `with` block; None for a decorated function."""
         self._above: OpenSpan | None = None
         self._chunks: list[Any] | None = None
-        self._details: dict[str, Any] | None = None
         self._said = self._kept = False
 
     @classmethod
     def current(cls) -> Self:
         """Return the innermost open span of this kind; without one, a span that records nothing."""
-        found = open_in(context_api.get_current())
-        while found is not None and not isinstance(found, cls):
-            found = found._above
-        return cls() if found is None else found
+        return next((span for span in open_spans() if isinstance(span, cls)), cls())
 
     def set_error(self, error: BaseException | str, error_type: str | None = None) -> None:
         """Record a failure: an exception, or an error message of the tool or model."""
@@ -97,7 +79,7 @@ class OpenSpan:
         if self._chunks is None:
             self._chunks = []
             self._note_first_chunk(perf_counter() - self._started)
-        if self.content is not None and not self._said:
+        if self.content and not self._said:
             self._chunks.append(chunk)
             if len(self._chunks) > _MAX_CHUNKS:  # record nothing rather than a part that looks complete
                 self._chunks, self._said = [], True
@@ -111,11 +93,6 @@ class OpenSpan:
         within = context_api.set_value(_HERE, self, set_span_in_context(self.span, parent))
         self._token: Any = context_api.attach(within)
 
-    def emit_event(self, log: Logger, known: dict[str, Any]) -> None:
-        """Emit an event with these attributes and the content when the span ends, if enabled."""
-        if self.content is not None and self.content.in_event:
-            self._log, self._details = log, known
-
     def leave(self) -> contextvars.Context:
         """Make the outer span current again without ending this one; return the context of this one."""
         # Taken first: the body runs in it, with this span as the current one.
@@ -126,13 +103,6 @@ class OpenSpan:
     def keep_open(self) -> None:
         """Do not end the span at the end of the current `with` block."""
         self._kept = True
-
-    def outward(self) -> Iterator[OpenSpan]:
-        """Yield the open spans from here outward, innermost first."""
-        span: OpenSpan | None = self
-        while span is not None:
-            yield span
-            span = span._above
 
     def _detach(self) -> None:
         if self._token is not None:
@@ -153,21 +123,12 @@ class OpenSpan:
         if isinstance(error, Exception) and self.span.is_recording():
             self.span.record_exception(error)
             self.set_error(error)
-        if self.content is not None:
-            self._finish()
-        self.span.end()
-
-    def _finish(self) -> None:
-        try:
-            if self._chunks and not self._said:
+        if self._chunks and not self._said:
+            try:
                 self.take_output(self._joined(self._chunks))
-            if self._details is not None:
-                # The span has been left: the context ties the event to it.
-                where = set_span_in_context(self.span)
-                name = semconv.GEN_AI_OPERATION_DETAILS
-                self._log.emit(LogRecord(context=where, event_name=name, attributes=self._details))
-        except Exception:
-            _logger.debug("could not record the end of a span", exc_info=True)
+            except Exception:
+                _logger.debug("could not record a stream", exc_info=True)
+        self.span.end()
 
     # --- what differs by kind ---
 
@@ -189,16 +150,10 @@ class OpenSpan:
 
     def _write(self, key: str, as_recorded: Callable[[Any], Any], value: Any) -> None:
         """Record content in the form of `as_recorded`; None is skipped."""
-        if self.content is None or value is None:
+        if not self.content or value is None:
             return
         try:
-            recorded = as_recorded(value)
-            simple = isinstance(recorded, str | int | float)
-            text = recorded if simple else serialization.json_text(recorded)
-            if self.content.on_span:
-                self.span.set_attribute(key, text)
-            if self._details is not None:  # a copy: the application may change its objects later
-                self._details[key] = recorded if simple else json.loads(text)
+            self.span.set_attribute(key, serialization.attribute_value(as_recorded(value)))
         except Exception:
             _logger.debug("could not record %s", key, exc_info=True)
 
@@ -208,7 +163,9 @@ def _type_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def open_in(context: context_api.Context) -> OpenSpan | None:
-    """Return the innermost open span of a context."""
-    found = context.get(_HERE)
-    return found if isinstance(found, OpenSpan) else None
+def open_spans() -> Iterator[OpenSpan]:
+    """Yield the open spans of the current context, innermost first."""
+    span: Any = context_api.get_value(_HERE)
+    while span is not None:
+        yield span
+        span = span._above

@@ -6,23 +6,15 @@ Nothing here raises, whatever an application's objects do, and texts are cut to 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import date, datetime, time
-from decimal import Decimal
-from enum import Enum
-from pathlib import PurePath
+from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
-from otel_evals.conventions import field_values
+from otel_evals.conventions import plain_value
 from otel_evals.model import Media, Message, Part
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 
 MAX_TEXT = 1_000_000
 """Characters; longer texts are cut, as by OpenTelemetry's attribute length limit."""
-_MAX_REPR = 1_000
-_MAX_DEPTH = 30
 _REASONS = {
     "end_turn": "stop",
     "function_call": "tool_call",
@@ -37,16 +29,13 @@ _REASONS = {
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text; objects without a JSON form become their repr, cut."""
+    """Return a value as JSON text; objects without a JSON form become text."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_object)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
         text.encode()  # lone surrogates would make the exporter fail
     except Exception:
-        try:
-            # Slower than the encoder, which refuses cycles, NaN and unusual keys.
-            text = json.dumps(_plain(value, ()), ensure_ascii=False)
-        except Exception:
-            text = json.dumps(_described(value))
+        # Slower than the encoder, which refuses cycles, NaN and unusual keys.
+        text = json.dumps(_plain(value), ensure_ascii=False)
     return text[:MAX_TEXT]
 
 
@@ -66,52 +55,8 @@ def attribute_value(value: Any) -> str | bool | int | float:
     return value if isinstance(value, float) else plain_text(value)
 
 
-def _plain(value: Any, above: tuple[int, ...]) -> Any:
-    """Convert a value to JSON types; describe cycles, deep nesting, unusual keys and numbers."""
-    if isinstance(value, str):
-        return plain_text(value)
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if id(value) in above or len(above) > _MAX_DEPTH:
-        return "..."
-    inside = (*above, id(value))
-    if isinstance(value, Mapping):
-        return {str(_plain(key, inside)): _plain(item, inside) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, inside) for item in value]
-    return _plain(_plain_object(value), inside)
-
-
-def _plain_object(value: Any) -> Any:
-    """Convert one level of an object to JSON types."""
-    try:
-        # Pydantic's models, without a dependency on Pydantic.
-        if hasattr(value, "model_dump"):
-            return value.model_dump(mode="json")
-        if (held := field_values(value)) is not None:
-            return held
-        if isinstance(value, Enum):
-            return value.value
-        if isinstance(value, date | datetime | time):
-            return value.isoformat()
-        if isinstance(value, UUID | Decimal | PurePath):
-            return str(value)
-        if isinstance(value, Mapping):
-            return dict(value)
-        if isinstance(value, Set | Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-            return list(value)
-    except Exception:
-        return _described(value)
-    return _described(value)
-
-
-def _described(value: Any) -> str:
-    try:
-        return repr(value)[:_MAX_REPR].encode("utf-8", "replace").decode()
-    except Exception:
-        return f"<{type(value).__name__}>"
+def _plain(value: Any) -> Any:
+    return plain_value(value, MAX_TEXT)
 
 
 # --- messages ---
@@ -194,7 +139,7 @@ def _items(value: Any) -> Any:
 
 
 def _open(item: Any) -> Any:
-    return item if isinstance(item, str | Mapping) or item is None else _plain_object(item)
+    return item if isinstance(item, str | Mapping) or item is None else _plain(item)
 
 
 def _message(message: Message) -> dict[str, Any]:

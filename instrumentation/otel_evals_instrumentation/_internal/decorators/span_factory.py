@@ -15,19 +15,17 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackTyp
 from typing import Any, Generic, TypeVar
 
 from opentelemetry import context as context_api
-from opentelemetry._logs import LoggerProvider, get_logger
 from opentelemetry.trace import TracerProvider, get_tracer
 
 from otel_evals import __version__, semconv
 from otel_evals.sdk import Inside
-from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan, content_wanted, open_in
+from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan, content_wanted, open_spans
 from otel_evals_instrumentation._internal.decorators.spans import MessagesSpan, ToolSpan
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _S = TypeVar("_S", bound=OpenSpan)
 _SCOPE = "otel_evals_instrumentation"
 _TRACER = get_tracer(_SCOPE, __version__)
-_LOGGER = get_logger(_SCOPE, __version__)
 
 
 class SpanFactory(Generic[_S]):
@@ -46,7 +44,6 @@ class SpanFactory(Generic[_S]):
         attributes: Mapping[str, Any] | None = None,
         capture_content: bool | None = None,
         tracer_provider: TracerProvider | None = None,
-        logger_provider: LoggerProvider | None = None,
     ) -> None:
         self._span_type = span_type
         self._name = operation
@@ -56,7 +53,6 @@ class SpanFactory(Generic[_S]):
         self._attributes = {key: value for key, value in given.items() if value is not None}
         self._conversation = self._attributes.get(semconv.GEN_AI_CONVERSATION_ID)
         self._tracer = get_tracer(_SCOPE, __version__, tracer_provider) if tracer_provider else _TRACER
-        self._log = get_logger(_SCOPE, __version__, logger_provider) if logger_provider else _LOGGER
         self._has_messages = issubclass(span_type, MessagesSpan)
         self._blocks: list[OpenSpan] = []
 
@@ -86,7 +82,7 @@ class SpanFactory(Generic[_S]):
 
         def opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenSpan:
             span = made.open()
-            if span.content is not None:
+            if span.content:
                 span.take_input(parameters.named(args, kwargs), made._input_from)
             return span
 
@@ -106,7 +102,7 @@ class SpanFactory(Generic[_S]):
     def open(self) -> _S:
         """Start a span and make it current; the caller leaves it as a context manager."""
         parent = context_api.get_current()
-        above = open_in(parent)
+        above = next(open_spans(), None)
         conversation = self._conversation or (above.conversation_id if above else None)
         attributes = self._attributes
         if conversation is not self._conversation and self._has_messages:
@@ -114,8 +110,6 @@ class SpanFactory(Generic[_S]):
         started = self._tracer.start_span(self._name, parent, self._span_type._kind, attributes)
         span = self._span_type(started, content_wanted(self._capture))
         span.conversation_id = conversation
-        if span.content is not None and self._has_messages:
-            span.emit_event(self._log, dict(attributes))
         span.enter(parent, above)
         return span
 
@@ -129,9 +123,7 @@ class SpanFactory(Generic[_S]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Several tasks may have blocks of this factory open: the context identifies the current one.
-        here = open_in(context_api.get_current())
-        mine = (span for span in here.outward() if span.opener is self) if here else iter(())
-        span = next(mine, self._blocks[-1])
+        span = next((span for span in open_spans() if span.opener is self), self._blocks[-1])
         self._blocks.remove(span)
         span.__exit__(kind, error, trace)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -43,6 +42,10 @@ class Reply(pydantic.BaseModel, extra="allow"):
     content: str | None
 
 
+class Said(pydantic.BaseModel, extra="allow"):
+    """As Anthropic's client has them."""
+
+
 class Choice(pydantic.BaseModel, extra="allow"):
     message: Reply
 
@@ -63,22 +66,22 @@ def replied(content: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "on_spans", "in_events"),
+    ("mode", "on_spans"),
     [
-        (None, False, False),
-        ("", False, False),
-        ("NO_CONTENT", False, False),
-        ("false", False, False),
-        ("anything", False, False),
-        ("SPAN_ONLY", True, False),
-        ("span_only", True, False),
-        ("true", True, False),
-        ("EVENT_ONLY", False, True),
-        ("SPAN_AND_EVENT", True, True),
+        (None, False),
+        ("", False),
+        ("NO_CONTENT", False),
+        ("false", False),
+        ("anything", False),
+        ("SPAN_ONLY", True),
+        ("span_only", True),
+        ("true", True),
+        ("EVENT_ONLY", False),
+        ("SPAN_AND_EVENT", True),
     ],
 )
-def test_the_environment_says_where_content_goes(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, mode: str | None, on_spans: bool, in_events: bool
+def test_the_environment_enables_content(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, mode: str | None, on_spans: bool
 ) -> None:
     monkeypatch.delenv(CAPTURE, raising=False)
     if mode is not None:
@@ -86,33 +89,12 @@ def test_the_environment_says_where_content_goes(
     support_agent(**recorder.options)("What does order A-7 cost?")
     found = {key for span in recorder.spans for key in span.attributes or {}} & set(CONTENT)
     assert found == (set(CONTENT) if on_spans else set())
-    names = [event.event_name for event in recorder.events]
-    assert names == (["gen_ai.client.inference.operation.details"] * 3 if in_events else [])
 
 
 def test_an_argument_outweighs_the_environment(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CAPTURE, "SPAN_AND_EVENT")
     support_agent(capture_content=False, **recorder.options)("What does order A-7 cost?")
     assert {key for span in recorder.spans for key in span.attributes or {}} & set(CONTENT) == set()
-    assert recorder.events == []
-
-
-def test_an_event_belongs_to_its_span_and_holds_structured_messages(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CAPTURE, "EVENT_ONLY")
-    with inference("m", provider="openai", **recorder.options) as call:
-        messages = [{"role": "user", "content": "Hi"}]
-        call.set_input(messages)
-        messages.clear()
-        call.set_output("Hello")
-    (event,) = recorder.events
-    context = recorder.span("chat m").context
-    assert context is not None
-    assert (event.trace_id, event.span_id) == (context.trace_id, context.span_id)
-    recorded = json.loads(json.dumps(event.attributes["gen_ai.input.messages"], default=dict))
-    assert recorded == [text("user", "Hi")]
-    assert event.attributes["gen_ai.provider.name"] == "openai"
 
 
 def test_model_tokens_and_names_are_recorded_without_content(
@@ -181,15 +163,13 @@ def test_a_reply_of_anthropic_is_read_with_all_its_tokens(recorder: Recorder) ->
         "cache_read_input_tokens": 90,
         "cache_creation_input_tokens": 7,
     }
-    content = [SimpleNamespace(type="text", text="Hello")]
-    reply = SimpleNamespace(
+    reply = Said(
         id="msg_1",
         model="claude",
         role="assistant",
         stop_reason="end_turn",
-        usage=SimpleNamespace(**usage),
-        content=content,
-        model_dump=lambda mode: {"role": "assistant", "content": [{"type": "text", "text": "Hello"}]},
+        usage=Said(**usage),
+        content=[Said(type="text", text="Hello")],
     )
     asked = inference("claude", **recorder.capturing)(lambda prompt: reply)
     assert asked("Hi") is reply
@@ -404,13 +384,12 @@ def deep() -> Any:
 @pytest.mark.parametrize(
     ("make", "recorded"),
     [
-        (lambda: Line(Order(id="A-7"), Decimal("1.50")), {"order": {"id": "A-7"}, "price": "1.50"}),
+        (lambda: Line(Order(id="A-7"), Decimal("1.50")), {"order": {"id": "A-7"}, "price": 1.5}),
         (lambda: Colour.RED, "red"),
-        (lambda: datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
+        (lambda: datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
         (lambda: {1: "a"}, {"1": "a"}),
-        (lambda: {("a", 1): "b"}, {"['a', 1]": "b"}),
+        (lambda: {("a", 1): "b"}, {"('a', 1)": "b"}),
         (lambda: float("nan"), "nan"),
-        (endless, ["..."]),
         (Hostile, "<Hostile>"),
         (lambda: b"ab", "b'ab'"),
         (lambda: "\ud800", "?"),
@@ -423,7 +402,7 @@ def test_values_that_json_has_no_form_for_are_described(recorder: Recorder, make
 
 
 @pytest.mark.parametrize(
-    "make", [deep, Hostile, object, lambda: 10**5000, lambda: float("inf"), lambda: "x" * 2_000_000]
+    "make", [endless, deep, Hostile, object, lambda: 10**5000, lambda: float("inf"), lambda: "x" * 2_000_000]
 )
 def test_what_is_recorded_is_bounded_and_the_call_never_notices(recorder: Recorder, make: Any) -> None:
     value = make()
