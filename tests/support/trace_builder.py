@@ -49,12 +49,6 @@ def raised(text: str) -> dict[str, Any]:
     return {"status": "ERROR", "events": (event,)}
 
 
-def the_call(run: Run) -> tuple[str, Any, Any, str]:
-    """The run's only tool call."""
-    (call,) = run.tool_calls
-    return call.name, call.arguments, call.result, call.status
-
-
 def span(number: int, attributes: dict[str, Any], *, parent: int | None = 1, **more: Any) -> SpanRecord:
     """One span; the first stands above the others unless told otherwise."""
     values: dict[str, Any] = {"start_time": number * 10, "end_time": 990 if number == 1 else number * 10 + 5}
