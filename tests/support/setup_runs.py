@@ -16,7 +16,7 @@ import pytest
 
 from otel_evals.model import SpanRecord
 from tests.support import PYTHONPATH
-from tests.support.azure_ingestion import AzureIngestion
+from tests.support.azure_ingestion import AzureIngestion, azure_ingestion
 from tests.support.otlp_receiver import OtlpReceiver, ReceivedLog
 from tests.support.stub_openai import StubOpenAI
 
@@ -102,7 +102,7 @@ def run(
         tempfile.TemporaryDirectory() as folder,
         OtlpReceiver() as receiver,
         StubOpenAI("It arrives on Monday.") as stub,
-        AzureIngestion() as azure,
+        azure_ingestion() as azure,
     ):
         warnings = Path(folder, "warnings")
         warnings.touch()

@@ -113,46 +113,6 @@ async def test_force_flush_does_not_wait_for_the_delay() -> None:
         assert len(destination.runs) == 1
 
 
-async def test_a_hanging_destination_does_not_slow_another_and_drops_are_counted() -> None:
-    hanging, fine = Scripted("hanging", forever), Scripted("fine")
-    fan_out = FanOut([hanging, fine], queue_size=5, batch_size=1, delay=0.0, retry=Retry())
-    async with running(fan_out, deadline=0.2):
-        for number in range(20):
-            fan_out.put(scored_run(number))
-            await anyio.sleep(0.001)
-        await anyio.to_thread.run_sync(fine.wait_for, 20, 1.0)
-        stats = fan_out.stats()["hanging"]
-        assert stats.losses == {"queue_full": 14}
-        assert (stats.pending, held(stats)) == (6, 20)
-        assert not await fan_out.force_flush(0.05)
-    stats = fan_out.stats()["hanging"]
-    assert stats.losses == {"queue_full": 14, "shutdown": 6}
-    assert (stats.exported, stats.dropped, stats.pending) == (0, 20, 0)
-    assert (hanging.shutdowns, fine.shutdowns) == (1, 1)
-
-
-@pytest.mark.parametrize("error", [DestinationError("busy", retryable=True), ValueError("unexpected")])
-async def test_a_batch_is_sent_again_after_an_error_that_may_pass(error: Exception) -> None:
-    destination = Scripted("one", error, error)
-    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
-        fan_out.put(scored_run())
-        assert await fan_out.force_flush(1.0)
-    assert destination.sizes == [1, 1, 1]
-    assert fan_out.stats()["one"] == DestinationStats(exported=1)
-
-
-async def test_a_batch_refused_for_good_is_not_sent_again() -> None:
-    destination = Scripted("one", DestinationError("no such key", retryable=False))
-    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
-        fan_out.put(scored_run(0))
-        assert not await fan_out.force_flush(1.0)
-        fan_out.put(scored_run(1))
-        assert await fan_out.force_flush(1.0)
-    assert fan_out.stats()["one"] == DestinationStats(
-        exported=1, failed=1, losses={"refused": 1}, lost_evaluations={"refused": 5}
-    )
-
-
 async def test_tries_are_limited() -> None:
     destination = Scripted("one", *[OSError("gone")] * 9)
     async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:

@@ -15,7 +15,7 @@ from otel_evals import Config, Limits, Rule, Run, load_config, sampling
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
-from otel_evals._internal.read.conversation import as_conversation, evaluation_id
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.sampling.algebra import inclusion_probability
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
@@ -137,21 +137,6 @@ def test_a_head_samplers_share_in_a_conversation_is_unknown() -> None:
     assert inclusion_probability(Chance(0.5), as_conversation([turn(0), half])) is None
 
 
-def test_an_evaluation_keeps_its_id_while_the_conversation_goes_on() -> None:
-    first, more = as_conversation([turn(0)]), as_conversation([turn(0), turn(1)])
-    assert evaluation_id(first, polite.id, polite.version) == evaluation_id(more, polite.id, polite.version)
-    others = [turn(0), as_conversation([turn(0, "d")]), as_conversation([turn(0, service="x")])]
-    assert len({evaluation_id(run, polite.id, polite.version) for run in (first, *others)}) == 4
-    assert evaluation_id(first, brief.id, brief.version) != evaluation_id(first, polite.id, polite.version)
-
-
-def test_errors_of_any_turn_count_for_sampling() -> None:
-    recovered = as_conversation([turn(0, error="boom"), turn(1)])
-    assert recovered.error is None
-    assert sampling.errors().chance(recovered).probability == 1.0
-    assert sampling.errors().chance(as_conversation([turn(0), turn(1)])).probability == 0.0
-
-
 # --- gathering ---
 
 
@@ -229,13 +214,6 @@ def test_no_more_are_due_than_can_be_taken() -> None:
     assert [each[0] for each in gathered.due(50.0)] == ["c2", "c3", "c4"]
 
 
-def test_services_do_not_share_a_conversation() -> None:
-    gathered = Gathered()
-    gathered.add(turn(0, service="shop"), 0.0)
-    gathered.add(turn(1, service="bank"), 0.0)
-    assert gathered.due(10.0) == [("c", 1, "a", 1), ("c", 1, "a", 1)]
-
-
 def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
     gathered = Gathered(keep=20.0)
     gathered.add(turn(0), 0.0)
@@ -244,16 +222,6 @@ def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
     assert len(gathered.all._all) == 0
     gathered.add(turn(1), 30.0)
     assert gathered.due(40.0) == [("c", 1, "a", 2)]
-
-
-def test_beyond_the_bounds_judged_ones_go_silently_and_waiting_ones_with_a_reason() -> None:
-    gathered = Gathered(most=2)
-    gathered.add(turn(0, "old"), 0.0)
-    gathered.due(10.0)
-    for number in range(1, 4):
-        gathered.add(turn(number, f"c{number}"), 10.0 + number)
-    assert gathered.lost == [("c1", "a", "too_many_conversations")]
-    assert gathered.due(99.0) == [("c2", 1, "a", 1), ("c3", 1, "a", 1)]
 
 
 def test_bytes_are_bounded_and_come_back() -> None:

@@ -23,8 +23,8 @@ from otel_evals._internal.scorers.kit.outcome import failure_of, root_cause, to_
 from otel_evals._internal.scorers.kit.scorer import StepFailure
 from otel_evals._internal.util.plain import plain_text, plain_value
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.model import ContextSeen, NotScored, Run, Score, ScorerFailure, StepRecord, Usage
-from otel_evals.scorers import Scorer, panel, scorer, step_scorer
+from otel_evals.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
+from otel_evals.scorers import Scorer, panel, step_scorer
 from otel_evals.testing import run_of
 
 RUN = run_of({"input": "why?", "output": "so"})
@@ -246,43 +246,6 @@ def raised(place: int) -> BaseException:
     return [*RAISED, OddError(said=3, steps=3)][place]
 
 
-class Raising(Scorer):
-    id = "raising"
-    version = "1"
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-
-    async def score(self, run: Run) -> Any:
-        return self.make()
-
-
-def raising(error: BaseException) -> Raising:
-    def make() -> Any:
-        raise error
-
-    return Raising(make)
-
-
-@pytest.mark.parametrize("place", range(len(RAISED) + 1))
-def test_a_panel_outlives_what_its_members_raise(place: int) -> None:
-    error = raised(place)
-    fair = scorer(id="fair", inline=True)(lambda run: 0.5)
-    found = anyio.run(panel([fair, raising(error), fair], id="p").score, RUN)
-    assert isinstance(found, Score)
-    assert found.value == 0.5
-    with pytest.raises(StepFailure, match="2 of 3 members failed"):
-        anyio.run(panel([fair, raising(error), raising(error)], id="p").score, RUN)
-
-
-@settings(max_examples=30, deadline=None)
-@given(recipes)
-def test_a_panel_outlives_what_its_members_return(recipe: dict[str, Any]) -> None:
-    fair = scorer(id="fair", inline=True)(lambda run: 0.5)
-    found = anyio.run(panel([fair, fair, Raising(lambda: made(recipe))], id="p").score, RUN)
-    assert isinstance(found, Score)
-
-
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("name", ["preprocess", "analyze", "generate_score"])
 @pytest.mark.parametrize("place", range(len(RAISED) + 1))
@@ -312,15 +275,3 @@ def test_cancelling_from_outside_still_cancels() -> None:
 
     assert anyio.run(main, slow)
     assert anyio.run(main, panel([slow, slow], id="p"))
-
-
-@pytest.mark.parametrize("name", sorted(THINGS))
-def test_what_a_step_returns_is_recorded_whatever_it_is(name: str) -> None:
-    built = (
-        step_scorer("x", inline=True)
-        .analyze(lambda p: {"found": THINGS[name]()})
-        .generate_score(lambda p: 1.0)
-    )
-    found = anyio.run(built.score, RUN)
-    assert isinstance(found, Score)
-    json.dumps(found.steps[0].result)
