@@ -18,7 +18,13 @@ from otel_evals_instrumentation._internal.readers.convention import (
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, unwrapped_value
-from otel_evals_instrumentation._internal.readers.values import first_text, parse, unflatten, unmasked
+from otel_evals_instrumentation._internal.readers.values import (
+    first_text,
+    mapping,
+    parse,
+    unflatten,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*` ---
@@ -287,6 +293,6 @@ def _vector_stores_refine(reader: SpanReader, kind: OperationKind) -> OperationK
 
 def _document(event: SpanEvent, span: SpanRecord) -> Document:
     attributes: dict[str, Any] = {key.rpartition(".")[2]: value for key, value in event.attributes.items()}
-    metadata = parse(attributes.get("metadata", attributes.get("entity")))
+    metadata = mapping(attributes.get("metadata", attributes.get("entity")))
     text = first_text(attributes, ("document",))
     return make_document(text, attributes.get("id"), attributes.get("score"), metadata, span.span_id)

@@ -12,8 +12,11 @@ from otel_evals_instrumentation._internal.readers.parts import read_parts, text_
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, has_dropped
 from otel_evals_instrumentation._internal.readers.values import (
     MAX_DEPTH,
+    first_present,
     first_text,
     is_masked,
+    listed,
+    mapping,
     parse,
     unmasked,
 )
@@ -31,24 +34,20 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[
     Some agents have them only in their output, with the whole conversation.
     """
     for _, key in reader.found_at.get("system", ()):
-        value = reader.attributes[key]
-        if is_masked(value):
-            continue
-        parsed = parse(value)
-        if isinstance(parsed, dict):
-            texts = [m.text for m in read_messages(parsed, "system")]
-        else:
-            texts = [part.text or "" for part in read_parts(parsed)]
-        if any(texts):
-            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
+        if _set_system(reader, read_messages(reader.attributes[key], "system")):
             reader.note("system", key)
             return
     for side, messages in (("input", inputs), ("output", outputs)):
-        texts = [m.text for m in messages if m.role == "system"]
-        if any(texts):
-            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
+        if _set_system(reader, messages):
             reader.noted["system"] = reader.noted[side]
             return
+
+
+def _set_system(reader: SpanReader, messages: Iterable[Message]) -> bool:
+    text = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
+    if text:
+        reader.fields["system_instructions"] = text
+    return bool(text)
 
 
 def read_definitions(reader: SpanReader) -> None:
@@ -57,16 +56,13 @@ def read_definitions(reader: SpanReader) -> None:
         value = reader.attributes[key]
         cached = type(value) is str and len(value) <= _LONGEST_CACHED
         definitions = _cached_definitions(value) if cached else _definitions(value)
-        if definitions is not None:
+        if definitions:
             reader.fields["tool_definitions"] = definitions
             return
 
 
-def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
-    definitions = parse(value)
-    if not isinstance(definitions, (list, tuple)):
-        return None
-    return tuple(d for d in map(parse, definitions) if isinstance(d, dict))
+def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple(filter(None, map(mapping, listed(value))))
 
 
 _cached_definitions = lru_cache(maxsize=64)(_definitions)
@@ -87,12 +83,8 @@ def take_answer(reader: SpanReader) -> None:
 def unwrap_state(reader: SpanReader) -> None:
     """Replace a workflow's state in a user's message by the messages in it."""
     messages = reader.fields["input_messages"]
-    if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
-        if any(value is text for value in reader.attributes.values()):
-            return  # an attribute without messages
-        state = parse(text)
-        if isinstance(state, dict):
-            reader.fields["input_messages"] = read_messages(state) or messages
+    if len(messages) == 1 and messages[0].text[:1] == "{":
+        reader.fields["input_messages"] = read_messages(messages[0].text) or messages
 
 
 def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:
@@ -110,13 +102,9 @@ def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Av
             is_on = found.get(other) in _RECORDED
             without = Availability.PRESENT if calls else Availability.EMPTY
             found[side] = without if is_on else Availability.CAPTURED_OFF
-    # Looked up once, and only if content is missing.
-    dropped = None
-    for name in expected:
-        if found.get(name) not in _RECORDED:
-            dropped = has_dropped(reader.span) if dropped is None else dropped
-            if dropped:
-                found[name] = Availability.TRUNCATED
+    missing = [name for name in expected if found.get(name) not in _RECORDED]
+    if missing and has_dropped(reader.span):
+        found |= dict.fromkeys(missing, Availability.TRUNCATED)
     return found
 
 
@@ -134,11 +122,11 @@ _TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")
 def read_retrieval(reader: SpanReader) -> None:
     """Read a retriever's span: the query and the documents."""
     query = reader.text("query")
-    messages = read_messages(query) if query else ()
+    messages = read_messages(query)
     asked = messages[0].text if messages else query
     if asked:
         reader.fields["input_messages"] = (text_message("user", asked),)
-    for _, key, value in reader.with_lists("documents"):
+    for key, value in reader.with_lists("documents"):
         documents = documents_of(value, asked, reader.span.span_id)
         if documents:
             reader.fields["documents"] = documents
@@ -168,30 +156,27 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
             if isinstance(value.get(key), (list, tuple, dict)):
                 yield from _items(value[key], depth + 1)
                 return
-        if value.keys() & {"content", "page_content", "text", "document", "id", "document.content"}:
-            yield value
+        yield value
 
 
 def _text(content: Any) -> str | None:
     """Return a document's text, which has parts in Genkit and Bedrock."""
     if isinstance(content, dict) and isinstance(content.get("text"), str):
         content = content["text"]
-    texts = [part.text for part in read_parts(content) if part.kind == "text" and part.text]
+    texts = [part.text for part in read_parts(content) if part.text]
     return "\n\n".join(texts) or None
 
 
 def _document(item: Any, query: str | None, span_id: str | None) -> Document:
     if not isinstance(item, dict):
-        text = unmasked(item) if isinstance(item, str) else str(item)
-        return Document(content=text, query=query, span_id=span_id)
-    if "document.content" in item:  # OpenInference's names inside a list
-        item = {key.removeprefix("document."): value for key, value in item.items()}
-    outer = item
+        return Document(content=unmasked(str(item)), query=query, span_id=span_id)
+    # OpenInference's names inside a list have a prefix.
+    outer = item = {key.removeprefix("document."): value for key, value in item.items()}
     for key in ("document", "node", "kwargs"):
         if isinstance(item.get(key), dict):
             item = item[key]
     content = next((_text(item[k]) for k in _TEXTS if item.get(k)), None)
-    metadata = parse(item.get("metadata") if item.get("metadata") is not None else item.get("meta"))
+    metadata = mapping(first_present(item, ("metadata", "meta")))
     score = outer.get("score", outer.get("relevance_score", item.get("score")))
     identity = item.get("id", item.get("document_id", item.get("id_", outer.get("id"))))
     return make_document(content, identity, score, metadata, span_id, query)
@@ -201,18 +186,15 @@ def make_document(
     content: str | None,
     identity: Any,
     score: Any,
-    metadata: Any,
+    metadata: dict[str, Any],
     span_id: str | None,
     query: str | None = None,
 ) -> Document:
     """Return a document from recorded values; the text falls back to one in the metadata."""
-    metadata = metadata if isinstance(metadata, dict) else {}
-    # To Python, True is a number.
-    is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Document(
         content=first_text(metadata, _TEXTS) if content is None else content,
         id=None if identity is None else str(identity),
-        score=float(score) if is_number else None,
+        score=float(score) if type(score) in (int, float) else None,
         metadata={k: v for k, v in metadata.items() if not is_masked(v)},
         query=query,
         span_id=span_id,

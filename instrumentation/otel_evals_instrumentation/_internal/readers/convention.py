@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from otel_evals.conventions import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
@@ -26,17 +24,14 @@ from otel_evals_instrumentation._internal.readers.content import (
 )
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_inputs_outputs
 from otel_evals_instrumentation._internal.readers.span_reader import (
-    SPECIAL,
     SpanReader,
     exceptions_of,
     read_events,
     without_json_quotes,
 )
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
-from otel_evals_instrumentation._internal.readers.values import first_text, parse
+from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import (
-    MERGED,
-    OPERATIONS,
     kind_of,
     make_usage,
     words,
@@ -58,7 +53,6 @@ _TEXTS = words(
 )
 _COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
 _OF_TOOLS = ("name", "error", "error_type", "paused")
-_NAMED = (OperationKind.AGENT, OperationKind.TOOL)
 _SIDES = ("input", "output")
 _CONTENT = {
     OperationKind.INFERENCE: _SIDES,
@@ -89,7 +83,7 @@ class SpanConvention:
     order: int = 0
     """Position among the conventions whose markers a span has: 0, `LIBRARY`, `PLATFORM` or `LAST`."""
     names: AttributeNames = field(default_factory=AttributeNames)
-    kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
+    kind_of: Callable[[SpanRecord], OperationKind | None] = kind_of
     """Returns a span's kind from the convention's own attributes, or None to use OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
     """Reads what a table cannot express, and returns the kind. Such spans are read at once, not on demand."""
@@ -105,13 +99,8 @@ class SpanConvention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        operation = span.attributes.get("gen_ai.operation.name")
-        plain = type(operation) is str and operation in OPERATIONS  # without the quotes of stored JSON
-        recorded = span if plain else without_json_quotes(span)
-        kind = self.kind_of(recorded) if self.kind_of else None
-        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != MERGED:
-            kind = OPERATIONS[str(operation)]
-        kind = kind or kind_of(recorded)
+        recorded = without_json_quotes(span)
+        kind = self.kind_of(recorded) or kind_of(recorded)
         if kind is None:
             return None
         reader = self.open(recorded)
@@ -194,10 +183,6 @@ def _settle(reader: SpanReader) -> None:
     fields.pop("error", None)
     fields.pop("error_type", None)
     fields["paused"] = ended == "paused"
-    call = fields.get("tool_call")
-    if call is not None:
-        status = "pending" if fields["paused"] else "ok"
-        fields["tool_call"] = replace(call, error=None, error_type=None, status=status)
 
 
 def _read_content(reader: SpanReader, kind: OperationKind) -> None:
@@ -229,18 +214,13 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: SpanConvention
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for text in filter(found_at.__contains__, _TEXTS):
-        # The most trusted name comes first; few spans need another.
-        value = reader.attributes[found_at[text][0][1]]
-        is_plain = type(value) is str and value and value[0] not in SPECIAL
-        value = value if is_plain else _unusual_text(reader, text, value)
+        value = reader.text(text)
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
-    if kind in _NAMED or "name" in found_at:
-        _read_name(reader, kind)
-    if "input_tokens" in found_at or "output_tokens" in found_at:
-        usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
-        if usage is not None:
-            fields["usage"] = usage
+    _read_name(reader, kind)
+    usage = make_usage(*map(reader.number, _COUNTED))
+    if usage is not None:
+        fields["usage"] = usage
     for _, key in found_at.get("usage", ()):
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
@@ -257,45 +237,26 @@ def _read_name(reader: SpanReader, kind: OperationKind) -> None:
     if kind is OperationKind.TOOL:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     elif kind is OperationKind.AGENT:
-        if "agent_name" not in fields and "gen_ai.agent.id" in reader.attributes:
-            reader.offer("agent_name", _name_in_id(reader))
-        if "agent_name" in fields:
-            fields["name"] = fields["agent_name"]
-    elif "name" in reader.found_at:
+        # An id that is also in the span's name is the agent's name; other ids are made up.
+        identity = reader.attributes.get("gen_ai.agent.id")
+        if reader.span.name == f"invoke_agent {identity}":
+            reader.offer("agent_name", identity)
+        reader.offer("name", fields.get("agent_name"))
+    else:
         reader.offer("name", reader.text("name"))
-
-
-def _name_in_id(reader: SpanReader) -> Any:
-    """Return an agent's id that is its name, as it is in the span's name; other ids are made up."""
-    identity = reader.attributes["gen_ai.agent.id"]
-    return identity if reader.span.name == f"invoke_agent {identity}" else None
-
-
-def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
-    """Return a text in quotes, of a less trusted attribute, or written as a number."""
-    text = reader.text(field)
-    # `str` raises for integers of thousands of digits.
-    is_number = type(value) is int and value.bit_length() <= 64
-    return str(value) if text is None and is_number else text
 
 
 def _read_finish(reader: SpanReader) -> None:
     for _, key in reader.found_at["finish"]:
         parsed = parse(reader.attributes[key])
-        if isinstance(parsed, str):
-            parsed = _listed(parsed) if parsed[:1] == "[" else (parsed,)
-        if isinstance(parsed, (list, tuple)):
-            reasons = tuple([reason for reason in parsed if isinstance(reason, str) and reason])
-            if reasons:
-                reader.fields["finish_reasons"] = reasons
-                if "error" in reasons:  # perhaps the only trace of it
-                    reader.fields["error"] = "error"
-                return
-
-
-def _listed(text: str) -> list[str]:
-    """Return the words of a list such as `[stop, length]`, as Kotlin and Java write it."""
-    return [word.strip(" '\"") for word in text.strip("[]").split(",")]
+        if isinstance(parsed, str):  # such as `[stop, length]`, as Kotlin and Java write it
+            parsed = [word.strip(" '\"") for word in parsed.strip("[]").split(",")]
+        reasons = tuple(reason for reason in listed(parsed) if isinstance(reason, str) and reason)
+        if reasons:
+            reader.fields["finish_reasons"] = reasons
+            if "error" in reasons:  # perhaps the only trace of it
+                reader.fields["error"] = "error"
+            return
 
 
 def _read_error(reader: SpanReader) -> None:
@@ -306,5 +267,4 @@ def _read_error(reader: SpanReader) -> None:
         message = message or first_text(event.attributes, ("exception.message",))
         kind = kind or first_text(event.attributes, ("exception.type",))
     reader.fields["error"] = message or span.status_message or kind or "error"
-    if kind:
-        reader.fields["error_type"] = kind
+    reader.fields["error_type"] = kind

@@ -32,15 +32,18 @@ _KEYS = frozenset(
 
 
 def is_data(value: Any) -> bool:
-    """Return True for an object without messages, or a list of them: its JSON is the text."""
-    if isinstance(value, dict):
-        return bool(value) and _KEYS.isdisjoint(value)
-    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) and is_data(v) for v in value)
+    """Return True for an object without messages, or a list of them, or of numbers: its JSON is the text."""
+    items = value if isinstance(value, list) else [value]
+    return are_numbers(value) or (bool(items) and all(map(_is_object, items)))
 
 
-def are_numbers(items: list[Any]) -> bool:
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and _KEYS.isdisjoint(value)
+
+
+def are_numbers(value: Any) -> bool:
     """Return True for a list of numbers and the like, which no convention writes for messages."""
-    return bool(items) and all(type(item) in (int, float, bool) for item in items)
+    return isinstance(value, list) and bool(value) and {*map(type, value)} <= {int, float, bool}
 
 
 def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:

@@ -32,8 +32,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 _STREAMING = words("gen_ai.is_streaming llm.is_streaming gen_ai.request.stream gen_ai.request.streaming")
 _STREAMED = re.compile(r'"stream": ?true\b')
 _FINISH = re.compile(r'finish_?reason\\*": ?\\*"\w|stop_?reason\\*": ?\\*"\w', re.IGNORECASE)
-_IN_BYTES = re.compile(r"[\w+/=-]{40}(?:\.\.\.)?\s*(?:\[TRUNCATED[^\]]*\])?$")
-"""End of JSON that was cut off in base64."""
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
 _NO_MESSAGES: tuple[Any, ...] = ("", "[]", [], ())
 """Values of an attribute for messages that were recorded, and were none."""
@@ -43,7 +41,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     """Read input and output messages, system instructions and tool definitions."""
     inputs = _side(reader, "input", "user")
     outputs = _answer(reader) or _side(reader, "output", "assistant")
-    if reader.events and not (inputs and outputs):
+    if reader.events:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
@@ -55,8 +53,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     read_system(reader, inputs, outputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
-    if "new_messages_from" in reader.found_at:
-        reader.fields["new_messages_from"] = reader.number("new_messages_from")
+    reader.fields["new_messages_from"] = reader.number("new_messages_from")
     read_definitions(reader)
 
 
@@ -81,26 +78,9 @@ def _ended_in_error(reader: SpanReader) -> bool:
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
-    with_lists = reader.found_at.get(side + ".*")
-    if with_lists and with_lists[0][1].endswith(".*"):  # indexed keys are trusted most
-        return _first(reader, side, role, reader.with_lists(side))[0]
-    recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
-    best, has_content = _first(reader, side, role, recorded)
-    if has_content or side + ".*" not in reader.found_at:
-        return best
-    return _first(reader, side, role, reader.with_lists(side), best)[0]
-
-
-def _first(
-    reader: SpanReader,
-    side: str,
-    role: str,
-    candidates: Iterable[tuple[int, str, Any]],
-    best: tuple[Message, ...] = (),
-) -> tuple[tuple[Message, ...], bool]:
-    """Return the messages of the first candidate with content, and True if there is one."""
-    for _, key, value in candidates:
-        if not _begins_as_json(value) and is_masked(value):
+    best: tuple[Message, ...] = ()
+    for key, value in reader.with_lists(side):
+        if is_masked(value):
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
@@ -108,29 +88,27 @@ def _first(
             # A note of an earlier attribute stays, because it is trusted more.
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
-        messages, cut, is_text = _said(reader, value, side, role)
-        has_content, speaks = (False, True) if is_text else _content_in(messages)
-        whole = has_content
-        if not whole:  # a description of an agent has a role too, but is no message
-            messages = tuple(each for each in messages if each.parts or each.role in ROLES)
-        if whole or (messages and not best):
+        messages, cut = _said(reader, value, side, role)
+        has_content, speaks = _content_in(messages)
+        # A description of an agent has a role too, but is no message.
+        messages = tuple(each for each in messages if each.parts or each.role in ROLES)
+        if not has_content and _may_have_called(reader.attributes):
+            best = best or messages
+        elif has_content or (messages and not best):
             is_indexed = key.endswith(".*")
-            if not whole and is_indexed and side == "output" and _may_have_called(reader.attributes):
-                best = messages
-                continue
             cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
             _note(reader, side, key, speaks, cut)
             best = _cut_off(messages, value) if cut and not is_indexed else messages
             if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
                 best = (*messages, Message(role="unknown"))
-            if whole:
-                return best, True
-    return best, False
+            if has_content:
+                return best
+    return best
 
 
 def _note(reader: SpanReader, side: str, key: str, speaks: bool, cut: bool) -> None:
     whole = Availability.PRESENT if speaks else Availability.EMPTY
-    cut = cut or (side == "output" and speaks and _was_left(reader.span, reader.attributes))
+    cut = cut or (side == "output" and _was_left(reader.span, reader.attributes))
     reader.noted[side] = key, Availability.TRUNCATED if cut else whole
 
 
@@ -158,9 +136,7 @@ def _was_left(span: SpanRecord, attributes: Mapping[str, Any]) -> bool:
 
     OpenInference says OK for streams that were read to the end.
     """
-    streamed = False
-    for name in _STREAMING:
-        streamed = streamed or attributes.get(name) in (True, "true", "True")
+    streamed = any(attributes.get(name) in (True, "true", "True") for name in _STREAMING)
     given = attributes.get("llm.invocation_parameters")
     if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
         return False
@@ -178,8 +154,7 @@ def _may_have_called(attributes: Mapping[str, Any]) -> bool:
 def _says_the_end(name: str, value: Any) -> bool:
     """Return True for an attribute with a finish reason, in its name or in its JSON."""
     if name.endswith(("finish_reason", "finish_reasons", "finishReason", "stop_reason")):
-        value = parse(value)
-        return bool(value[0] if isinstance(value, (list, tuple)) and value else value)
+        return bool(parse(value))
     return type(value) is str and value[:1] in ("{", "[") and _FINISH.search(value) is not None
 
 
@@ -193,29 +168,21 @@ def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
     return last.startswith(prefix) and any(name.startswith(prefix + "0.") for name in attributes)
 
 
-def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
-    """Return the messages of an attribute, if it is truncated, and if they are only its JSON as text.
+def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool]:
+    """Return the messages of an attribute, and if it is truncated.
 
-    JSON without messages is the text of a message, unless another attribute contains messages.
+    JSON without messages is the text of a message.
     """
     messages = typed_messages(value)
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
-        return messages, False, False
+        return messages, False
     parsed, cut = parse_or_repair(value)
-    if side == "output" and isinstance(parsed, list) and len(parsed) > 1 and not _is_invocation(reader):
+    if not _is_invocation(reader):
         parsed = first_choice(parsed)
-    messages = _messages(parsed, side, role)
-    text = parsed if type(parsed) is str else value
-    are_texts = (
-        side == "output" and isinstance(parsed, list) and len(parsed) > 1 and set(map(type, parsed)) == {str}
-    )
-    if are_texts and not cut and not any(text[:1] in ("{", "[") for text in parsed):
-        return (text_message(role, text_of(value)),), False, True
-    if isinstance(parsed, list) and not cut and are_numbers(parsed):
-        return (text_message(role, value),), False, True
-    if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
-        return (text_message(role, text),), False, True
-    return messages, cut, False
+    messages = () if are_numbers(parsed) else _messages(parsed, side, role)
+    if not messages and not cut and is_data(parse(parsed)):
+        return (text_message(role, text_of(parsed if type(parsed) is str else value)),), False
+    return messages, cut
 
 
 def _is_invocation(reader: SpanReader) -> bool:
@@ -223,17 +190,12 @@ def _is_invocation(reader: SpanReader) -> bool:
     return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
 
 
-def _begins_as_json(value: Any) -> bool:
-    """Return True for a value that begins as JSON of messages, and so is no mask."""
-    return type(value) is str and value[:2] in ("[{", '{"')
-
-
 def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
     """Mark the last part as truncated, or add an empty message if whole messages are missing."""
     *whole, last = messages
-    if last.parts and last.parts[-1].media is not None and _IN_BYTES.search(value, max(0, len(value) - 200)):
+    if last.parts and last.parts[-1].media is not None:
         return (*whole, replace(last, parts=(*last.parts[:-1], without_bytes(last.parts[-1]))))
-    if last.parts and isinstance(value, str) and _ends_in(value, last.parts[-1].text):
+    if last.parts and _ends_in(value, last.parts[-1].text):
         return (*whole, replace(last, parts=(*last.parts[:-1], replace(last.parts[-1], truncated=True))))
     return (*messages, Message(role="unknown"))
 
@@ -251,7 +213,7 @@ def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of a value, which may be a list of events."""
     if not _are_events(value):
         return read_messages(value, role)
-    asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
+    asked, said = event_messages((event_name(v), v) for v in value)
     end = len(asked)
     while end and not said and asked[end - 1].role == "assistant":
         end -= 1
@@ -260,11 +222,10 @@ def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
 
 def _are_events(value: Any) -> bool:
     """Return True for a list of events, which have names or end with a choice."""
-    if not isinstance(value, (list, tuple)) or not value or not isinstance(value[0], dict):
+    if not isinstance(value, (list, tuple)):
         return False
-    return "event.name" in value[0] or any(
-        isinstance(v, dict) and "index" in v and "message" in v and "role" not in v for v in value[-1:]
-    )
+    ends = [v for v in (*value[:1], *value[-1:]) if isinstance(v, dict)]
+    return any("event.name" in v or v.keys() >= {"index", "message"} for v in ends)
 
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:

@@ -11,7 +11,13 @@ from otel_evals_instrumentation._internal.readers.envelopes import first_choice,
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks
 from otel_evals_instrumentation._internal.readers.single_message import read_message
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.values import (
+    first_present,
+    is_masked,
+    listed,
+    mapping,
+    parse,
+)
 
 # --- Messages that are span events or log records ---
 
@@ -29,11 +35,8 @@ _UNFINISHED = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 def event_name(event: dict[str, Any]) -> str:
     """Return the name of an event in a list, by its form if it has none."""
-    name = event.get("event.name")
-    if isinstance(name, str):
-        return name
-    role = event.get("role")
-    return "gen_ai.choice" if "message" in event else f"gen_ai.{role}.message"
+    by_form = "gen_ai.choice" if "message" in event else f"gen_ai.{event.get('role')}.message"
+    return str(event.get("event.name", by_form))
 
 
 def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
@@ -45,7 +48,7 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
         role = _EVENTS.get(name)
         if role is not None:
             parsed = parse(body)
-            if role == "tool" and not inputs and isinstance(parsed, dict) and parsed.get("role") == "user":
+            if not inputs and mapping(parsed).get("role") == "user":
                 role = "user"  # no tool could have been called yet
             inputs.extend(_event(parsed, role))
         elif name == "gen_ai.choice":
@@ -59,7 +62,7 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
 def _are_chunks(choices: list[Any]) -> bool:
     """Return True for the chunks of a streamed response, of which only the last one says how it finished."""
     ends = [isinstance(choice, dict) and choice.get("finish_reason") not in _UNFINISHED for choice in choices]
-    return len(ends) > 1 and ends[-1] and not any(ends[:-1])
+    return len(ends) > 1 and not any(ends[:-1])
 
 
 def _spoken(value: Any) -> Any:
@@ -75,15 +78,12 @@ def _event(body: Any, role: str) -> tuple[Message, ...]:
     message = _spoken(body.get("message"))
     if isinstance(message, dict):
         calls = message.get("tool_calls") or body.get("tool_calls")
-        body = {**message, "tool_calls": calls} if calls else message
+        body = {**message, "tool_calls": calls}
     elif message is not None:
         body = {**body, "content": message}
     content = _spoken(body.get("content"))
     if is_masked(content):
         content = None
-    listed = content if role == "tool" and isinstance(content, (list, tuple)) else (None,)
-    if all(isinstance(item, dict) and "toolResult" in item for item in listed):
-        return read_messages(content, role)
     # The event's name has the right role: Vertex AI's bodies call a tool's result the user's.
     return (read_message({**body, "role": role, "content": content}, role),)
 
@@ -109,19 +109,16 @@ def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
             found.update(_conversation(text))
         if not isinstance(text, str) or not text.startswith(_TITLES):
             continue
-        title, _, listed = text.partition(":\n")
-        # A longer first line belongs to another kind of log line.
-        if len(title) > 40 or not listed:
-            continue
+        title, _, lines = text.partition(":\n")
         if title == _TITLES[2]:
-            found["db.vector.query.response.documents"] = [{"content": t} for t in _texts(listed)]
+            found["db.vector.query.response.documents"] = [{"content": t} for t in _texts(lines)]
         elif title.endswith(_ANSWERED):
-            found["gen_ai.output.messages"] = [_message("assistant", t) for t in _texts(listed)]
+            found["gen_ai.output.messages"] = [_message("assistant", t) for t in _texts(lines)]
         elif title == "Chat Client " + _ASKED:
-            found["gen_ai.input.messages"] = [_message(role, t) for role, t in _ENTRY.findall(listed[1:-1])]
-        elif title.endswith(_ASKED):
+            found["gen_ai.input.messages"] = [_message(role, t) for role, t in _ENTRY.findall(lines[1:-1])]
+        else:
             # The texts have no roles; only the last one is known to be the user's.
-            found["gen_ai.input.messages"] = [_message("user", t) for t in _texts(listed)[-1:]]
+            found["gen_ai.input.messages"] = [_message("user", t) for t in _texts(lines)[-1:]]
     return found
 
 
@@ -129,27 +126,23 @@ def _conversation(body: dict[str, Any]) -> dict[str, Any]:
     """Return the messages of a body such as `{"input": {"messages": [...]}, "output": {...}}`."""
     found = {}
     for side in ("input", "output"):
-        part = body.get(side)
-        listed = part.get("messages") if isinstance(part, dict) else None
-        if isinstance(listed, (list, tuple)) and all(isinstance(m, dict) for m in listed):
-            found[f"gen_ai.{side}.messages"] = [_unwrapped(m) for m in listed]
+        messages = listed(mapping(body.get(side)).get("messages"))
+        if messages and all(isinstance(m, dict) for m in messages):
+            found[f"gen_ai.{side}.messages"] = [_unwrapped(m) for m in messages]
     return found
 
 
 def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
     """Unwrap a message whose content has the event's attributes."""
-    inside = message.get("content")
-    if not isinstance(inside, dict) or not inside.keys() & {"content", "message"}:
-        return message
-    content = inside.get("content", inside.get("message"))
-    return {**message, "content": parse(content)}
+    content = first_present(mapping(message.get("content")), ("content", "message"))
+    return message if content is None else {**message, "content": parse(content)}
 
 
-def _texts(listed: str) -> list[str]:
+def _texts(lines: str) -> list[str]:
     """Return the texts of a list such as `["one", "two"]` with unescaped quotes, or the only text."""
-    if not (listed[:1] == "[" and listed[-1:] == "]"):
-        return [listed]
-    inside = listed[2:-2] if len(listed) > 3 and listed[1] == listed[-2] == '"' else ""
+    if not (lines[:1] == "[" and lines[-1:] == "]"):
+        return [lines]
+    inside = lines[2:-2] if lines[1] == lines[-2] == '"' else ""
     return [text for text in inside.split('", "') if text and text != "null"]
 
 

@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, SpanEvent, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.logs import content_lines
-from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
+from otel_evals_instrumentation._internal.readers.values import (
+    MASKS,
+    first_text,
+    is_masked,
+    mapping,
+    parse,
+    unflatten,
+    unquoted,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
 
 _DETAILS = frozenset(
@@ -80,6 +88,9 @@ class SpanReader(msgspec.Struct, eq=False):
                     return value
                 if value not in _NOTHING and not is_masked(value):
                     return str(unquoted(value))
+            # `str` raises for integers of thousands of digits.
+            elif type(value) is int and value.bit_length() <= 64:
+                return str(value)
         return None
 
     def number(self, field: str) -> int | None:
@@ -95,8 +106,7 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""
-        value = parse(self.attributes.get(key))
-        return value if isinstance(value, dict) else {}
+        return mapping(self.attributes.get(key))
 
     def offer(self, field: str, value: Any) -> None:
         """Set a field that has no value yet, if this is a non-empty text."""
@@ -111,13 +121,10 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def offer_metadata(self, value: Any) -> None:
         """Set user, conversation and agent that have no value yet from a metadata object."""
-        metadata = parse(value)
-        if isinstance(metadata, dict):
-            for field, names in _METADATA:
-                known = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
-                if not is_masked(known):
-                    self.offer(field, known)
-            self.offer("agent_name", agent_around(metadata.get(CHECKPOINTS)))
+        metadata = mapping(value)
+        for field, names in _METADATA:
+            self.offer(field, first_text(metadata, names))
+        self.offer("agent_name", agent_around(metadata.get(CHECKPOINTS)))
 
     def set_messages(self, side: str, messages: tuple[Message, ...], key: str) -> None:
         """Set the messages of the input or the output, and record the attribute that they came from."""
@@ -143,13 +150,11 @@ class SpanReader(msgspec.Struct, eq=False):
             if side in self.fields:
                 self.fields[side] = tuple(map(rewrite, self.fields[side]))
 
-    def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
-        """Return a field's attributes as (rank, name, value), with lists spread over indexed keys."""
-        attributes, hits = self.attributes, self.found_at.get(field + ".*") or self.found_at.get(field, ())
-        return [
-            (rank, key, unflatten(attributes, key[:-2]) if key.endswith(".*") else attributes[key])
-            for rank, key in hits
-        ]
+    def with_lists(self, field: str) -> Iterator[tuple[str, Any]]:
+        """Yield a field's attributes as (name, value), with lists spread over indexed keys."""
+        for _, key in self.found_at.get(field + ".*") or self.found_at.get(field, ()):
+            is_list = key.endswith(".*")
+            yield key, unflatten(self.attributes, key[:-2]) if is_list else self.attributes[key]
 
 
 def agent_around(checkpoints: Any) -> str | None:
@@ -164,13 +169,13 @@ def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, An
     events: list[tuple[str, Any]] = []
     for event in (*span.events, *span.logs):
         name: Any = event.name
-        if name not in _MESSAGES and name not in _DETAILS:
-            name = event.attributes.get("event.name")
-        if isinstance(name, str) and name in _DETAILS:
+        if name not in _MESSAGES | _DETAILS:
+            name = str(event.attributes.get("event.name"))
+        if name in _DETAILS:
             added.update(event.attributes)
             if isinstance(event.body, dict):
                 added.update(event.body)
-        elif isinstance(name, str) and name in _MESSAGES:
+        elif name in _MESSAGES:
             events.append((name, _body(event)))
     added.update(content_lines(span.logs))
     return {**added, **span.attributes} if added else span.attributes, events

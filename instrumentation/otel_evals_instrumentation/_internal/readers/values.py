@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -79,6 +79,23 @@ def parse(value: Any) -> Any:
     except (StopIteration, ValueError, RecursionError):
         return original
     return parsed if end == len(value) or not value[end:].strip() else original
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a JSON object, decoded from a text; other values become an empty one."""
+    decoded = parse(value)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """Return a list, decoded from a text; other values become an empty one."""
+    decoded = parse(value)
+    return decoded if isinstance(decoded, (list, tuple)) else ()
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a non-empty text; None for other values and for masks."""
+    return unmasked(value) if isinstance(value, str) and value else None
 
 
 def parse_or_repair(value: Any) -> tuple[Any, bool]:
