@@ -37,6 +37,12 @@ def is_data(value: Any) -> bool:
     return are_numbers(value) or (bool(items) and all(map(_is_object, items)))
 
 
+def spoken(value: Any) -> Any:
+    """Decode a text that is JSON of messages; return other texts unchanged."""
+    parsed = parse(value)
+    return value if is_data(parsed) else parsed
+
+
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and _KEYS.isdisjoint(value)
 

@@ -13,7 +13,6 @@ from otel_evals.model import Availability, Message, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.content import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
 from otel_evals_instrumentation._internal.readers.logs import event_messages, event_name
-from otel_evals_instrumentation._internal.readers.media import without_bytes
 from otel_evals_instrumentation._internal.readers.messages import read_messages, typed_messages
 from otel_evals_instrumentation._internal.readers.parts import (
     text_message,
@@ -193,10 +192,11 @@ def _is_invocation(reader: SpanReader) -> bool:
 def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
     """Mark the last part as truncated, or add an empty message if whole messages are missing."""
     *whole, last = messages
-    if last.parts and last.parts[-1].media is not None:
-        return (*whole, replace(last, parts=(*last.parts[:-1], without_bytes(last.parts[-1]))))
-    if last.parts and _ends_in(value, last.parts[-1].text):
-        return (*whole, replace(last, parts=(*last.parts[:-1], replace(last.parts[-1], truncated=True))))
+    for part in last.parts[-1:]:
+        if part.media is not None or _ends_in(value, part.text):
+            media = part.media and replace(part.media, base64=None, size=None, digest=None)
+            cut = replace(part, truncated=True, media=media)
+            return (*whole, replace(last, parts=(*last.parts[:-1], cut)))
     return (*messages, Message(role="unknown"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message, SpanEvent
-from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice, spoken
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks
 from otel_evals_instrumentation._internal.readers.single_message import read_message
@@ -65,23 +65,17 @@ def _are_chunks(choices: list[Any]) -> bool:
     return len(ends) > 1 and not any(ends[:-1])
 
 
-def _spoken(value: Any) -> Any:
-    """Decode a text that is JSON of messages; return other texts unchanged."""
-    parsed = parse(value)
-    return value if is_data(parsed) else parsed
-
-
 def _event(body: Any, role: str) -> tuple[Message, ...]:
     """Return the messages of an event's body."""
     if not isinstance(body, dict):
         return read_messages(body, role)
-    message = _spoken(body.get("message"))
+    message = spoken(body.get("message"))
     if isinstance(message, dict):
         calls = message.get("tool_calls") or body.get("tool_calls")
         body = {**message, "tool_calls": calls}
     elif message is not None:
         body = {**body, "content": message}
-    content = _spoken(body.get("content"))
+    content = spoken(body.get("content"))
     if is_masked(content):
         content = None
     # The event's name has the right role: Vertex AI's bodies call a tool's result the user's.

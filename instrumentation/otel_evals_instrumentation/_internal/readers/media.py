@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Media, Part
-from otel_evals_instrumentation._internal.readers.values import is_masked, unmasked
+from otel_evals_instrumentation._internal.readers.values import is_masked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 MAX_BASE64 = 8_000_000
@@ -28,7 +28,7 @@ _FIELDS = {
     **dict.fromkeys(words("mime_type mimeType media_type mediaType contentType image_mimetype"), "mime_type"),
     **dict.fromkeys(words("url uri file_uri fileUri file_url"), "place"),
     **dict.fromkeys(
-        words("image_url data base64 bytes file_data b64_json image audio value result"), "place"
+        words("image_url data base64 bytes file_data b64_json image audio value result content"), "place"
     ),
     **dict.fromkeys(("file_id", "fileId"), "file_id"),
     **dict.fromkeys(words("filename file_name name title display_name displayName"), "name"),
@@ -40,7 +40,6 @@ _INSIDE = words(
     """image audio video document file source image_url input_audio inline_data inlineData file_data fileData
     media s3Location binary blob data"""
 )
-_WITH_CONTENT = ("blob", "binary")
 _MOST_LEVELS = 4
 
 
@@ -55,22 +54,13 @@ def read_media(item: dict[str, Any]) -> Part:
     if _ADDRESS.match(place, 0, 30):
         media, cut = replace(media, uri=place), False
     else:
-        media, cut = _with_bytes(media, place[place.find(",") + 1 :] if place[:5] == "data:" else place)
-    transcript = unmasked(found["transcript"]) if "transcript" in found else None
-    return Part(kind="media", text=transcript, media=media, truncated=cut)
-
-
-def without_bytes(part: Part) -> Part:
-    """Return a part whose bytes were cut off."""
-    media = None if part.media is None else replace(part.media, base64=None, size=None, digest=None)
-    return replace(part, media=media, truncated=True)
+        media, cut = _with_bytes(media, place[place.find(",") + 1 :])
+    return Part(kind="media", text=found.get("transcript"), media=media, truncated=cut)
 
 
 def _collect(item: dict[str, Any], found: dict[str, str], level: int) -> None:
     for key, value in item.items():
         field = _FIELDS.get(key)
-        if key == "content" and item.get("type") in _WITH_CONTENT:
-            field = "place"
         if isinstance(value, dict):
             if key in _INSIDE and level < _MOST_LEVELS and value.get("type") != "text":
                 _collect(value, found, level + 1)
@@ -94,16 +84,14 @@ def _place(value: str, found: dict[str, str]) -> None:
 
 def _kind(item: dict[str, Any], found: dict[str, str]) -> str:
     """Return the kind by modality, by the part's type, by its keys or by the media type."""
-    kind = item.get("type")
-    names = (found.get("kind"), kind if isinstance(kind, str) else None, *item)
-    named = next((k for name in names if name for k in _KINDS if k in name), None)
-    return named or next((k for k in _KINDS if found.get("mime_type", "").startswith(k)), "file")
+    names = (str(found.get("kind")), str(item.get("type")), *item, found.get("mime_type", ""))
+    return next((kind for name in names for kind in _KINDS if kind in name), "file")
 
 
 def _mime_type(found: dict[str, str], kind: str) -> str | None:
     form = found.get("format", "").lower()
     form = _FORMATS.get(form, form)
-    given = found.get("mime_type") or (form if "/" in form else f"{kind}/{form}" if kind in _KINDS else "")
+    given = found.get("mime_type") or (f"{kind}/{form.rpartition('/')[2]}" if kind in _KINDS else form)
     match = _MIME_TYPE.match(given.strip().lower())
     return match[0] if match else None
 

@@ -8,18 +8,15 @@ It recognises a form by its keys, never by the sender.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
 
 from otel_evals.model import Message, Part
-from otel_evals_instrumentation._internal.readers.envelopes import is_data, possible_messages
+from otel_evals_instrumentation._internal.readers.envelopes import possible_messages, spoken
 from otel_evals_instrumentation._internal.readers.parts import (
-    LISTS,
     is_definition,
     is_part,
-    read_part,
     read_parts,
     spread,
     text_message,
@@ -28,11 +25,12 @@ from otel_evals_instrumentation._internal.readers.python_reprs import read_messa
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
-    MASKS,
     MAX_DEPTH,
     MAX_TEXT,
     is_repr,
+    listed,
     literal,
+    mapping,
     parse,
     unmasked,
 )
@@ -40,10 +38,14 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # Bounds the work for one attribute, whatever a sender nests in it.
 MAX_MESSAGES = 5_000
-_CALLS = words("function_call custom_tool_call mcp_call local_shell_call computer_call")
-_OUTPUTS = words("function_call_output custom_tool_call_output local_shell_call_output computer_call_output")
+_ALONE = words(
+    """function_call custom_tool_call mcp_call local_shell_call computer_call function_call_output
+    custom_tool_call_output local_shell_call_output computer_call_output"""
+)
+"""Types of calls and outputs that OpenAI's Responses have between messages."""
 SYSTEM_KEYS = words("system system_instruction systemInstruction systemPrompt instructions")
 """Names of the system instructions next to the messages of a request."""
+_OF_MESSAGES = frozenset(("role", "parts", "tool_calls"))
 _ROUTES = frozenset(("__start__", "__end__"))
 """Nodes of LangGraph, which its routers return."""
 
@@ -56,7 +58,7 @@ def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
-    if value is None or depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
+    if depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
         return
     if isinstance(value, str):
         # Decoding Python is slow: only a text that begins as a message is tried.
@@ -77,24 +79,23 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     # Parts without a message around them are one message, up to the next whole message.
     loose: list[Any] = []
     for item in items:
-        parsed = parse(item) if isinstance(item, str) and item[:1] == "{" else item
-        item = item if is_data(parsed) and parsed is not item else parsed
-        if is_definition(item):
-            continue
-        if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):
-            _flush(loose, role, found)
-            _collect_one(item, role, found, depth + 1)
-        elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
-            _flush(loose, role, found)
-            _collect(item, role, found, depth + 1)
-        elif isinstance(item, (list, tuple)):
-            found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
-        elif isinstance(item, str) and is_repr(item):
-            _flush(loose, role, found)
-            _collect_repr(item, role, found, depth + 1)
-        elif item is not None:
+        item = spoken(item) if isinstance(item, str) and item[:1] == "{" else item
+        if _is_part(item):
             loose.append(item)
+            continue
+        _flush(loose, role, found)
+        if _is_role_pair(item):
+            found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
+        else:
+            _collect(item, role, found, depth + 1)
     _flush(loose, role, found)
+
+
+def _is_part(item: Any) -> bool:
+    """Return True for a text or a part, False for a message, a list or the definition of a tool."""
+    if isinstance(item, dict):
+        return is_part(item) and item.get("type") not in _ALONE and not is_definition(item)
+    return not isinstance(item, (list, tuple)) and not (isinstance(item, str) and is_repr(item))
 
 
 def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> None:
@@ -106,60 +107,44 @@ def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> Non
         found.append(text_message(role, text))
 
 
-def _stands_alone(item: dict[str, Any]) -> bool:
-    """Return True for a call or its output, which OpenAI's Responses have between messages."""
-    kind = item.get("type")
-    return isinstance(kind, str) and (kind in _CALLS or kind in _OUTPUTS)
-
-
 def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
     """Join parts in a list without a message around them to one message."""
-    if loose:
-        parts = read_parts(loose)
-        if parts:
-            kinds = {part.kind for part in parts}
-            speaker = "tool" if kinds == {"tool_result"} else "assistant" if "tool_call" in kinds else role
-            found.append(Message(role=speaker, parts=parts))
-        loose.clear()
+    parts = read_parts(loose)
+    if parts:
+        kinds = {part.kind for part in parts}
+        speaker = "tool" if kinds == {"tool_result"} else "assistant" if "tool_call" in kinds else role
+        found.append(Message(role=speaker, parts=parts))
+    loose.clear()
 
 
 def _is_role_pair(item: Any) -> bool:
     """Return True for LangChain's `("user", "text")`."""
     return (
-        len(item) == 2
-        and isinstance(item[0], str)
-        and item[0].lower() in {"user", "human", "system", "ai", "assistant"}
+        isinstance(item, (list, tuple))
+        and len(item) == 2
+        and str(item[0]).lower() in {"user", "human", "system", "ai", "assistant"}
     )
 
 
 def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
-    if depth > MAX_DEPTH:
-        return
-    kind = item.get("type")
-    kind = kind if isinstance(kind, str) else None
-    if (kind == "function" and is_definition(item)) or is_definition(item.get("content")):
+    kind = str(item.get("type"))
+    if is_definition(item) or is_definition(item.get("content")):
         return  # a tool's definition
-    if kind in _CALLS:
-        found.append(Message(role="assistant", parts=(tool_call(item),)))
-        return
-    if kind in _OUTPUTS:
-        found.append(Message(role="tool", parts=(read_part({**item, "type": "tool_result"}),)))
-        return
     if kind == "constructor" and isinstance(item.get("kwargs"), dict):
-        _collect_one(_unwrap_constructor(item), role, found, depth + 1)
+        _collect(_unwrap_constructor(item), role, found, depth + 1)
         return
     # The form of LangChain's `message_to_dict`.
     if kind in LANGCHAIN and isinstance(item.get("data"), dict):
-        _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
+        _collect({"type": kind, **item["data"]}, role, found, depth + 1)
         return
-    if "message.role" in item or "message.content" in item:  # OpenInference's names inside a list
-        item = {key.removeprefix("message."): value for key, value in item.items()}
+    # OpenInference's names inside a list have a prefix.
+    item = {key.removeprefix("message."): value for key, value in item.items()}
     if "_role" in item:  # Haystack, before it dropped the underscores
         item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
     if is_part(item):
         _flush([item], role, found)
         return
-    if "role" in item or "parts" in item or kind in LANGCHAIN or "tool_calls" in item:
+    if kind in LANGCHAIN or not _OF_MESSAGES.isdisjoint(item):
         found.append(read_message(item, role))
         return
     _open(item, role, found, depth)
@@ -167,8 +152,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
 
 def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
     """Unwrap a serialised object of LangChain's; its class name has the role."""
-    path = item.get("id")
-    name = str(path[-1]) if isinstance(path, (list, tuple)) and path else ""
+    name = "".join(map(str, listed(item.get("id"))[-1:]))
     kind = name.removesuffix("Chunk").removesuffix("Message").lower()
     return {"type": kind, **item["kwargs"]} if kind in LANGCHAIN else item["kwargs"]
 
@@ -180,16 +164,11 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
         _collect(inner, speaker, found, depth + 1)
         if len(found) > before:
             break
-    config = item.get("config")
-    places = (item, config) if isinstance(config, dict) else (item,)
+    places = (item, mapping(item.get("config")))
     system = next((place[key] for place in places for key in SYSTEM_KEYS if place.get(key)), None)
-    if system and len(found) > before and found[before].role != "system":
-        parts = read_parts(system)
-        if parts:
-            found.insert(before, Message(role="system", parts=parts))
-
-
-_ROLE = attrgetter("role")  # without a Python call for each message
+    parts = read_parts(system)
+    if parts and len(found) > before and found[before].role != "system":
+        found.insert(before, Message(role="system", parts=parts))
 
 
 class _Text(msgspec.Struct, tag_field="type", tag="text", gc=False):
@@ -228,25 +207,17 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
         said = _decode(value if value.isascii() else value.encode())
     except (ValueError, RecursionError):
         return None
-    if len(said) > MAX_MESSAGES:
-        return None
-    messages = tuple(map(_message, said))
-    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
+    messages = tuple(map(_message, said[:MAX_MESSAGES]))
+    return None if any(map(_is_textual_result, messages)) else messages
 
 
 def _message(said: _Said) -> Message:
-    parts = tuple(map(_part, said.parts))
-    for part in said.parts:
-        if type(part) is _Text and part.content[:2] in LISTS:
-            parts = spread(parts)
-            break
-    return Message(role=said.role, parts=parts, name=said.name or None)
+    return Message(role=said.role, parts=spread(tuple(map(_part, said.parts))), name=said.name or None)
 
 
 def _part(part: _Text | _Call | _Result) -> Part:
     if type(part) is _Text:
-        text = part.content
-        return Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text)
+        return Part(kind="text", text=unmasked(part.content))
     read = tool_call if type(part) is _Call else tool_result
     return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
 

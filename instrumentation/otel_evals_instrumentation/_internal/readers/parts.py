@@ -11,24 +11,32 @@ from msgspec.structs import replace
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call, tool_result, unwrapped_result
-from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import (
+    first_text,
+    listed,
+    literal,
+    mapping,
+    parse,
+    unmasked,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _TEXTS = words("text input_text output_text text_delta summary_text")
 _THOUGHTS = words("reasoning thinking redacted_thinking reasoning_content thought")
 _CALLS = words(
     """tool_call tool_use tool-call function_call server_tool_call server_tool_use mcp_tool_use tooluse
-    function"""
+    function custom_tool_call mcp_call local_shell_call computer_call"""
 )
 _RESULTS = words(
     """tool_call_response tool_result tool-result tool_response function_call_output function_result
     server_tool_call_response server_tool_result mcp_tool_result web_search_tool_result
     web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result
-    text_editor_code_execution_tool_result tool-error"""
+    text_editor_code_execution_tool_result tool-error custom_tool_call_output local_shell_call_output
+    computer_call_output"""
 )
 _MEDIA = words(
-    """image image_url image-url input_image audio audio-url input_audio output_audio video video_url
-    video-url file input_file blob uri media document document-url binary image_generation_call"""
+    """image image_file image_url image-url input_image audio audio-url input_audio output_audio video
+    video_url video-url file input_file blob uri media document document-url binary image_generation_call"""
 )
 # Python's `str()` of parts has single quotes, which JSON does not allow.
 _REPRS = ("[{'type': '", "{'type': 'input_")
@@ -72,45 +80,37 @@ def is_part(item: dict[str, Any]) -> bool:
 
 def is_definition(item: Any) -> bool:
     """Return True for the definition of a tool in OpenAI's form, which is no call."""
-    if not isinstance(item, dict) or item.get("type") != "function":
-        return False
-    function = item.get("function")
-    return isinstance(function, dict) and "parameters" in function and "arguments" not in function
+    is_function = isinstance(item, dict) and item.get("type") == "function"
+    return is_function and "parameters" in mapping(item.get("function"))
 
 
 def read_parts(content: Any) -> tuple[Part, ...]:
     """Return the parts of a message's content."""
     if content is None or content == "":
         return ()
-    if isinstance(content, str):
-        return (Part(kind="text", text=unmasked(content)),)
     if isinstance(content, dict):
-        inner = content.get("parts")
-        if inner is None and content and all(key.isdigit() for key in content):
-            inner = list(content.values())  # a list with indexed keys
+        is_list = all(key.isdigit() for key in content)  # with indexed keys
+        inner = list(content.values()) if is_list else content.get("parts")
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
         return tuple(read_part(item) for item in content if item is not None)
-    return (Part(kind="text", text=text_of(content)),)
+    return (Part(kind="text", text=unmasked(text_of(content))),)
 
 
 def spread(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Replace each text that is a list of typed parts by these parts."""
-    for part in parts:
-        # Two characters tell most texts from lists without decoding.
-        if part.kind == "text" and part.text and part.text[:2] in LISTS:
-            break
-    else:
-        return parts
     found: list[Part] = []
     for part in parts:
         blocks = blocks_in(part.text) if part.kind == "text" and part.text else part.text
-        found.extend((part,) if blocks is part.text else read_parts(blocks))
+        found += (part,) if blocks is part.text else read_parts(blocks)
     return tuple(found)
 
 
 def blocks_in(text: str) -> Any:
     """Decode a text that is JSON or Python's repr of typed parts; return other texts unchanged."""
+    # Two characters tell most texts from lists without decoding.
+    if text[:2] not in LISTS:
+        return text
     parsed = parse(text)
     if parsed is text and text.startswith(_REPRS):
         parsed = literal(text)
@@ -127,8 +127,7 @@ def _is_block(item: dict[str, Any]) -> bool:
     kind = item.get("type")
     if kind is not None:
         return kind in _KNOWN or kind == "generic"
-    keys = {key for key, value in item.items() if value is not None}
-    return keys == _BARE_CALL or (len(keys) == 1 and not _BY_KEY.isdisjoint(keys))
+    return item.keys() == _BARE_CALL or (len(item) == 1 and not _BY_KEY.isdisjoint(item))
 
 
 def _is_text(item: dict[str, Any]) -> bool:
@@ -144,15 +143,13 @@ def read_part(item: Any) -> Part:
         return Part(kind="other", data=item)
     kind = item.get("type")
     if kind is None:
-        return _text(item) if len(item) == 1 and "text" in item else _untyped(item)
-    read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
+        return _untyped(item)
+    read = _BY_TYPE.get(str(kind))
     if read is not None:
         return read(item)
     # `generic_type` is removed: a part that names itself would be read for ever.
     if kind == "generic" and isinstance(item.get("generic_type"), str):
         return read_part({**item, "type": item["generic_type"], "generic_type": None})
-    if isinstance(kind, str) and kind.startswith("image"):
-        return read_media(item)
     return Part(kind="other", data=item)
 
 
@@ -163,7 +160,7 @@ def _text(item: dict[str, Any]) -> Part:
             text = value.get("value", value.get("text"))
             value = value if text is None else text  # Genkit's structured output
         if value is not None:
-            return Part(kind="text", text=unmasked(value) if isinstance(value, str) else text_of(value))
+            return Part(kind="text", text=unmasked(text_of(value)))
     return Part(kind="text")
 
 
@@ -172,11 +169,9 @@ def _refusal(item: dict[str, Any]) -> Part:
 
 
 def _reasoning(item: dict[str, Any]) -> Part:
-    keys = ("content", "text", "thinking", "reasoning")
-    thought = next((item[key] for key in keys if isinstance(item.get(key), str)), item.get("summary"))
-    if isinstance(thought, (list, tuple)):
-        thought = "\n\n".join(str(s.get("text", "")) for s in thought if isinstance(s, dict)) or None
-    return Part(kind="reasoning", text=unmasked(thought) if isinstance(thought, str) else None)
+    summary = "\n\n".join(str(mapping(each).get("text", "")) for each in listed(item.get("summary")))
+    thought = first_text(item, ("content", "text", "thinking", "reasoning")) or summary
+    return Part(kind="reasoning", text=thought or None)
 
 
 _CALL_KEYS = ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest")
@@ -198,20 +193,13 @@ def _untyped(item: dict[str, Any]) -> Part:
         return tool
     if isinstance(item.get("message_content"), dict):
         return _unquoted_media(read_part(item["message_content"]))
-    if isinstance(item.get("text"), str):
-        metadata = item.get("metadata")
-        if isinstance(metadata, dict) and metadata.get("purpose") == "output":
-            return Part(kind="other", data=item)  # Genkit's instruction to answer in a form
-        return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
-    text = item.get("content")
-    if isinstance(item.get("text"), dict):
-        return _text(item)
-    if isinstance(text, str):
-        return Part(kind="text", text=unmasked(text))
-    thought = item.get("reasoningContent")
-    if isinstance(thought, dict):
-        inner = thought.get("reasoningText")
-        return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, dict) else None)
+    if mapping(item.get("metadata")).get("purpose") == "output":
+        return Part(kind="other", data=item)  # Genkit's instruction to answer in a form
+    if isinstance(item.get("text", item.get("content")), (str, dict)):
+        return replace(_text(item), kind="reasoning" if item.get("thought") is True else "text")
+    thought = mapping(item.get("reasoningContent"))
+    if thought:
+        return Part(kind="reasoning", text=first_text(mapping(thought.get("reasoningText")), ("text",)))
     if not _MEDIA_KEYS.isdisjoint(item):
         return read_media(item)
     return Part(kind="other", data=item)
@@ -219,9 +207,8 @@ def _untyped(item: dict[str, Any]) -> Part:
 
 def _unquoted_media(part: Part) -> Part:
     """Return the image or file in a text, as Strands' blocks are JSON in OpenInference's messages."""
-    text = part.text if part.kind == "text" else None
-    block = parse(text) if text is not None and text.startswith(_BLOCKS) else None
-    return read_media(block) if isinstance(block, dict) and len(block) == 1 else part
+    block = mapping(part.text) if str(part.text).startswith(_BLOCKS) else {}
+    return read_media(block) if len(block) == 1 else part
 
 
 def _untyped_tool(item: dict[str, Any]) -> Part | None:

@@ -60,7 +60,7 @@ def read_message_str(text: str) -> dict[str, Any] | None:
     if "tool_call_id" in fields:
         speaker = "tool"
     else:
-        of_ai = fields.get("response_metadata") or fields.get("tool_calls") or fields.get("usage_metadata")
+        of_ai = any(map(fields.get, ("response_metadata", "tool_calls", "usage_metadata")))
         speaker = "ai" if of_ai or str(fields.get("id")).startswith(("run-", "lc_run-")) else "human"
     return {"type": speaker, **fields}
 
@@ -70,7 +70,7 @@ def read_result_str(text: str) -> dict[str, Any] | None:
 
     Agno writes `status='success' result=... error=None`, MCP `content=[...] isError=False`.
     """
-    if not text.startswith(_OF_RESULTS) or len(text) > _LONGEST:
+    if not text.startswith(_OF_RESULTS):
         return None
     fields = _fields(text)
     is_result = fields.keys() >= {"status", "result"} or fields.keys() >= {"content", "isError"}
@@ -103,10 +103,9 @@ def _value(node: ast.expr) -> Any:
         case ast.Constant(value):
             return value
         case ast.Call(func=function, keywords=keywords, args=arguments):
-            named = {k.arg: _value(k.value) for k in keywords if k.arg is not None}
-            if "content" in named and "type" not in named and isinstance(function, ast.Name):
-                speaker = _SPEAKERS.get(function.id.removesuffix("Chunk"))
-                named = {"type": speaker, **named} if speaker else named
+            named = {str(k.arg): _value(k.value) for k in keywords}
+            speaker = _SPEAKERS.get(getattr(function, "id", "").removesuffix("Chunk"))
+            named = {"type": speaker, **named} if speaker else named
             return named if named or not arguments else [_value(a) for a in arguments]
         case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
             return [_value(element) for element in elements]

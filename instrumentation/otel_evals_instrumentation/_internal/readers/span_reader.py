@@ -15,11 +15,10 @@ from otel_evals_instrumentation._internal.readers.values import (
     first_text,
     is_masked,
     mapping,
-    parse,
     unflatten,
     unquoted,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
+from otel_evals_instrumentation._internal.readers.vocabulary import first_count, usage_in, words
 
 _DETAILS = frozenset(
     ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
@@ -95,14 +94,7 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def number(self, field: str) -> int | None:
         """Return the most trusted natural number among a field's attributes."""
-        for _, key in self.found_at.get(field, ()):
-            value = self.attributes[key]
-            # Beyond ASCII, `isdigit` accepts characters such as `²` that `int` refuses.
-            if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
-                value = int(value)
-            if isinstance(value, (int, float)) and 0 <= value < 1e15:
-                return int(value)
-        return None
+        return first_count(self.attributes, (key for _, key in self.found_at.get(field, ())))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""
@@ -173,8 +165,7 @@ def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, An
             name = str(event.attributes.get("event.name"))
         if name in _DETAILS:
             added.update(event.attributes)
-            if isinstance(event.body, dict):
-                added.update(event.body)
+            added.update(mapping(event.body))
         elif name in _MESSAGES:
             events.append((name, _body(event)))
     added.update(content_lines(span.logs))
@@ -207,15 +198,6 @@ def without_json_quotes(span: SpanRecord) -> SpanRecord:
         if value is not None:
             # A backend stores all attributes alike: the first word that is there decides.
             if type(value) is str and value[:1] == '"':
-                return replace(span, attributes={key: _decoded(v) for key, v in attributes.items()})
+                return replace(span, attributes={key: unquoted(v) for key, v in attributes.items()})
             return span
     return span
-
-
-def _decoded(value: Any) -> Any:
-    """Decode a text or a number from JSON; objects and lists stay for their readers."""
-    if type(value) is not str:
-        return value
-    if value[:1] == '"':
-        return parse(value)
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else value

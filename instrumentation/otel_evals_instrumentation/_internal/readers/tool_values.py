@@ -14,7 +14,9 @@ from otel_evals_instrumentation._internal.readers.python_reprs import read_messa
 from otel_evals_instrumentation._internal.readers.values import (
     first_present,
     first_text,
+    listed,
     literal,
+    mapping,
     parse,
     unmasked,
 )
@@ -31,22 +33,15 @@ _IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref tool_
 
 def tool_call(item: dict[str, Any]) -> Part:
     """Read a tool call, whose name and arguments may be in a `function` inside."""
-    inner = item.get("tool_call")
-    if isinstance(inner, dict):
-        item = inner
-    function = item.get("function")
-    source = {**item, **function} if isinstance(function, dict) else item
+    item = mapping(item.get("tool_call")) or item
+    source = {**item, **mapping(item.get("function"))}
     arguments = first_present(source, _ARGUMENTS)
-    if arguments == "":
-        arguments = None
     if isinstance(arguments, str):
-        arguments = unmasked(arguments)
-        parsed = parse(arguments)
         # Some encode the arguments as JSON twice.
-        arguments = literal(arguments) if parsed is arguments else parse(parsed)
+        arguments = literal(parse(parse(unmasked(arguments) or None)))
     elif arguments is None:
-        server = item.get("server_tool_call")
-        arguments = {k: v for k, v in server.items() if k != "type"} if isinstance(server, dict) else None
+        server = mapping(item.get("server_tool_call"))
+        arguments = {k: v for k, v in server.items() if k != "type"} or None
     return Part(
         kind="tool_call",
         data=arguments,
@@ -57,14 +52,15 @@ def tool_call(item: dict[str, Any]) -> Part:
 
 def tool_result(item: dict[str, Any]) -> Part:
     """Read a tool's result: its value, the call's id, and whether the tool failed."""
-    origin = item.get("origin")
-    item = {**origin, **item} if isinstance(origin, dict) else item
+    item = {**mapping(item.get("origin")), **item}
     value = first_present(item, _VALUES)
-    value = unmasked(value) if isinstance(value, str) else value
-    failed = any(item.get(key) is True for key in ("is_error", "isError", "error"))
-    failed = failed or item.get("status") == "error" or item.get("type") == "tool-error"
-    if isinstance(value, dict) and str(value.get("type", "")).startswith("error-"):
-        failed = True
+    kind = value.get("type") if isinstance(value, dict) else item.get("type")
+    failed = (
+        any(item.get(key) is True for key in ("is_error", "isError", "error"))
+        or item.get("status") == "error"
+        or str(kind).startswith("error-")
+        or kind == "tool-error"
+    )
     return Part(
         kind="tool_result",
         data=result_value(value),
@@ -81,11 +77,9 @@ def unwrapped_value(value: Any) -> Any:
 
 def unwrapped_result(part: Part) -> Part:
     """Return a tool result with its value unwrapped."""
-    value = unwrapped_value(part.data)
-    return part if value is part.data else replace(part, data=value)
+    return replace(part, data=unwrapped_value(part.data))
 
 
-_BRACKETS = frozenset((("{", "}"), ("[", "]")))
 _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
 """Types of results in Vercel's AI SDK."""
 _MEDIA = frozenset(words("image image_url input_image audio input_audio computer_screenshot"))
@@ -96,9 +90,9 @@ _OF_MCP = {"content", "isError", "structuredContent", "_meta"}
 def result_value(value: Any) -> Any:
     """Return a tool's result without the wrappers of texts and typed outputs."""
     value = parse(value)
-    if type(value) is str and (value[:1], value[-1:]) in _BRACKETS:  # perhaps the repr of an object
+    if type(value) is str:  # perhaps the repr of an object
         decoded = literal(value)
-        value = decoded if isinstance(decoded, (dict, list)) else value
+        value = decoded if isinstance(decoded, (dict, list)) else unmasked(value)
     wrappers = _OBJECTS if isinstance(value, dict) else _LISTS if isinstance(value, (list, tuple)) else ()
     for is_wrapped, unwrap, _ in wrappers:
         if is_wrapped(value):
@@ -119,18 +113,9 @@ def _reference(item: dict[str, Any]) -> dict[str, Any]:
 
 def is_bedrock(value: dict[str, Any]) -> bool:
     """Return True for the form of results of Bedrock's and of Strands' tools: a status and typed contents."""
-    if value.get("status") not in ("success", "error") or not value.keys() <= _OF_BEDROCK:
-        return False
-    content = value.get("content")
-    typed = content if isinstance(content, (list, tuple)) else ()
-    return bool(typed) and all(
-        isinstance(item, dict) and item.keys() in ({"text"}, {"json"}) for item in typed
-    )
-
-
-def _is_json(item: Any) -> bool:
-    """Return True for a value in a result of Bedrock's."""
-    return isinstance(item, dict) and "json" in item and item.keys() <= {"json", "type"}
+    is_status = value.get("status") in ("success", "error") and value.keys() <= _OF_BEDROCK
+    content = listed(value.get("content"))
+    return is_status and bool(content) and all(mapping(i).keys() in ({"text"}, {"json"}) for i in content)
 
 
 def _is_text(item: Any) -> bool:
@@ -145,8 +130,7 @@ def _is_text(item: Any) -> bool:
 def _text_in(items: Iterable[dict[str, Any]]) -> Any:
     """Return the JSON or the text in texts."""
     # MCP's servers send objects as the JSON in a text.
-    text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in items))
-    return None if text is None else parse(text)
+    return parse(unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in items)))
 
 
 def _is_envelope(value: dict[str, Any]) -> bool:
@@ -169,7 +153,7 @@ _OBJECTS: tuple[_Wrapper, ...] = (
 )
 _LISTS: tuple[_Wrapper, ...] = (
     (lambda v: bool(v) and all(map(_is_text, v)), _text_in, "Anthropic and MCP, texts"),
-    (lambda v: len(v) == 1 and _is_json(v[0]), lambda v: v[0]["json"], "Bedrock"),
+    (lambda v: len(v) == 1 and "json" in mapping(v[0]), lambda v: mapping(v[0])["json"], "Bedrock"),
     (
         lambda v: any(map(_is_media, v)),
         lambda v: [_reference(item) if _is_media(item) else item for item in v],
@@ -188,15 +172,12 @@ _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
 
 def arguments_of(value: Any, depth: int = 0) -> Any:
     """Return a tool call's arguments as a JSON value."""
-    parsed = parse(value)
-    if parsed is value and isinstance(value, str):
-        parsed = literal(value)
+    parsed = literal(parse(value))
     if not isinstance(parsed, dict) or depth > 4:
         return parsed
     keys = parsed.keys()
     if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS):
-        inner = parsed.get("inputs")
-        return arguments_of(parsed.get("input_str") if inner is None else inner, depth + 1)
+        return arguments_of(first_present(parsed, ("inputs", "input_str")), depth + 1)
     if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
         return literal(str(parsed["calling"]).partition(" arguments=")[2])
     if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: arguments as text
@@ -209,7 +190,7 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
         kwargs, args = parsed.get("kwargs"), parsed.get("args")
         if kwargs or not args:
-            return kwargs if kwargs is not None else {}
+            return kwargs or {}
         return parse(args[0]) if isinstance(args, (list, tuple)) and len(args) == 1 else args
     return parsed
 
@@ -236,7 +217,7 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
         message = read_message_str(parsed)
         parsed = parsed if message is None else message
     if isinstance(parsed, list) and len(parsed) == 2 and _is_outcome(*parsed):
-        return result_value(parsed[1]["content"]), not parsed[0]
+        return result_value(parsed[1].get("content")), not parsed[0]
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
@@ -257,8 +238,7 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
 def _is_outcome(succeeded: Any, message: Any) -> bool:
     """Return True for AG2's pair of a flag and the message of a function."""
-    is_message = isinstance(message, dict) and message.get("role") == "function" and "content" in message
-    return isinstance(succeeded, bool) and is_message
+    return isinstance(succeeded, bool) and mapping(message).get("role") == "function"
 
 
 def _says_failed(result: dict[str, Any]) -> bool:

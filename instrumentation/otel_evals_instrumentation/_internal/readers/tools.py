@@ -10,7 +10,13 @@ from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
-from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
+from otel_evals_instrumentation._internal.readers.values import (
+    first_text,
+    is_masked,
+    mapping,
+    parse,
+    parse_or_repair,
+)
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _METHODS = words(".__call__ .__acall__ .run .arun .call .acall .invoke .ainvoke .tool")
@@ -99,9 +105,8 @@ def _exception(reader: SpanReader) -> str | None:
     """Return the message of the exception of a tool without a result."""
     for event in exceptions_of(reader.span):
         kind = first_text(event.attributes, ("exception.type",))
-        if kind is not None:
-            reader.fields.setdefault("error_type", kind)
-        return first_text(event.attributes, ("exception.message",)) or kind or "error"
+        reader.offer("error_type", kind)
+        return first_text(event.attributes, ("exception.message",)) or kind
     return None
 
 
@@ -172,21 +177,19 @@ def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
 def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
     """Return arguments or a result from an event."""
     for name, body in reader.events:
-        if name == event_name and isinstance(body, dict) and body.get(key) is not None:
-            if is_masked(body[key]):
+        value = mapping(body).get(key)
+        if name == event_name and value is not None:
+            if is_masked(value):
                 reader.note(noted_as, name, Availability.CAPTURED_OFF)
                 continue
             reader.note(noted_as, name)
-            return parse(body[key])
+            return parse(value)
     return None
 
 
 def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
     """Return arguments or a result from messages."""
-    value = reader.attributes.get(key)
-    if value is None:
-        return None
-    parts = (part for message in read_messages(value) for part in message.parts)
+    parts = (part for message in read_messages(reader.attributes.get(key)) for part in message.parts)
     data = next((p.data for p in parts if p.kind == kind and p.data is not None), None)
     if data is not None:
         reader.note(noted_as, key)
@@ -228,10 +231,8 @@ def error_of_adk(response: Any) -> str | None:
     """Return the error in a response that ADK writes for a failed tool."""
     if not isinstance(response, dict):
         return None
-    error = response.get("error")
-    if error:
-        return error if isinstance(error, str) else str(error)
+    if response.get("error"):
+        return str(response["error"])
     if response.get("status") == "error":
-        known = (response.get(key) for key in ("error_message", "message", "report"))
-        return next((text for text in known if isinstance(text, str)), "error")
+        return first_text(response, ("error_message", "message", "report")) or "error"
     return None

@@ -51,6 +51,8 @@ _STRINGS = re.compile(STRING.replace(r"\Z", r"(\Z)"))
 _MOST_CODE = 6_000
 """Characters outside of strings that Python's parser reads within 20 ms: it keeps the interpreter's lock."""
 _PER_STRING = 6
+_JSON = frozenset('[{"')
+"""First characters of JSON that is decoded."""
 MASKS = frozenset("_[<(*rRhH \t\n")
 """First characters of masks."""
 
@@ -61,24 +63,21 @@ _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once
 
 def parse(value: Any) -> Any:
     """Decode a JSON text; return other values unchanged."""
-    if type(value) is not str or not value or len(value) > MAX_TEXT:
+    if type(value) is not str or len(value) > MAX_TEXT:
         return value
-    if value[0] not in '[{"':
-        if not value[0].isspace():
-            return value
-        value, original = value.strip(), value
-    else:
-        original = value
+    text = value.lstrip()
+    if text[:1] not in _JSON:
+        return value
     try:
         # Given as a text, msgspec would cache its UTF-8 form on it.
-        return _decode_fast(value if value.isascii() else value.encode())
+        return _decode_fast(text if text.isascii() else text.encode())
     except (ValueError, RecursionError):
         pass  # no JSON, or supported by Python's own decoder only: NaN, halves of surrogate pairs
     try:
-        parsed, end = _scan_json(value, 0)
+        parsed, end = _scan_json(text, 0)
     except (StopIteration, ValueError, RecursionError):
-        return original
-    return parsed if end == len(value) or not value[end:].strip() else original
+        return value
+    return value if text[end:].strip() else parsed
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -93,11 +92,6 @@ def listed(value: Any) -> Sequence[Any]:
     return decoded if isinstance(decoded, (list, tuple)) else ()
 
 
-def text_or_none(value: Any) -> str | None:
-    """Return a non-empty text; None for other values and for masks."""
-    return unmasked(value) if isinstance(value, str) and value else None
-
-
 def parse_or_repair(value: Any) -> tuple[Any, bool]:
     """Decode as `parse` does, and repair truncated JSON; the flag is True for a truncated value."""
     parsed = parse(value)
@@ -110,7 +104,7 @@ def parse_or_repair(value: Any) -> tuple[Any, bool]:
 
 def without_cut_mark(text: str) -> str:
     """Remove a mark of truncation at the end."""
-    mark = _CUT_OFF.search(text, max(0, len(text) - 100)) if text[-1:] == "]" else None
+    mark = _CUT_OFF.search(text, max(0, len(text) - 100))
     return text[: mark.start()] if mark else text
 
 
@@ -122,10 +116,8 @@ def repair(text: str) -> Any:
     if len(text) > MAX_TEXT:
         return None
     closers, in_string, escaped, cut = _scan(text)
-    if not closers:
-        return None
     # Half of an escape is no JSON.
-    body = text[: len(text) - 1] if escaped else re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", text)
+    body = re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", text[: len(text) - escaped])
     tail = "".join(reversed(closers))
     body = body + '"' if in_string else body.rstrip().rstrip(",")
     # With the open value closed, or else up to the last whole value.
@@ -192,22 +184,20 @@ def literal(value: Any) -> Any:
 def is_masked(value: Any) -> bool:
     """Return True for a mask, which instrumentations record instead of content."""
     # Masks are short; the bound keeps the match cheap.
-    if type(value) is not str or len(value) > 200 or value[:1] not in MASKS or value.startswith("[{"):
+    if type(value) is not str or len(value) > 200 or value[:1] not in MASKS:
         return False
     return _MASKED.fullmatch(value) is not None
 
 
 def unmasked(text: str) -> str | None:
     """Return a text, or None for a mask."""
-    return None if text[:1] in MASKS and is_masked(text) else text
+    return None if is_masked(text) else text
 
 
 def unquoted(value: Any) -> Any:
     """Remove the quotes of a word in JSON; return other values unchanged."""
-    if type(value) is str and value[:1] == value[-1:] == '"' and len(value) > 1:
-        word = parse(value)
-        return word if isinstance(word, str) else value
-    return value
+    word = parse(value)
+    return word if isinstance(word, str) else value
 
 
 def is_repr(text: str) -> bool:
@@ -246,13 +236,9 @@ def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
         for step in path:
             below = node.get(step)
             if not isinstance(below, dict):
-                # A key may have a value and keys below it: the value moves to an empty key.
-                below = node[step] = {} if below is None else {"": below}
+                below = node[step] = {}
             node = below
-        if isinstance(node.get(leaf), dict):
-            node[leaf][""] = value
-        else:
-            node[leaf] = value
+        node[leaf] = value
     nested = _lists(tree)
     return nested if isinstance(nested, list) else []
 

@@ -88,18 +88,11 @@ _REPEATED = ("model_call", "subtask")
 """Kinds of AG2's spans that repeat the tokens of other spans."""
 
 
-MERGED = "(merged tools)"
-"""Name under which ADK repeats parallel calls in a span without a tool."""
-
-
 def kind_of(span: SpanRecord) -> OperationKind | None:
     """Return the kind by OpenTelemetry's names; None for a span that is no part of an agent."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
-        operation = operation if operation in OPERATIONS else str(unquoted(operation))
-        if attributes.get("gen_ai.tool.name") == MERGED:
-            return OperationKind.OTHER
         known = OPERATIONS.get(operation) or OPERATIONS.get(operation.partition(".")[0])
         if known is not None:
             return known
@@ -119,10 +112,8 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     has_agent = "gen_ai.agent.name" in attributes
     if not _MODELS.isdisjoint(attributes) or not (has_agent or _COUNTS.isdisjoint(attributes)):
         return OperationKind.INFERENCE
-    if not _MESSAGES.isdisjoint(attributes):
-        return OperationKind.AGENT if has_agent else OperationKind.INFERENCE
     if _has_messages(span):
-        return OperationKind.INFERENCE
+        return OperationKind.AGENT if has_agent else OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
 
 
