@@ -45,8 +45,9 @@ def _decoded(data: bytes) -> tuple[list[Entry], int]:
     while end + _HEAD.size <= len(data):
         length, checksum = _HEAD.unpack_from(data, end)
         body = data[end + _HEAD.size : end + _HEAD.size + length]
-        # After a broken entry, nothing says where the next one begins.
-        if len(body) < length or zlib.crc32(body) != checksum:
+        # After a broken entry, nothing says where the next one begins. A crash of the machine may leave
+        # zeros, whose checksum is right.
+        if not body or len(body) < length or zlib.crc32(body) != checksum:
             break
         end += _HEAD.size + length
         entries.append(_decoder.decode(body))

@@ -255,6 +255,15 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert files(tmp_path / "theirs") == ["1.0.log"]
 
 
+def test_zeros_that_a_crash_of_the_machine_left_cost_no_entry_before_them(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.append(entry("a"))
+    crash(journal)
+    (file,) = tmp_path.rglob("*.log")
+    file.write_bytes(file.read_bytes() + bytes(100))
+    assert left(tmp_path) == ["a"]
+
+
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     journal = Journal(tmp_path / "file" / "journal")
