@@ -105,8 +105,8 @@ class Stages:
         self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
-        self._raised = (0, 0.0)
-        """Time of the last increase of the highest sampling probability, and the probability before it."""
+        self._raised: list[tuple[int, float]] = []
+        """Time of each increase of the highest sampling probability, and the probability before it."""
         self._losses = LossLog()
 
     def _local_gatherer(self) -> Gatherer:
@@ -218,10 +218,10 @@ class Stages:
         if self.conversations.active:
             self._score_conversations(self.conversations.take(run, self._clock()))
         # Capture left out spans that no rule could sample then: such a run may lack some.
-        when, ceiling = self._raised
-        if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
-            self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
-            return []
+        for when, ceiling in self._raised:
+            if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
+                self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
+                return []
         sampled = self.scorer.decide(run)
         conversations = self.conversations
         waits = conversations.active and run.conversation_id and not conversations.rules_out(run)

@@ -20,6 +20,7 @@ from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.model import Operation, OperationKind, SpanRecord
+from otel_evals.sampling import always, never, ratio
 from otel_evals.testing import InMemoryDestination
 from tests.support.runs import a_run
 from tests.support.trace_builder import KNOWN_CONVENTIONS
@@ -82,6 +83,19 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
         assert (stats.rules["one"].scored, stats.losses) == (1, {"intake_full": 3})
         assert not a.engine.flush(0.1)
         assert not a.engine.health(60.0, closed=True).thread_alive
+
+
+def test_a_run_from_before_several_rises_of_sampling_is_not_scored_in_part() -> None:
+    with app(Rule(one)) as a:
+
+        def rises(_: Any) -> None:
+            for sample in (never(), ratio(0.5), always()):
+                assert a.engine.use_rules(build_config([Rule(one, sample=sample)]), 5.0)
+
+        for _ in range(10):
+            agent_run(a.tracer, during=rises)
+        assert a.engine.flush(5.0)
+        assert a.engine.stats().ignored == {"began_before_reload": 10}
 
 
 # --- rules do not take each other's capacity ---
