@@ -35,6 +35,10 @@ _logger = logging.getLogger(__name__)
 _SET = "_set_tracer_provider"
 _FIELD = "_TRACER_PROVIDER"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_LATE = (
+    "otel-evals: an OTLP endpoint did not answer in time, so the last spans, evaluation events or metrics "
+    "are lost; fix: start its server, or correct its address"
+)
 _PROXIED = "_otel_evals_proxied"
 """Field of a proxy with its tracer or logger and their provider; of a replaced function, the API's own."""
 
@@ -57,7 +61,8 @@ class Providers:
         """Shut down all providers in time, the meter provider last: it reports losses of the others."""
         deadline = time.monotonic() + timeout
         for providers in ((self.tracers, self.loggers), (self.meters,)):
-            _in_time([each.shutdown for each in providers if each is not None], deadline)
+            if not _in_time([each.shutdown for each in providers if each is not None], deadline):
+                _logger.warning(_LATE)
         self.tracers = self.loggers = self.meters = None
 
 

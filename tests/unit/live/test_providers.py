@@ -128,7 +128,9 @@ def test_those_there_are_are_flushed_and_shut_down_the_meters_last() -> None:
     assert Providers().force_flush(1)
 
 
-def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_more() -> None:
+def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """As with an exporter that logs its errors by the processor that is being flushed."""
     release = threading.Event()
 
@@ -151,4 +153,5 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_
     assert "flush five" in told
     assert flush([object(), None], 0)
     Providers(Blocked("six", told), Blocked("seven", told), Blocked("eight", told)).shutdown(0.2)
+    assert "did not answer in time" in caplog.text
     release.set()
