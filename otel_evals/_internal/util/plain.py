@@ -55,21 +55,21 @@ def field_values(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def plain_value(value: object, max_text: int = _MAX_TEXT) -> Any:
+def plain_value(value: object, max_text: int = _MAX_TEXT, max_items: int = _MAX_ITEMS) -> Any:
     """Convert a value to JSON types: None, bool, int, finite float, str, list, and dict with text keys.
 
     Models, dataclasses, structs, enums, mappings and collections are converted; other objects, and deeply
-    nested ones, become text. Texts longer than `max_text` and long collections are cut.
+    nested ones, become text. Texts longer than `max_text` and collections longer than `max_items` are cut.
     """
-    return _Plain(max_text).value(value, _MAX_DEPTH)
+    return _Plain(max_text, max_items).value(value, _MAX_DEPTH)
 
 
 class _Plain:
     """One conversion; `nodes` limits the number of values over all levels."""
 
-    def __init__(self, max_text: int) -> None:
-        self.nodes = _MAX_NODES
-        self.max_text = max_text
+    def __init__(self, max_text: int, max_items: int) -> None:
+        self.nodes = max(_MAX_NODES, max_items)
+        self.max_text, self.max_items = max_text, max_items
 
     def value(self, value: object, depth: int) -> Any:
         self.nodes -= 1
@@ -98,7 +98,7 @@ class _Plain:
         if mapping is not None:
             return self.mapping(mapping, depth)
         if isinstance(value, list | tuple | Set):
-            return [self.value(item, depth) for item in islice(value, _MAX_ITEMS)]
+            return [self.value(item, depth) for item in islice(value, self.max_items)]
         if isinstance(value, str | bytes):
             return plain_text(value)
         # Numbers of other libraries, such as NumPy's; other objects become text.
@@ -107,7 +107,7 @@ class _Plain:
         return self.value(number, 1) if type(number) in (int, float, bool) else plain_text(value)
 
     def mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        items = islice(value.items(), _MAX_ITEMS)
+        items = islice(value.items(), self.max_items)
         return {plain_text(key, 1_000): self.value(item, depth) for key, item in items}
 
 

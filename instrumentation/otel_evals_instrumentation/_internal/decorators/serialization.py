@@ -56,7 +56,8 @@ def attribute_value(value: Any) -> str | bool | int | float:
 
 
 def _plain(value: Any) -> Any:
-    return plain_value(value, MAX_TEXT)
+    # Items take two characters each: a text that is not cut has all of them, so a cut one is no JSON.
+    return plain_value(value, MAX_TEXT, MAX_TEXT // 2)
 
 
 # --- messages ---

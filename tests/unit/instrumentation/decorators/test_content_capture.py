@@ -411,6 +411,12 @@ def test_what_is_recorded_is_bounded_and_the_call_never_notices(recorder: Record
         assert len(str(recorded)) <= 1_000_000
 
 
+def test_objects_with_many_items_are_recorded_whole(recorder: Recorder) -> None:
+    found = Said(items=[{"id": number, "name": "x"} for number in range(3_000)])
+    tool("search", **recorder.capturing)(lambda: found)()
+    assert recorder.value("execute_tool search", "gen_ai.tool.call.result") == found.model_dump()
+
+
 def test_numbers_and_truth_values_stay_what_they_are(recorder: Recorder) -> None:
     for n, value in enumerate((3, 2.5, True, "text")):
         tool(f"t{n}", **recorder.capturing)(lambda value: value)(value)
