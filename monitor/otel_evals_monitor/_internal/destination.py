@@ -74,7 +74,9 @@ class ResultsDestination:
         if age is not None and not age > 0:
             raise ConfigError("max_age", "must be greater than zero")
         with extra("cli", "results"):
-            import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
+            # Fails now instead of with the first batch. A child that is forked while another thread imports
+            # would wait for the import for ever.
+            from otel_evals_monitor._internal.store import labels, picks, retention, writer  # noqa: F401
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:

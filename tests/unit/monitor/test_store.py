@@ -358,6 +358,22 @@ def test_feedback_leaves_with_the_last_run_of_its_trace(store: ResultsStore) -> 
     assert (count(store, "feedback"), count(store, "runs")) == (0, 0)
 
 
+def test_nothing_is_imported_on_a_thread_while_the_application_may_fork(tmp_path: Path) -> None:
+    """A child that is forked during an import on another thread would wait for it for ever."""
+    code = """if True:
+        import asyncio, sys
+        from otel_evals_monitor import ResultsDestination
+        from tests.support.scored import scored_run
+        async def first_batch(path):
+            destination = ResultsDestination(path)
+            before = set(sys.modules)
+            await destination.export([scored_run()])
+            print([each for each in set(sys.modules) - before if each.startswith(("otel", "sqlalchemy"))])
+        asyncio.run(first_batch(sys.argv[1]))"""
+    run = [sys.executable, "-c", code, str(tmp_path / "results.db")]
+    assert subprocess.check_output(run, text=True) == "[]\n"
+
+
 def test_only_the_runs_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     async def deliver() -> list[str]:
         destination = ResultsDestination(tmp_path / "results.db")
