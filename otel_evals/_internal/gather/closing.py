@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from otel_evals._internal.capture.items import MOST_LOOKED_AT, OpenSpans
 from otel_evals._internal.gather.trace import OpenSpan, Trace
@@ -20,31 +20,6 @@ _REMEMBER_SECONDS: Final = 600.0
 _REMEMBER_BYTES: Final = 4 * 1024 * 1024
 
 
-class Closing(Protocol):
-    """Decides when the gatherer closes traces, as a whole or run by run."""
-
-    remember: float
-    """Seconds for which the ids of closed spans are kept."""
-    remember_bytes: int
-    """Bytes that these take at most."""
-    evicts_after: float
-    """Seconds without a new span after which an open trace is evicted."""
-    whole: bool
-    """True if a trace closes as a whole, with the spans that no convention claims."""
-
-    def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
-        """Note a claimed span, which was just added to its trace."""
-
-    def closes_at(self, trace: Trace, now: float) -> float:
-        """Return when something of a trace closes if nothing more arrives."""
-
-    def parts(self, trace: Trace, now: float) -> list[list[str]]:
-        """Return the spans of each group that closes now; with infinity, all that need not wait."""
-
-    def ignored_to(self, trace: Trace) -> float:
-        """Return the time up to which other spans of a trace that is evicted may be of the same runs."""
-
-
 class LiveClosing:
     """Closes a run after its root: 20 ms if no span of its trace is open, otherwise `grace`.
 
@@ -54,17 +29,22 @@ class LiveClosing:
     """
 
     remember = _REMEMBER_SECONDS
+    """Seconds for which the ids of closed spans are kept."""
     remember_bytes = _REMEMBER_BYTES
+    """Bytes that these take at most."""
     whole = False
+    """True if a trace closes as a whole, with the spans that no convention claims."""
 
     def __init__(self, limits: AssemblyLimits, open_spans: OpenSpans | None = None) -> None:
         self.evicts_after = limits.max_age
+        """Seconds without a new span after which an open trace is evicted."""
         self._grace = limits.grace
         self._open_spans = open_spans
         self._looked: OpenSpansNow | None = None
         self._looked_at = -inf
 
     def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        """Note a claimed span, which was just added to its trace."""
         # Below an open span, a run closes together with that one.
         if span.is_root and span.above not in trace.spans:
             trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
@@ -82,9 +62,11 @@ class LiveClosing:
         return min(self._grace, _ALL_ENDED_SECONDS)
 
     def closes_at(self, trace: Trace, now: float) -> float:
+        """Return when something of a trace closes if nothing more arrives."""
         return min(trace.ended.values()) if trace.ended else inf
 
     def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        """Return the spans of each group that closes now; with infinity, all that need not wait."""
         due: list[str] = []
         for root, at in trace.ended.items():
             if at <= now:
@@ -97,9 +79,6 @@ class LiveClosing:
             return [[*trace.spans]]
         tops = trace.tops()
         return [tops[root] for root in due if root in tops]  # others close with a span above them
-
-    def ignored_to(self, trace: Trace) -> float:
-        return max([trace.ignored_to, *(span.record.end_time or 0 for span in trace.spans.values())])
 
 
 class OpenSpansNow:
@@ -199,10 +178,6 @@ class QuietClosing:
     def _is_over(self, trace: Trace, top: str, inside: list[str], now: float) -> bool:
         quiet_for = now - max(trace.spans[span_id].at for span_id in inside)
         return quiet_for >= self._idle and self._opens_run(trace.spans[top].record)
-
-    def ignored_to(self, trace: Trace) -> float:
-        """Return infinity: all later spans of an evicted trace are ignored."""
-        return inf  # which spans belong together is unknown until all have arrived
 
 
 def _is_flat(trace: Trace, root: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
@@ -21,7 +21,7 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     UnclaimedSpan,
 )
-from otel_evals._internal.gather.closing import Closing
+from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
 from otel_evals._internal.gather.traces import AssemblyLimits, Traces
 from otel_evals._internal.model import Loss, SpanRecord
@@ -43,7 +43,11 @@ class Gatherer:
     """
 
     def __init__(
-        self, limits: AssemblyLimits, closing: Closing, *, capacity: Callable[[], float] = lambda: inf
+        self,
+        limits: AssemblyLimits,
+        closing: LiveClosing | QuietClosing,
+        *,
+        capacity: Callable[[], float] = lambda: inf,
     ) -> None:
         self._limits = limits
         self._closing = closing
@@ -56,13 +60,6 @@ class Gatherer:
         self._numbers = count()
         self._latest = 0.0
         self._left: dict[str, None] = {}
-        self._kinds: dict[type, Callable[[Any, float, list[Loss]], None]] = {
-            CapturedSpan: self._add_span,
-            RecordedSpan: self._add_span,
-            CapturedLog: self._add_log,
-        }
-        if closing.whole:  # in process, owners are known without the spans between
-            self._kinds[UnclaimedSpan] = self._add_link
         self.roots_seen = 0
         """Spans without a parent, claimed or not. Any thread may read it."""
         self.reports_left = False
@@ -113,14 +110,17 @@ class Gatherer:
         losses: list[Loss] = []
         self._latest = now
         for item in items:
-            add = self._kinds.get(type(item))
-            if add is None:
-                continue
             try:
-                add(item, now, losses)
+                match item:
+                    case CapturedLog():
+                        self._add_log(item, now, losses)
+                    case UnclaimedSpan():
+                        self._add_link(item, now, losses)
+                    case _:
+                        self._add_span(item, now, losses)
             except Exception:
                 _logger.debug("an item could not be decoded", exc_info=True)
-                what: Literal["log", "span"] = "log" if add == self._add_log else "span"
+                what: Literal["log", "span"] = "log" if isinstance(item, CapturedLog) else "span"
                 losses.append(Loss(what, f"{what}_unreadable", ""))
         return losses
 
@@ -177,27 +177,24 @@ class Gatherer:
         self._settle(trace, losses)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
-        number = 1
-        if reason == "span_late" and trace.ignored_to < inf:
-            number += trace.drop_below(record)
+        if reason == "span_late":
             trace.remember(record.span_id, arrived=True)  # spans below it are late, too
-        losses.append(Loss("span", reason, record.trace_id, number))
+        losses.append(Loss("span", reason, record.trace_id))
         self._settle(trace, active=False)
 
     def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
         self.roots_seen += item.parent_span_id is None
         trace = self._by_id.get(item.trace_id) or Trace(item.trace_id, now, now)
-        active = trace.ignored_to < inf  # an evicted trace stays so
-        if active:
+        if not trace.evicted:
             trace.last_seen = now
             trace.rooted = trace.rooted or item.parent_span_id is None
             trace.add_link(item.span_id, item.parent_span_id)
-        self._settle(trace, losses, active=active)
+        self._settle(trace, losses, active=not trace.evicted)
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
         trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
-        active = trace.ignored_to < inf and not trace.closed.get(span_id)
+        active = not trace.evicted and not trace.closed.get(span_id)
         if active:
             trace.last_seen = now
             lost = trace.add_log(span_id, item.event, self._limits.max_spans_per_trace)
@@ -246,12 +243,10 @@ class Gatherer:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf  # it has no entry any more
             closed += self._close(trace, now)
-            stays = trace.state is State.UNCLAIMED and (
-                now == inf or self._closing.closes_at(trace, now) > now
-            )
-            if trace.spans or stays:
+            waits = now == inf or self._closing.closes_at(trace, now) > now
+            if trace.spans or (waits and trace.state is State.UNCLAIMED):
                 again.append(trace)
-            elif self.reports_left:
+            else:
                 self._note_left(trace)
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
@@ -310,11 +305,10 @@ class Gatherer:
     def _evict(self, trace: Trace, reason: str) -> list[Loss]:
         """Drop the open runs of a trace, including their spans that have not ended yet."""
         runs = trace.runs()
-        trace.ignored_to = self._closing.ignored_to(trace)
+        trace.evicted = True
         for span_id in trace.spans:
             trace.remember(span_id, arrived=True)
-            trace.take_logs(span_id)
-        trace.clear(whole=self._closing.whole)
+        trace.clear(whole=True)
         trace.last_seen = self._latest
         self._settle(trace)
         return [Loss("run", reason, trace.trace_id, len(runs))] if runs else []

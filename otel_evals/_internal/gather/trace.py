@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
 from math import inf
@@ -79,8 +79,8 @@ class Trace(msgspec.Struct, gc=False):
     """True once the span without a parent has arrived, if the trace closes as a whole."""
     lacks_spans: bool = False
     """True if spans were dropped, so that the open runs are not complete."""
-    ignored_to: float = -inf
-    """Spans that began up to this time are late: those next to them were evicted."""
+    evicted: bool = False
+    """True if open runs were dropped: all that arrives afterwards is late."""
     due: float = inf
     """The time of its entry among the due times."""
     state: State = State.UNCLAIMED
@@ -96,7 +96,7 @@ class Trace(msgspec.Struct, gc=False):
         # Some senders send a span before its end too: only one that has ended is repeated.
         if self.closed.get(record.span_id) or (span is not None and span.record.end_time):
             return "span_repeated"
-        if record.start_time <= self.ignored_to:
+        if self.evicted:
             return "span_late"
         if not self.closed:
             return None
@@ -170,11 +170,26 @@ class Trace(msgspec.Struct, gc=False):
         return span_id
 
     def tops(self) -> dict[str, list[str]]:
-        """Return the open spans by the topmost open span above them."""
-        spans, tops = self.spans, dict[str, list[str]]()
-        for span_id, top in tops_of(spans, lambda span_id: self.above(spans[span_id].above)).items():
-            tops.setdefault(top, []).append(span_id)
-        return tops
+        """Return the open spans by the topmost open span above them.
+
+        Takes time linear in the spans, however deep they are. Malformed traces may have cycles, all of whose
+        spans have the same top.
+        """
+        found: dict[str, str] = {}
+        for span_id in self.spans:
+            way: dict[str, None] = {}
+            top = span_id
+            while top not in found and top not in way:
+                way[top] = None
+                upper = self.above(self.spans[top].above)
+                if upper is None or upper not in self.spans:
+                    break
+                top = upper
+            found.update(dict.fromkeys(way, found.get(top, top)))
+        inside: dict[str, list[str]] = {}
+        for span_id in self.spans:
+            inside.setdefault(found[span_id], []).append(span_id)
+        return inside
 
     def runs(self) -> set[str]:
         """Return an id for each open run: its root, or the span above it that has not arrived."""
@@ -234,16 +249,6 @@ class Trace(msgspec.Struct, gc=False):
             self.clear(whole=whole)
         return group
 
-    def drop_below(self, record: SpanRecord) -> int:
-        """Drop the open spans below one that began before others of its run were evicted; count them."""
-        if not self.spans or record.start_time > self.ignored_to:
-            return 0
-        tops = self.tops().items()
-        below = [i for top, inside in tops if self.spans[top].above == record.span_id for i in inside]
-        if below:
-            self.close(below, whole=False)
-        return len(below)
-
     def clear(self, *, whole: bool) -> None:
         """Drop what is open; `whole` drops unclaimed spans and log records as well."""
         for span in self.spans.values():
@@ -281,26 +286,6 @@ class Trace(msgspec.Struct, gc=False):
             logs = _oldest_first(self.logs[parent])
             if [log.name for log in logs].count(_CHOICE) == 1:
                 yield SpanRecord(trace_id=self.trace_id, span_id=parent, parent_span_id=None, logs=logs)
-
-
-def tops_of(span_ids: Collection[str], above: Callable[[str], str | None]) -> dict[str, str]:
-    """Return the topmost of these spans above each of them; `above` returns the id above a span.
-
-    Takes time linear in the spans, however deep they are. Malformed traces may have cycles, all of whose
-    spans have the same top.
-    """
-    tops: dict[str, str] = {}
-    for span_id in span_ids:
-        way: dict[str, None] = {}
-        top = span_id
-        while top not in tops and top not in way:
-            way[top] = None
-            upper = above(top)
-            if upper is None or upper not in span_ids:
-                break
-            top = upper
-        tops.update(dict.fromkeys(way, tops.get(top, top)))
-    return tops
 
 
 def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:

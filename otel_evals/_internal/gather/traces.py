@@ -12,7 +12,6 @@ from otel_evals._internal.gather.trace import State, Trace
 
 _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
-_MOST_UNCLAIMED: Final = 50_000
 _UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
 
 
@@ -66,7 +65,7 @@ class Traces:
         trace_id = trace.trace_id
         if trace.spans:
             state = _ROOTED if trace.rooted else _OPEN
-        elif trace.logs or trace.links or not (trace.closed or trace.ignored_to > -inf):
+        elif trace.logs or trace.links or not trace.closed:
             state = _UNCLAIMED
         else:
             state = State.CLOSED
@@ -86,7 +85,6 @@ class Traces:
             size[_OPEN] + size[_ROOTED] > self._limits.max_bytes
             or len(of[_OPEN]) + len(of[_ROOTED]) > self._limits.max_traces
             or size[_UNCLAIMED] > self._limits.max_bytes
-            or len(of[_UNCLAIMED]) > _MOST_UNCLAIMED
         )
 
     def forget(self, trace: Trace) -> None:
@@ -119,13 +117,10 @@ class Traces:
     def unclaimed_excess(self) -> Iterator[Trace]:
         """Forget the unclaimed traces beyond the bounds; yields them."""
         unclaimed = self._of[State.UNCLAIMED]
-        while unclaimed and self._is_excess(len(unclaimed)):
+        while self._bytes[State.UNCLAIMED] > self._limits.max_bytes:
             trace = next(iter(unclaimed.values()))
             self.forget(trace)
             yield trace
-
-    def _is_excess(self, unclaimed: int) -> bool:
-        return unclaimed > _MOST_UNCLAIMED or self._bytes[State.UNCLAIMED] > self._limits.max_bytes
 
     def older(self, state: State, last_seen: float) -> Iterator[Trace]:
         """Yield the traces of a state without activity since then; each has to be removed or settled."""

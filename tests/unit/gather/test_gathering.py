@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from hypothesis import settings
@@ -14,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.gather.trace import SpanGroup, tops_of
+from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals._internal.model.spans import size_of_event, size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
@@ -47,7 +46,7 @@ class Known:
     last: float = 0.0
     rooted: bool = False
     lacks: bool = False
-    ignored_to: float = -inf
+    evicted: bool = False
 
     def above(self, span_id: str | None) -> str | None:
         passed: set[str] = set()
@@ -58,7 +57,15 @@ class Known:
         return span_id
 
     def top(self, span_id: str) -> str:
-        return tops_of(self.spans, lambda each: self.above(self.spans[each].above))[span_id]
+        way = {span_id: None}
+        while (above := self.above(self.spans[span_id].above)) in self.spans:
+            if above in way:
+                # All spans of a circle have the top that was found first.
+                circle = [*way][[*way].index(above) :]
+                return min(circle, key=[*self.spans].index)
+            way[above] = None
+            span_id = above
+        return span_id
 
     def below(self, top: str) -> list[str]:
         return [span_id for span_id in self.spans if self.top(span_id) == top]
@@ -76,7 +83,7 @@ class Known:
 
     @property
     def is_closed(self) -> bool:
-        return not (self.spans or self.links or self.logs) and bool(self.closed or self.ignored_to > -inf)
+        return not (self.spans or self.links or self.logs) and bool(self.closed)
 
 
 class Gathering(RuleBasedStateMachine):
@@ -112,7 +119,7 @@ class Gathering(RuleBasedStateMachine):
     def late(self, known: Known, span: SpanRecord, above: str | None) -> str | None:
         if known.closed.get(span.span_id) or span.span_id in known.spans:
             return "span_repeated"
-        late = span.start_time <= known.ignored_to or span.span_id in known.closed
+        late = known.evicted or span.span_id in known.closed
         return "span_late" if late or known.closed.get(known.above(above) or "") else None
 
     def take(self, trace_id: str, known: Known, span_ids: list[str]) -> Said:
@@ -136,28 +143,26 @@ class Gathering(RuleBasedStateMachine):
                 known.closed.setdefault(each, False)
         lacks = known.lacks
         if not known.spans:
-            self.empty(known, closes=True)
+            self.empty(known, self.whole)
+            if self.whole:
+                known.closed |= dict.fromkeys(links, True)
             self.active(trace_id, known)
         return said, lacks
 
-    def empty(self, known: Known, *, closes: bool) -> None:
+    def empty(self, known: Known, whole: bool) -> None:
         known.spans.clear()
         known.ended.clear()
         known.rooted = known.lacks = False
-        if self.whole:
-            known.closed |= dict.fromkeys(known.links, True) if closes else {}
+        if whole:
             known.links.clear()
             known.logs.clear()
 
     def evict(self, trace_id: str, reason: str) -> Loss:
         known = self.known[trace_id]
         loss = Loss("run", reason, trace_id, known.runs)
-        ends = [held.span.end_time or 0 for held in known.spans.values()]
-        known.ignored_to = inf if self.whole else max([known.ignored_to, *ends])
-        for span_id in known.spans:
-            known.closed[span_id] = True
-            known.logs.pop(span_id, None)
-        self.empty(known, closes=False)
+        known.evicted = True
+        known.closed |= dict.fromkeys(known.spans, True)
+        self.empty(known, True)
         self.active(trace_id, known)
         return loss
 
@@ -191,19 +196,9 @@ class Gathering(RuleBasedStateMachine):
         known = self.known.get(trace_id, Known())
         reason = self.late(known, span, above)
         if reason is not None:
-            below: list[str] = []
-            if reason == "span_late" and known.ignored_to < inf:
-                if span.start_time <= known.ignored_to:
-                    below = [i for i in known.spans if known.spans[known.top(i)].above == span_id]
-                for each in below:
-                    del known.spans[each]
-                    known.ended.pop(each, None)
-                    known.closed[each] = True
-                    known.logs.pop(each, None)
-                if below and not known.spans:
-                    self.empty(known, closes=True)
+            if reason == "span_late":
                 known.closed[span_id] = True
-            return [Loss("span", reason, trace_id, 1 + len(below))]
+            return [Loss("span", reason, trace_id)]
         if not known.spans:
             known.first = self.now
         self.active(trace_id, known)
@@ -270,18 +265,18 @@ class Gathering(RuleBasedStateMachine):
     def the_place_of_an_unclaimed_span_arrives(self, trace: int, number: int, parent: int) -> None:
         trace_id, span_id = f"{trace:032x}", f"{trace * 16 + number:016x}"
         above = f"{trace * 16 + parent:016x}" if parent else None
-        expected: list[Loss] = []
+        if not self.whole:
+            return  # in process, owners are known without the spans between
         known = self.known.get(trace_id, Known())
-        if self.whole:
-            if known.ignored_to < inf:
-                self.active(trace_id, known)
-                known.rooted |= above is None
-                if span_id not in known.links and span_id not in known.spans:
-                    if known.closed.get(known.above(above) or ""):
-                        known.closed[span_id] = True
-                    else:
-                        known.links[span_id] = above
-            expected = [*self.excess(trace_id), *self.unclaimed_excess()]
+        if not known.evicted:
+            self.active(trace_id, known)
+            known.rooted |= above is None
+            if span_id not in known.links and span_id not in known.spans:
+                if known.closed.get(known.above(above) or ""):
+                    known.closed[span_id] = True
+                else:
+                    known.links[span_id] = above
+        expected = [*self.excess(trace_id), *self.unclaimed_excess()]
         self.add(UnclaimedSpan(trace_id, span_id, above), expected)
 
     @rule(
@@ -294,7 +289,7 @@ class Gathering(RuleBasedStateMachine):
         trace_id, span_id = f"{trace:032x}", f"{trace * 16 + number:016x}"
         log, known = SpanEvent(name=name, body="x" * long, time=1), self.known.get(trace_id, Known())
         expected: list[Loss] = []
-        if known.closed.get(span_id) or known.ignored_to == inf:
+        if known.closed.get(span_id) or known.evicted:
             expected.append(Loss("log", "log_late", trace_id))
         else:
             self.active(trace_id, known)
