@@ -174,6 +174,7 @@ _PSEUDO_TOOLS = frozenset(
         "final_answer",  # BeeAI, smolagents
         "final_result",  # Pydantic AI; with several types, followed by the type
         "set_model_response",  # Google ADK
+        "(merged tools)",  # and its repetition of parallel calls
         "StructuredOutput",  # Claude Code
         "json_tool_call",  # LiteLLM
         "delegate_task_to_member",  # Agno's teams

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
-from otel_evals_instrumentation._internal.readers.parts import text_message
+from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
 from otel_evals_instrumentation._internal.readers.values import (
     first_present,
     first_text,
     is_masked,
+    mapping,
     parse,
     unmasked,
 )
@@ -74,21 +75,20 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if kind is OperationKind.TOOL and span.name.endswith(".execution"):
         # In older versions, these only have the duration of the call above.
         return OperationKind.OTHER if _IDENTITY.isdisjoint(span.attributes) else kind
-    return kind or (OperationKind.OTHER if isinstance(recorded, str) else None)
+    return kind
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.TOOL:
         _read_tool(reader)
-    elif kind is not OperationKind.OTHER:
+    else:
         reader.rewrite_messages(_without_labels)
     if kind is OperationKind.AGENT:
         _read_interaction(reader)
-    elif kind is OperationKind.INFERENCE:
-        _count_cache(reader)
-        model = reader.fields.get("request_model")
-        if model is not None:
-            reader.fields["request_model"] = _TERMINAL.sub("", model)
+    _count_cache(reader)
+    model = reader.fields.get("request_model")
+    if model is not None:
+        reader.fields["request_model"] = _TERMINAL.sub("", model)
     return kind
 
 
@@ -98,7 +98,7 @@ def _without_labels(message: Message) -> Message:
         data = unmasked(message.text[result.end() :])
         part = Part(kind="tool_result", data=data, tool_call_id=result[1] or None)
         return Message(role="tool", parts=(part,))
-    parts = (replace(part, text=_unlabelled(part.text)) if part.text else part for part in message.parts)
+    parts = (replace(part, text=_unlabelled(part.text)) for part in message.parts)
     return replace(message, parts=tuple(parts))
 
 
@@ -121,11 +121,8 @@ def _read_interaction(reader: SpanReader) -> None:
     outputs: list[Message] = []
     for name, event in _events(reader.span):
         attributes = event.attributes
-        asked = first_text(attributes, ("prompt",)) if name == "user_prompt" else None
-        said = first_text(attributes, ("response",)) if name == "assistant_response" else None
-        if asked is not None and not reader.fields.get("input_messages"):
-            reader.set_messages("input", (text_message("user", asked),), name)
-        elif said is not None:
+        said = first_text(attributes, ("response",))
+        if said is not None:
             outputs.append(text_message("assistant", said))
             reader.note("output", name)
         elif name == "tool_result" and attributes.get("tool_input") is not None:
@@ -143,8 +140,8 @@ def _read_interaction(reader: SpanReader) -> None:
 
 def _tool_name(attributes: Mapping[str, Any]) -> str:
     """Return a tool's name; for MCP tools, all named `mcp_tool`, the parameters have it."""
-    parameters = parse(attributes.get("tool_parameters"))
-    if isinstance(parameters, dict) and parameters.get("mcp_tool_name"):
+    parameters = mapping(attributes.get("tool_parameters"))
+    if parameters.get("mcp_tool_name"):
         return f"mcp__{parameters.get('mcp_server_name')}__{parameters['mcp_tool_name']}"
     return str(attributes.get("tool_name") or "tool")
 
@@ -157,14 +154,12 @@ def _read_tool(reader: SpanReader) -> None:
     failed = flags[0] in (False, "false") or flags[1] in (True, "true")
     for name, event in _events(reader.span):
         output = first_present(event.attributes, ("output", "content", "result", "diff"))
-        if name == "tool.output" and call.result is None and output is not None and not is_masked(output):
+        if name == "tool.output" and call.result is None and not is_masked(output):
             value, said = result_of(_unlabelled(output))
             call = replace(call, result=value, status="error" if said or failed else "ok")
             reader.note("tool_results", "tool.output")
     if failed:
-        text = call.result if isinstance(call.result, str) else None
-        known = call.error if call.error not in (None, "error", call.error_type) else text or call.error
-        call = replace(call, status="error", error=known)
+        call = replace(call, status="error", error=call.error or text_of(call.result))
     reader.fields["tool_call"] = call
 
 

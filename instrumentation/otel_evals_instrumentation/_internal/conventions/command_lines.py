@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
+from otel_evals.model import Message, OperationKind, Part, SpanEvent, ToolCall, Usage
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
-from otel_evals_instrumentation._internal.readers.values import first_text, parse
+from otel_evals_instrumentation._internal.readers.values import first_text, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import first_count, kind_named, kinds, words
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
@@ -37,25 +37,13 @@ def codex() -> SpanConvention:
             """,
             conversation_id="conversation.id thread.id",
         ),
-        kind_of=_codex_kind,
+        kind_of=lambda span: _CODEX_KINDS.get(span.name),
         refine=_codex_refine,
     )
 
 
-def _codex_kind(span: SpanRecord) -> OperationKind | None:
-    if "gen_ai.operation.name" in span.attributes:
-        return None
-    kind = _CODEX_KINDS.get(span.name)
-    if kind is None and "gen_ai.usage.input_tokens" in span.attributes:
-        return OperationKind.INFERENCE
-    is_other = span.logs or "codex.turn.reasoning_effort" in span.attributes
-    return kind or (OperationKind.OTHER if is_other else None)
-
-
 def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read the prompt, the tool calls and their results from log records."""
-    if kind is OperationKind.TOOL:
-        return kind
     asked: list[Message] = []
     said: list[Message] = []
     for event in (*reader.span.logs, *reader.span.events):
@@ -66,7 +54,7 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
                 asked.append(text_message("user", text))
         elif name == "codex.tool_result" and event.attributes.get("tool_name"):
             said.extend(_tool(event))
-        elif name == "codex.sse_event":
+        else:
             _read_counts(reader, event)
     if asked and not reader.fields.get("input_messages"):
         reader.set_messages("input", tuple(asked), "codex.user_prompt")
@@ -137,34 +125,21 @@ def _gemini_cli_refine(reader: SpanReader, kind: OperationKind) -> OperationKind
 
 def _read_tool(reader: SpanReader) -> None:
     """Read the arguments from the request, and the result from the finished call."""
-    call = reader.fields["tool_call"]
-    request, done = call.arguments, call.result
-    if isinstance(request, dict) and "args" in request:
-        identity = request.get("callId")
-        call = replace(
-            call,
-            name=request.get("name") or call.name,
-            arguments=request["args"],
-            id=identity if isinstance(identity, str) else call.id,
-        )
-    if isinstance(done, dict) and isinstance(done.get("response"), dict):
-        response = done["response"]
-        results = [
-            part.data
-            for message in read_messages(response.get("responseParts"), "tool")
-            for part in message.parts
-            if part.kind == "tool_result"
-        ]
-        failed = done.get("status") == "error" or call.status == "error"
+    call: ToolCall = reader.fields["tool_call"]
+    request, done = mapping(call.arguments), mapping(call.result)
+    if "args" in request:
+        name = request.get("name") or call.name
+        identity = first_text(request, ("callId",)) or call.id
+        call = replace(call, name=name, arguments=request["args"], id=identity)
+    response = mapping(done.get("response"))
+    if response:
+        messages = read_messages(response.get("responseParts"), "tool")
+        results = [part.data for message in messages for part in message.parts]
         value = results[0] if results else response.get("resultDisplay")
-        call = replace(call, result=_output(value), status="error" if failed else "ok")
-        error = response.get("error")
-        if failed and call.error in (None, "error"):
-            text = error.get("message") if isinstance(error, dict) else error
-            call = replace(call, error=text if isinstance(text, str) else call.error)
-    elif "tool_results" in reader.noted and isinstance(done, str):
-        # A whole call is an object: one that is still a text was cut.
-        reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
+        call = replace(call, result=_output(value), status="ok")
+        if "error" in (done.get("status"), reader.fields["tool_call"].status):
+            error = first_text(mapping(response.get("error")), ("message",)) or call.error
+            call = replace(call, error=error, status="error")
     reader.fields["name"] = call.name
     reader.fields["tool_call"] = call
 

@@ -45,11 +45,10 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     call, name = reader.fields.get("tool_call"), reader.span.name
     if call is not None:
         reader.fields["tool_call"] = with_error_of_adk(replace(call, result=unwrapped_value(call.result)))
-    if kind is OperationKind.INFERENCE:
-        _read_blobs(reader)
+    _read_blobs(reader)
     reader.rewrite_messages(_unwrapped)
-    if kind is OperationKind.AGENT and "agent_name" not in reader.fields and name.endswith("]"):
-        reader.fields["agent_name"] = name[name.find("[") + 1 : -1]
+    if kind is OperationKind.AGENT and name.endswith("]"):
+        reader.offer("agent_name", name[name.find("[") + 1 : -1])
     return kind
 
 
@@ -86,18 +85,13 @@ def with_error_of_adk(call: ToolCall) -> ToolCall:
     error = error_of_adk(call.result)
     if error is None or call.status == "pending":
         return call
-    known = call.error if call.error not in (None, "error", call.error_type) else error
-    return replace(call, status="error", error=known)
+    return replace(call, status="error", error=error)
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     attributes, name = span.attributes, span.name
-    if attributes.get("openinference.span.kind") is not None:  # OpenInference adds to ADK's own spans
-        return None
-    if "(merged" in name or "(merged tools)" in str(attributes.get("gen_ai.tool.name")):
+    if "(merged" in name:
         return OperationKind.OTHER
-    if name == "call_llm":
-        return OperationKind.INFERENCE
     if name.startswith("execute_tool") or not _OF_TOOLS.isdisjoint(attributes):
         return OperationKind.TOOL
     if "gen_ai.operation.name" not in attributes:

@@ -12,7 +12,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 _OWN, _CHAT = "spring.ai.", "spring.ai.chat.client."
 _KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
-_OF_TOOLS = words("tool.definition.name tool.call.arguments", _OWN)
 
 
 def spring_ai() -> SpanConvention:
@@ -52,11 +51,7 @@ def _spring_ai_kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get(_OWN + "kind")
     if kind == "vector_store" and span.attributes.get("db.operation.name", "query") != "query":
         return OperationKind.OTHER
-    if isinstance(kind, str):
-        return _KINDS.get(kind)
-    if any(key in span.attributes for key in _OF_TOOLS):
-        return OperationKind.TOOL
-    return OperationKind.RETRIEVAL if "db.vector.query.content" in span.attributes else None
+    return _KINDS.get(str(kind))
 
 
 # --- Quarkus with LangChain4j: spans of AI services without attributes, and prompts as one text ---
@@ -84,7 +79,7 @@ def _quarkus_kind(span: SpanRecord) -> OperationKind | None:
     if span.name.startswith(_SERVICE):
         return OperationKind.AGENT
     if span.name.startswith(_MODEL):
-        return OperationKind.INFERENCE if "gen_ai.request.model" in span.attributes else None
+        return OperationKind.INFERENCE
     return OperationKind.TOOL
 
 

@@ -6,6 +6,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import result_value
+from otel_evals_instrumentation._internal.readers.values import mapping
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
 # --- Flue: OpenTelemetry's names for models, `flue.*` for the rest ---
@@ -47,8 +48,6 @@ def _flue_kind(span: SpanRecord) -> OperationKind | None:
     if "gen_ai.operation.name" in span.attributes:
         return None
     kind = next((kind for key, kind in _BY_KEY.items() if key in span.attributes), None)
-    if kind is None and span.name.startswith("flue.operation"):
-        return OperationKind.WORKFLOW if "flue.operation.result" in span.attributes else OperationKind.OTHER
     return kind or OperationKind.OTHER
 
 
@@ -114,10 +113,6 @@ _SESSIONS = "threadId sessionId"
 _METADATA = "mastra.metadata."
 
 
-def _of(types: str, side: str) -> tuple[str, ...]:
-    return tuple(f"{name}.{side}" for name in words(types, "mastra."))
-
-
 def mastra() -> SpanConvention:
     """Return the convention of Mastra's OpenTelemetry exporter."""
     return SpanConvention(
@@ -164,8 +159,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if not any(message.text for message in reader.fields.get("output_messages", ())):
         _read_object(reader, kind)
     if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
-        body = reader.mapping("mastra.model_step.input").get("body")
-        reader.offer("request_model", body.get("model") if isinstance(body, dict) else None)
+        body = mapping(reader.mapping("mastra.model_step.input").get("body"))
+        reader.offer("request_model", body.get("model"))
         reader.offer("request_model", reader.mapping(_METADATA + "modelMetadata").get("modelId"))
     return kind
 
@@ -233,7 +228,7 @@ def _genkit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reason = gave.get("finishReason")
         if isinstance(reason, str) and reason:
             reader.fields["finish_reasons"] = (reason,)
-    if kind is OperationKind.TOOL and reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
+    if reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
         reader.change_call(result=result_value(gave["output"]))
     return kind
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.content import documents_of, read_system
 from otel_evals_instrumentation._internal.readers.convention import (
@@ -16,7 +14,7 @@ from otel_evals_instrumentation._internal.readers.convention import (
 )
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
-from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import mapping, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds, words
 
 _OWN = "langwatch."
@@ -47,7 +45,7 @@ def langwatch() -> SpanConvention:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get(_OWN + "span.type")
-    known = _KINDS.get(kind) if isinstance(kind, str) else None
+    known = _KINDS.get(str(kind))
     if known is None and any(_is_chat(span.attributes.get(_OWN + side)) for side in ("input", "output")):
         return OperationKind.INFERENCE
     if known is None and _OF_MODELS.isdisjoint(span.attributes):
@@ -57,82 +55,63 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 def _is_chat(given: Any) -> bool:
     """Return True for a value with the type of a conversation, which only models and agents have."""
-    value = _value(given)
-    return value is not None and value[0] == "chat_messages"
+    return _value(given)[0] == "chat_messages"
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     given, gave = (_value(reader.attributes.get(_OWN + side)) for side in ("input", "output"))
     if kind is OperationKind.TOOL:
-        _read_tool(reader, given, gave)
+        _read_tool(reader, given[1], gave[1])
     elif kind is OperationKind.RETRIEVAL:
-        _read_documents(reader, given)
+        _read_documents(reader, given[1])
     elif kind is not OperationKind.OTHER:
         _read_messages(reader, "input", "user", given)
         read_system(reader, reader.fields.get("input_messages", ()))
         _read_messages(reader, "output", "assistant", gave)
     reader.offer_metadata(reader.attributes.get("metadata", reader.attributes.get(_OWN + "metadata")))
-    metrics = _value(reader.attributes.get(_OWN + "metrics"))
-    if metrics is not None:
-        reader.offer_usage(metrics[1])
+    reader.offer_usage(_value(reader.attributes.get(_OWN + "metrics"))[1])
     if kind is OperationKind.AGENT:
         reader.fields.setdefault("agent_name", reader.span.name)
     return kind
 
 
-def _value(attribute: Any) -> tuple[str, Any] | None:
+def _value(attribute: Any) -> tuple[str, Any]:
     """Return type and value; a value without a type is a text or JSON."""
-    parsed = parse(attribute)
-    if parsed is None:
-        return None
-    if isinstance(parsed, dict) and isinstance(parsed.get("type"), str) and "value" in parsed:
-        return parsed["type"], parsed["value"]
-    if isinstance(parsed, list) and len(parsed) == 1:
-        parsed = parsed[0]
-    return ("text" if isinstance(parsed, str) else "json"), parsed
+    typed = mapping(attribute)
+    is_typed = typed.keys() >= {"type", "value"}
+    return (str(typed["type"]), typed["value"]) if is_typed else ("", parse(attribute))
 
 
-def _read_messages(reader: SpanReader, side: str, role: str, given: tuple[str, Any] | None) -> None:
+def _read_messages(reader: SpanReader, side: str, role: str, given: tuple[str, Any]) -> None:
     field = side + "_messages"
     # LangWatch's own attributes come before OpenTelemetry's first names.
     is_older = reader.source_of(side) in ("gen_ai.prompt", "gen_ai.completion")
-    if given is None or (reader.fields.get(field) and not is_older):
-        return
     kind, value = given
-    messages = read_messages(value, role)
-    if kind == "text" or not messages:
-        text = unmasked(text_of(value)) if value not in (None, "") else None
-        messages = (text_message(role, text),) if text else ()
-    if messages:
-        reader.fields[field] = messages
-        reader.note(side, _OWN + side)
+    if value in (None, "") or (reader.fields.get(field) and not is_older):
+        return
+    messages = () if kind == "text" else read_messages(value, role)
+    reader.set_messages(side, messages or (text_message(role, unmasked(text_of(value))),), _OWN + side)
 
 
-def _read_tool(reader: SpanReader, given: tuple[str, Any] | None, gave: tuple[str, Any] | None) -> None:
-    call = reader.fields["tool_call"]
-    name = reader.span.name if reader.text("tool_name") is None else call.name
-    arguments = call.arguments if given is None else parse(given[1])
-    result = call.result if gave is None else parse(gave[1])
-    ok = "ok" if call.status == "unknown" and result is not None else call.status
-    reader.fields["name"] = name
-    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments, result=result, status=ok)
+def _read_tool(reader: SpanReader, given: Any, gave: Any) -> None:
+    reader.offer_name(reader.text("tool_name") or reader.span.name)
+    call = reader.change_call(arguments=parse(given), result=parse(gave))
+    if call.status == "unknown" and call.result is not None:
+        reader.change_call(status="ok")
     for value, field, side in ((given, "tool_arguments", "input"), (gave, "tool_results", "output")):
         if value is not None:
             reader.note(field, _OWN + side)
 
 
-def _read_documents(reader: SpanReader, given: tuple[str, Any] | None) -> None:
+def _read_documents(reader: SpanReader, given: Any) -> None:
     """Read the contexts as documents, and the input as their query."""
     for key in (_OWN + "rag.contexts", _OWN + "rag_contexts"):
-        contexts = _value(reader.attributes.get(key))
-        if contexts is not None:
-            query = _query(given[1]) if given is not None else None
-            items = contexts[1] if isinstance(contexts[1], list) else [contexts[1]]
-            found = documents_of([_document(item) for item in items], query, reader.span.span_id)
-            if found:
-                reader.fields["documents"] = found
-                reader.note("documents", key)
-                return
+        contexts = _value(reader.attributes.get(key))[1]
+        found = documents_of(contexts, _query(given), reader.span.span_id)
+        if found:
+            reader.fields["documents"] = found
+            reader.note("documents", key)
+            return
 
 
 def _query(value: Any) -> str | None:
@@ -141,10 +120,3 @@ def _query(value: Any) -> str | None:
         (value,) = value.values()
     asked = read_messages(value, "user")
     return asked[0].text if asked else None
-
-
-def _document(item: Any) -> Any:
-    if not isinstance(item, dict) or item.get("content") is None:
-        return item
-    content = item["content"]
-    return {**item, "content": content if isinstance(content, str) else text_of(content)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from otel_evals.model import Availability, Message, OperationKind, SpanRecord
+from otel_evals.model import Availability, Message, OperationKind
 from otel_evals_instrumentation._internal.readers.content import read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
@@ -22,7 +22,7 @@ from otel_evals_instrumentation._internal.readers.tool_values import (
     tool_call,
     tool_result,
 )
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.values import is_masked, listed, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds
 
 # --- LoongSuite, ARMS, Dify and traceAI: `gen_ai.span.kind` next to OpenTelemetry's names ---
@@ -94,10 +94,11 @@ def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read names from the numbered entities, and the rest from the events."""
     span = reader.span
     events = {event.name: event.attributes for event in (*span.events, *span.logs)}
-    for role, name in _entities(span):
-        if role.startswith("agent.") and kind is not OperationKind.TOOL:
+    for key, role in span.attributes.items():
+        name = span.attributes.get(key.removesuffix("type") + "name")
+        if str(role).startswith("agent.") and kind is not OperationKind.TOOL:
             reader.offer("agent_name", name)
-        elif role.startswith("model."):
+        elif str(role).startswith("model."):
             reader.offer("request_model", name)
     reader.offer("conversation_id", reader.attributes.get("scope.agentic.session"))
     given = events.get(_INPUT, {}).get("input")
@@ -120,27 +121,17 @@ def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 def _read_tool(reader: SpanReader, given: Any, said: Any) -> None:
     result, failed = result_of(said, wrapped=False)
     reader.offer_name(reader.attributes.get("entity.1.name"))
-    arguments = None if given is None else arguments_of(given)
-    status = None if said is None and not failed else "error" if failed else "ok"
-    reader.change_call(arguments=arguments, result=result, status=status)
+    status = "error" if failed else None if said is None else "ok"
+    reader.change_call(arguments=arguments_of(given), result=result, status=status)
 
 
 def _noted(reader: SpanReader, field: str, value: Any) -> Any:
     """Return a content, or None for a mask, and note its event."""
     event = _INPUT if field in ("input", "tool_arguments") else _OUTPUT
-    masked = is_masked(value) or (isinstance(value, (list, tuple)) and value and all(map(is_masked, value)))
+    masked = all(map(is_masked, listed(value) or (value,)))
     if value is not None:
         reader.note(field, event, Availability.CAPTURED_OFF if masked else Availability.PRESENT)
     return None if masked else value
-
-
-def _entities(span: SpanRecord) -> Iterator[tuple[str, str]]:
-    """Yield type and name of each entity."""
-    for key, kind in span.attributes.items():
-        if key.startswith("entity.") and key.endswith(".type") and isinstance(kind, str):
-            name = span.attributes.get(key.removesuffix("type") + "name")
-            if isinstance(name, str) and name:
-                yield kind, name
 
 
 def _messages(value: Any, role: str) -> Iterator[Message]:
@@ -148,12 +139,12 @@ def _messages(value: Any, role: str) -> Iterator[Message]:
     value = parse(value)
     items = value if isinstance(value, (list, tuple)) else (value,)
     for item in items:
-        one = parse(item) if isinstance(item, str) and item[:2] == '{"' else item
-        if isinstance(one, dict) and len(one) == 1 and not _ROLES.isdisjoint(one):
+        one = mapping(item)
+        if len(one) == 1 and not _ROLES.isdisjoint(one):
             yield from map(_message, one, one.values())
         elif isinstance(item, str) and item:
             yield text_message(role, item)
-        elif item is not None:
+        else:
             yield from read_messages(item, role)
 
 
@@ -162,9 +153,8 @@ def _message(name: str, content: Any) -> Message:
     role = "assistant" if name == _CALLS else role_of(name)
     if role == "tool":
         return Message(role=role, parts=(tool_result({"content": content}),))
-    parsed = parse(content) if isinstance(content, str) and content[:2] == "[{" else content
-    items = parsed if isinstance(parsed, (list, tuple)) else (parsed,)
-    calls = [call for call in map(parse, items) if isinstance(call, dict) and _is_call(call)]
+    items = listed(content)
+    calls = [call for call in map(mapping, items) if _is_call(call)]
     if calls and len(calls) == len(items):
         return Message(role=role, parts=tuple(map(tool_call, calls)))
     return Message(role=role, parts=read_parts(content))

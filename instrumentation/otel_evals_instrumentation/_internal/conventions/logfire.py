@@ -6,7 +6,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.values import first_text, mapping
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 # By the beginning of a template; the first that matches counts.
@@ -23,7 +23,7 @@ _TEMPLATES = {
     "Embedding Creation": OperationKind.EMBEDDING,
 }
 _CLIENTS = ("logfire.openai", "logfire.anthropic")
-_ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens"))
+_ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens", "duration"))
 
 
 def logfire() -> SpanConvention:
@@ -49,29 +49,21 @@ def logfire() -> SpanConvention:
 
 def _is_opened(span: SpanRecord) -> bool:
     """Return True for the beginning of a streamed call, which has another span when it ends."""
-    if "duration" in span.attributes or span.status == "ERROR" or not _ANSWERS.isdisjoint(span.attributes):
+    if span.status == "ERROR" or not _ANSWERS.isdisjoint(span.attributes):
         return False
     if span.scope_name in _CLIENTS and "gen_ai.input.messages" in span.attributes:
         return True  # the newest format omits the request, and an answered call has its answer
     recorded = span.attributes.get("request_data")
-    request = parse(recorded) if isinstance(recorded, str) and '"stream"' in recorded else None
-    return isinstance(request, dict) and request.get("stream") is True
+    return '"stream"' in str(recorded) and mapping(recorded).get("stream") is True
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read the instructions and errors of OpenAI Agents: an error has a general message and a cause."""
+    """Read the errors of OpenAI Agents: an error has a general message and a cause."""
     if kind is not OperationKind.AGENT and "gen_ai.agent.name" not in reader.attributes:
         reader.fields.pop("agent_name", None)  # the name is a workflow's or a tool's
-    if kind is OperationKind.INFERENCE and "system_instructions" not in reader.fields:
-        told = reader.mapping("response").get("instructions")
-        if isinstance(told, str) and told:
-            reader.fields["system_instructions"] = told
-            reader.note("system", "response")
     error = reader.mapping("error")
     if error:
-        data = error.get("data")
-        cause = data.get("error") if isinstance(data, dict) else None
-        text = cause if isinstance(cause, str) else str(error.get("message"))
+        text = first_text(mapping(error.get("data")), ("error",)) or str(error.get("message"))
         reader.fields["error"] = text
         if kind is OperationKind.TOOL:
             reader.change_call(error=text, status="error")
@@ -79,11 +71,10 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    template = span.attributes.get("logfire.msg_template", span.name)
+    template = str(span.attributes.get("logfire.msg_template", span.name))
     if _is_opened(span):
         return OperationKind.OTHER
-    if isinstance(template, str):
-        for start, kind in _TEMPLATES.items():
-            if template.startswith(start):
-                return kind
+    for start, kind in _TEMPLATES.items():
+        if template.startswith(start):
+            return kind
     return None if "gen_ai.operation.name" in span.attributes else OperationKind.OTHER

@@ -21,7 +21,7 @@ from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, r
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse
+from otel_evals_instrumentation._internal.readers.values import first_text, listed, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
@@ -59,17 +59,15 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _fill_calls(reader)
     elif source == "llm.input_messages.*" and reader.attributes.get("input.value") is not None:
         _read_plain_input(reader, source)
-    if kind is not OperationKind.TOOL and not reader.attributes.keys().isdisjoint(_MEDIA):
-        _read_media(reader, "input", "user")
-        _read_media(reader, "output", "assistant")
+    _read_media(reader, "input", "user")
+    _read_media(reader, "output", "assistant")
     return kind
 
 
 def _read_plain_input(reader: SpanReader, source: str) -> None:
     """Replace the messages of an operation that is no model call by its plain text, if it has one."""
-    text = reader.attributes["input.value"]
-    is_plain = reader.attributes.get("input.mime_type") == "text/plain"
-    if is_plain and type(text) is str and text and not is_masked(text):
+    text = first_text(reader.attributes, ("input.value",))
+    if text and reader.attributes.get("input.mime_type") == "text/plain":
         reader.set_messages("input", (text_message("user", text),), "input.value")
         return
     reader.fields["input_messages"] = ()
@@ -91,14 +89,13 @@ def _read_media(reader: SpanReader, side: str, role: str) -> None:
         return
     last = messages.pop() if messages and messages[-1].role == role else Message(role=role)
     reader.fields[f"{side}_messages"] = (*messages, replace(last, parts=(*last.parts, *found)))
-    if reader.source_of(side) is None:
-        reader.note(side, f"{side}.images.*")
+    reader.noted.setdefault(side, (f"{side}.images.*", Availability.PRESENT))
 
 
 def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
     """Name a LangGraph agent, or the graph at the root, after its span."""
     span = reader.span
-    if not span.scope_name.endswith(_LANGCHAIN) or span.name.startswith("Runnable") or not span.name:
+    if not span.scope_name.endswith(_LANGCHAIN) or span.name.startswith("Runnable"):
         return
     if kind is OperationKind.AGENT or span.parent_span_id is None:
         reader.fields["name"] = span.name
@@ -108,10 +105,9 @@ def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
 
 def _read_task(reader: SpanReader) -> None:
     """Read the only task of a CrewAI crew without inputs; models are given it inside of other text."""
-    tasks = parse(reader.attributes.get("crew_tasks"))
-    task = tasks[0] if isinstance(tasks, list) and len(tasks) == 1 else None
-    text = task.get("description") if isinstance(task, dict) else None
-    if isinstance(text, str) and text and not is_masked(text):
+    tasks = listed(reader.attributes.get("crew_tasks"))
+    text = first_text(mapping(tasks[0]), ("description",)) if len(tasks) == 1 else None
+    if text:
         reader.set_messages("input", (text_message("user", text),), "crew_tasks")
 
 
@@ -134,12 +130,11 @@ def _read_request(reader: SpanReader) -> None:
     if asked.get("name") and not any(_of_kind(said, "tool_call")):
         said = (*said, Message(role="assistant", parts=(tool_call(asked),)))
     fields["output_messages"] = said
-    if "request_model" not in fields and "response_model" not in fields:  # as in failed calls
+    if "request_model" not in fields:  # as in failed calls
         given = reader.mapping("llm.invocation_parameters")
         reader.offer("request_model", first_text(given, _MODEL_KEYS))
-    request = reader.attributes.get("input.value")
-    is_request = type(request) is str and request[:1] == "{" and any(key in request for key in _SYSTEM_KEYS)
-    if is_request and "system_instructions" not in fields:
+    request = str(reader.attributes.get("input.value"))
+    if "system_instructions" not in fields and any(key in request for key in _SYSTEM_KEYS):
         read_system(reader, read_messages(request, "user")[:1])
 
 
@@ -148,16 +143,11 @@ def _read_parameters(reader: SpanReader) -> None:
     call = reader.fields["tool_call"]
     if call.arguments is not None or "input.value" in reader.attributes:
         return
-    given = parse(reader.attributes.get("tool.parameters"))
-    if given is not None and not is_masked(given) and not _is_schema(given):
+    given = reader.mapping("tool.parameters")
+    is_schema = "properties" in given or any(isinstance(v, dict) and "type" in v for v in given.values())
+    if given and not is_schema:
         reader.change_call(arguments=given)
         reader.note("tool_arguments", "tool.parameters")
-
-
-def _is_schema(given: object) -> bool:
-    if not isinstance(given, dict):
-        return not isinstance(given, list)
-    return "properties" in given or any(isinstance(v, dict) and "type" in v for v in given.values())
 
 
 def _fill_calls(reader: SpanReader) -> None:
@@ -192,8 +182,6 @@ def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
-        return OperationKind.OTHER
     if span.name.startswith("handoff to ") and _is_handover(span.attributes.get("tool.name")):
         return OperationKind.OTHER  # the model's messages have the call
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
@@ -254,11 +242,10 @@ def _kind_of_event(span: SpanRecord) -> OperationKind | None:
 
 def _read_event(reader: SpanReader) -> None:
     """Read the tool's name and arguments from BeeAI's event span."""
-    event = _EVENT.fullmatch(reader.span.name) if reader.span.scope_name.endswith(".beeai") else None
-    if event is None:
-        return
-    reader.offer_name(reader.text("tool_name") or event[2])
-    reader.change_call(arguments=parse(reader.attributes.get("tool.parameters")))
+    event = _EVENT.fullmatch(reader.span.name)
+    if event is not None:
+        reader.offer_name(reader.text("tool_name") or event[2])
+        reader.change_call(arguments=parse(reader.attributes.get("tool.parameters")))
 
 
 _OF_MODELS = frozenset(
@@ -269,7 +256,6 @@ _OF_MODELS = frozenset(
 """Attributes of model calls, some of which have no kind."""
 _DOCUMENTS = frozenset(("retrieval.documents", "retrieval.documents.0.document.content"))
 _FAMILIES = (("images", "image"), ("documents", "document"))
-_MEDIA = frozenset(f"{side}.{s}.0.{o}.url" for side in ("input", "output") for s, o in _FAMILIES)
 _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
 
 TABLE = SpanConvention(

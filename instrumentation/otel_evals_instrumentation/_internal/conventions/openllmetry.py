@@ -20,10 +20,10 @@ from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import (
     first_text,
+    listed,
     mapping,
     parse,
     unflatten,
-    unmasked,
 )
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
@@ -41,7 +41,7 @@ _MCP = "opentelemetry.instrumentation.mcp"
 
 _PROPERTIES = "traceloop.association.properties."
 _INPUT, _OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
-_RANK = re.compile(r"Doc (\d+), Score: ([-+.\deE]+)(?:\n(.*))?", re.DOTALL)
+_RANK = re.compile(r"Doc (\d+), Score: (-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?:\n(.*))?", re.DOTALL)
 """Result of a reranker, such as `Doc 1, Score: 0.98`: an index and a score."""
 
 
@@ -102,15 +102,14 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if call is not None and reader.span.scope_name.startswith(_MCP):
         reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
     is_agno = reader.span.scope_name.endswith(".agno") and _OUTPUT in reader.attributes
-    if call is not None and call.arguments is None and is_agno and _INPUT not in reader.attributes:
+    if call is not None and call.arguments is None and is_agno:
         reader.fields["tool_call"] = replace(call, arguments={})  # Agno omits the input of such a call
     if call is not None and "gen_ai.tool.name" not in reader.attributes:
         _read_tool_message(reader, call)
     tasks = reader.attributes.get("crewai.crew.tasks_output")
-    if isinstance(tasks, str):
-        said = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
-        if said:
-            reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
+    said = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
+    if said:
+        reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
     return kind
 
 
@@ -127,12 +126,10 @@ def _read_tool_message(reader: SpanReader, call: ToolCall) -> None:
 def _read_documents(reader: SpanReader) -> None:
     """Read the documents of a task, from older instrumentations of LangChain without spans of retrievers."""
     for key, inside in ((_OUTPUT, "outputs"), (_INPUT, "inputs")):
-        value = reader.attributes.get(key)
         # The end of the class path in LangChain's JSON; other texts are not decoded.
-        if not isinstance(value, str) or '"Document"]' not in value:
-            continue
-        items = reader.mapping(key).get(inside)
-        if isinstance(items, list) and items and all(map(_is_document, items)):
+        is_found = '"Document"]' in str(reader.attributes.get(key))
+        items = listed(reader.mapping(key).get(inside)) if is_found else ()
+        if items and all(map(_is_document, items)):
             reader.fields["documents"] = documents_of(items, span_id=reader.span.span_id)
             reader.note("documents", key)
             return
@@ -140,25 +137,20 @@ def _read_documents(reader: SpanReader) -> None:
 
 def _is_document(item: Any) -> bool:
     """Return True for a document that LangChain serialised."""
-    path = item.get("id") if isinstance(item, dict) else None
-    return isinstance(path, list) and path[-1:] == ["Document"]
+    return listed(mapping(item).get("id"))[-1:] == ["Document"]
 
 
 def _read_ranks(reader: SpanReader) -> None:
     """Read a reranker of Cohere's: query and documents from the prompts, the new order from texts."""
-    prompts = unflatten(reader.attributes, "gen_ai.prompt")
-    given = [_content(p) for p in prompts if isinstance(p, dict) and p.get("role") == "system"]
-    query = next((_content(p) for p in prompts if isinstance(p, dict) and p.get("role") == "user"), None)
+    prompts = list(map(mapping, unflatten(reader.attributes, "gen_ai.prompt")))
+    given = dict(enumerate(p.get("content") for p in prompts if p.get("role") == "system"))
+    query = next((first_text(p, ("content",)) for p in prompts if p.get("role") == "user"), None)
     found = []
-    for ranked in unflatten(reader.attributes, "gen_ai.completion"):
-        rank = _RANK.fullmatch(_content(ranked) or "")
+    for ranked in map(mapping, unflatten(reader.attributes, "gen_ai.completion")):
+        rank = _RANK.fullmatch(str(ranked.get("content")))
         if rank is not None:
-            index = int(rank[1])
-            content = rank[3] or (given[index] if index < len(given) else None)
-            score = _number(rank[2])
-            found.append(
-                Document(content=content, id=rank[1], score=score, query=query, span_id=reader.span.span_id)
-            )
+            content = rank[3] or given.get(int(rank[1]))
+            found.append(make_document(content, rank[1], float(rank[2]), {}, reader.span.span_id, query))
     if query:
         reader.fields["input_messages"] = (text_message("user", query),)
     if found:
@@ -166,23 +158,11 @@ def _read_ranks(reader: SpanReader) -> None:
         reader.note("documents", "gen_ai.completion.*")
 
 
-def _content(item: Any) -> str | None:
-    content = item.get("content") if isinstance(item, dict) else None
-    return unmasked(content) if isinstance(content, str) else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if span.scope_name == SCOPE:
-        return kind_of_step(span)
     if "gen_ai.operation.name" in span.attributes and span.name != "crewai.workflow":
         return None
+    if span.scope_name == SCOPE:
+        return kind_of_step(span)
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
         return OperationKind.WORKFLOW
     return kind_named(span.attributes.get("traceloop.span.kind"), _KINDS)
@@ -201,11 +181,8 @@ def _decoded(value: Any) -> Any:
 
 
 def kind_of_step(span: SpanRecord) -> OperationKind | None:
-    """Return the kind of a step; None to use OpenTelemetry's names."""
-    attributes = span.attributes
-    if "gen_ai.operation.name" in attributes:
-        return None
-    gave = _decoded(attributes.get(_OUTPUT))
+    """Return the kind of a step."""
+    gave = _decoded(span.attributes.get(_OUTPUT))
     if isinstance(gave, dict):
         if "tool_name" in gave and ("tool_output" in gave or "raw_output" in gave):
             return OperationKind.TOOL
@@ -213,43 +190,35 @@ def kind_of_step(span: SpanRecord) -> OperationKind | None:
             return OperationKind.INFERENCE
         if _ending(gave) is not None:
             return OperationKind.WORKFLOW
-    elif isinstance(gave, list) and gave:
-        first = parse(gave[0])
-        if isinstance(first, dict) and "node" in first:
-            return OperationKind.RETRIEVAL
-    elif gave is None:
-        given = _decoded(attributes.get(_INPUT))
-        if isinstance(given, dict) and isinstance(given.get("messages"), list):
-            return OperationKind.INFERENCE
-    kind = attributes.get("traceloop.span.kind")
+    elif isinstance(gave, list) and gave and "node" in mapping(gave[0]):
+        return OperationKind.RETRIEVAL
+    kind = span.attributes.get("traceloop.span.kind")
     return OperationKind.WORKFLOW if kind == "workflow" else OperationKind.OTHER
 
 
 def _ending(gave: Any) -> Any:
     """Return the response in the event at the end of a workflow."""
-    result = gave.get("result") if isinstance(gave, dict) else None
-    return result.get("response") if isinstance(result, dict) else None
+    return mapping(mapping(gave).get("result")).get("response")
 
 
 def read_step(reader: SpanReader) -> None:
     """Read output that is JSON twice; a tool's result contains its name, id and arguments."""
-    gave = _decoded(reader.attributes.get(_OUTPUT))
+    said = _decoded(reader.attributes.get(_OUTPUT))
+    gave = mapping(said)
     call = reader.fields.get("tool_call")
-    if call is not None and isinstance(gave, dict):
+    if call is not None and gave:
         reader.fields["name"] = str(gave.get("tool_name"))
         reader.change_call(
             name=reader.fields["name"],
             id=first_text(gave, ("tool_id",)),
             arguments=gave.get("tool_kwargs"),
         )
-    if isinstance(gave, dict):
-        reader.offer("agent_name", gave.get("current_agent_name"))  # of a step: the first is asked first
-        result = gave.get("result")
-        last = result.get("current_agent_name") if isinstance(result, dict) else None
-        if isinstance(last, str) and last:
-            reader.fields["name"] = last
-    if reader.source_of("output") == _OUTPUT and isinstance(gave, (dict, list)):
-        reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")
+    reader.offer("agent_name", gave.get("current_agent_name"))  # of a step: the first is asked first
+    last = first_text(mapping(gave.get("result")), ("current_agent_name",))
+    if last:
+        reader.fields["name"] = last
+    if reader.source_of("output") == _OUTPUT and isinstance(said, (dict, list)):
+        reader.fields["output_messages"] = read_messages(_ending(gave) or said, "assistant")
 
 
 # --- Vector stores as Traceloop instruments them: each retrieved document is a span event ---
@@ -275,18 +244,15 @@ def openllmetry_vector_stores() -> SpanConvention:
 
 
 def _vector_stores_kind(span: SpanRecord) -> OperationKind | None:
-    """Return the kind of a query, recognised by its name or its results; None for writes."""
-    if any(event.name in _EVENTS for event in span.events):
-        return OperationKind.RETRIEVAL
+    """Return the kind of a query, recognised by its name; None for writes."""
     words = span.name.lower().replace("_", ".").split(".")
-    return OperationKind.RETRIEVAL if "query" in words or "search" in words else None
+    return OperationKind.RETRIEVAL if {"query", "search"}.intersection(words) else None
 
 
 def _vector_stores_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    found = [_document(event, reader.span) for event in reader.span.events if event.name in _EVENTS]
-    documents = tuple(document for document in found if document.content or document.id or document.metadata)
+    documents = [_document(event, reader.span) for event in reader.span.events if event.name in _EVENTS]
     if documents:
-        reader.fields["documents"] = documents
+        reader.fields["documents"] = tuple(documents)
         reader.note("documents", _EVENTS[0])
     return kind
 

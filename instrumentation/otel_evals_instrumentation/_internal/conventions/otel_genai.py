@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_evals.model import OperationKind
 from otel_evals_instrumentation._internal.readers.convention import LAST, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
-from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import listed, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 
@@ -59,9 +59,9 @@ def otel_genai() -> SpanConvention:
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Keep the last of several texts without roles, as Spring AI lists them: only that is the user's."""
-    if "gen_ai.prompt" in reader.attributes and reader.source_of("input") == "gen_ai.prompt":
-        texts = parse(reader.attributes.get("gen_ai.prompt"))
-        if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
+    if reader.source_of("input") == "gen_ai.prompt":
+        texts = listed(reader.attributes.get("gen_ai.prompt"))
+        if texts and all(map(_is_plain, texts)):
             reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)
 
 

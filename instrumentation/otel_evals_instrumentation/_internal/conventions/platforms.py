@@ -10,7 +10,7 @@ from otel_evals_instrumentation._internal.readers.convention import (
     SpanReader,
     kind_of,
 )
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.values import mapping, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import (
     kind_named,
     kind_of_function,
@@ -51,8 +51,7 @@ def braintrust() -> SpanConvention:
 
 
 def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
-    recorded = parse(span.attributes.get(_OWN + "span_attributes"))
-    kind = recorded.get("type") if isinstance(recorded, dict) else None
+    kind = mapping(span.attributes.get(_OWN + "span_attributes")).get("type")
     if isinstance(kind, str):
         return _BRAINTRUST_KINDS.get(kind, OperationKind.OTHER)
     if "gen_ai.operation.name" in span.attributes or "gen_ai.tool.name" in span.attributes:
@@ -99,13 +98,10 @@ def laminar() -> SpanConvention:
 
 
 def _laminar_kind(span: SpanRecord) -> OperationKind | None:
-    kind = span.attributes.get("lmnr.span.type")
-    known = _LAMINAR_KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None and "gen_ai.operation.name" not in span.attributes and kind in (None, "DEFAULT", "SPAN"):
-        if "gen_ai.request.model" in span.attributes or "gen_ai.system" in span.attributes:
-            return OperationKind.INFERENCE
+    kind = str(span.attributes.get("lmnr.span.type", "SPAN"))
+    if kind in ("DEFAULT", "SPAN") and "gen_ai.operation.name" not in span.attributes:
         return kind_of_function(span)
-    return known
+    return _LAMINAR_KINDS.get(kind)
 
 
 # --- LangSmith's OpenTelemetry export: inputs and outputs as JSON in `gen_ai.prompt`, `gen_ai.completion` ---
@@ -164,6 +160,7 @@ def mlflow() -> SpanConvention:
             documents="mlflow.spanOutputs",
             query="mlflow.spanInputs",
             definitions="mlflow.chat.tools",
+            provider="mlflow.llm.provider",
         ),
         kind_of=_kind,
         records_turns=True,
@@ -178,18 +175,8 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _mlflow_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read names and numbers that are JSON too."""
+    """Read models, tokens and the agent's name."""
     fields, attributes = reader.fields, reader.attributes
-    for field_name, key in (
-        ("response_model", "mlflow.llm.model"),
-        ("request_model", "model"),
-        ("provider", "mlflow.llm.provider"),
-        ("conversation_id", "mlflow.trace.session"),
-        ("user_id", "mlflow.trace.user"),
-    ):
-        value = parse(attributes.get(key))
-        if isinstance(value, str) and value:
-            fields[field_name] = value
     if kind is OperationKind.INFERENCE:
         reader.offer("request_model", reader.mapping(_MLFLOW_INPUT).get("model"))
         reader.offer("response_model", reader.mapping(_MLFLOW_OUTPUT).get("model"))
@@ -197,10 +184,8 @@ def _mlflow_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if usage is not None:
         fields["usage"] = usage
     if kind is OperationKind.AGENT:
-        name = parse(attributes.get("name"))
-        fields["agent_name"] = (
-            fields.get("agent_name") or (isinstance(name, str) and name) or reader.span.name
-        )
+        reader.offer("agent_name", unquoted(attributes.get("name")))
+        reader.offer("agent_name", reader.span.name)
         if fields["output_messages"] and fields["output_messages"][-1].text.startswith(_STREAM):
             fields["output_messages"] = ()
             reader.noted.pop("output", None)

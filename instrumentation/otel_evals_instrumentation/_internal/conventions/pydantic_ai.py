@@ -52,6 +52,4 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 def _kind(span: SpanRecord) -> OperationKind | None:
     if "gen_ai.operation.name" in span.attributes:
         return None
-    if "gen_ai.tool.name" in span.attributes:
-        return OperationKind.TOOL
     return None if _OF_AGENTS.isdisjoint(span.attributes) else OperationKind.AGENT

@@ -13,7 +13,7 @@ from otel_evals_instrumentation._internal.conventions.openinference import TABLE
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.values import literal, parse
+from otel_evals_instrumentation._internal.readers.values import listed, literal, mapping, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 # --- Haystack's own tracer: pipelines, components and agents as `haystack.*` tags, their content as JSON ---
@@ -140,8 +140,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _value(value: Any) -> Any:
     """Decode a raw value, which is JSON or a Python literal; None if it is truncated."""
-    parsed = parse(value)
-    found = literal(value) if parsed is value else parsed
+    found = literal(parse(value))
     return None if isinstance(found, str) and found.startswith(("[{", "{'")) else found
 
 
@@ -151,11 +150,9 @@ def _value(value: Any) -> Any:
 _KINDS = kinds(agent="agent_turn", tool="function_tool", inference="llm_node llm_request")
 _REDACTED = "exception details redacted"
 """Replaces every error's text if personal data is not recorded."""
-_OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
 
 
-def _both(names: str) -> tuple[str, ...]:
-    return words(names, "lk.pii.", "lk.")
+_CALLS = ("lk.pii.response.function_calls", "lk.response.function_calls")
 
 
 def livekit() -> SpanConvention:
@@ -202,8 +199,6 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if span.name == "agent_session":
         return OperationKind.OTHER  # a workflow in some versions, yet each turn is a run
     kind = _KINDS.get(span.name)
-    if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
-        return OperationKind.TOOL
     if kind is None and "gen_ai.operation.name" in span.attributes:
         return None
     return kind or OperationKind.OTHER
@@ -213,20 +208,15 @@ def _livekit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Add the calls of a response, which have their own attribute, and read the error flag of tools."""
     call = reader.fields.get("tool_call")
     if reader.fields.get("error") == _REDACTED:
-        error = reader.fields["error"] = reader.fields.get("error_type") or "error"
-        if call is not None:
-            call = reader.change_call(error=error)
+        reader.fields["error"] = reader.fields.get("error_type") or "error"
     if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
         text = call.result if isinstance(call.result, str) else None
         reader.change_call(status="error", error=call.error or text)
-    key = next((k for k in _both("response.function_calls") if k in reader.attributes), None)
-    asked = parse(reader.attributes[key]) if key is not None else None
-    if kind is OperationKind.INFERENCE and key is not None and isinstance(asked, list) and asked:
-        calls = tuple(tool_call(item) for item in asked if isinstance(item, dict))
+    key = next(filter(reader.attributes.__contains__, _CALLS), _CALLS[0])
+    calls = [tool_call(mapping(item)) for item in listed(reader.attributes.get(key))]
+    if calls:
         said = [part for m in reader.fields.get("output_messages", ()) for part in m.parts]
-        texts = tuple(
-            part for part in said if part.kind != "tool_call" and (part.text or part.data or part.media)
-        )
+        texts = [part for part in said if part.kind != "tool_call"]
         reader.set_messages("output", (Message(role="assistant", parts=(*texts, *calls)),), key)
     return kind
 
@@ -247,9 +237,6 @@ def smolagents() -> SpanConvention:
 
 
 def _smolagents_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    call = reader.fields.get("tool_call")
-    if call is not None and call.name == "final_answer":
-        return OperationKind.OTHER
     reader.rewrite_messages(_plain)
     return kind
 
@@ -260,7 +247,7 @@ def _plain(message: Message) -> Message:
         replace(part, kind="other")
         if part.kind == "tool_call" and part.name == "final_answer"
         else replace(part, text=part.text.removeprefix("New task:\n"))
-        if part.kind == "text" and part.text and message.role == "user"
+        if part.text
         else part
         for part in message.parts
     )

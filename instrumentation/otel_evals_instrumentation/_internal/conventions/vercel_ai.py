@@ -12,7 +12,7 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.values import parse, unquoted
+from otel_evals_instrumentation._internal.readers.values import listed, mapping, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import first_count, words
 
 _METADATA = "ai.telemetry.metadata."
@@ -102,12 +102,10 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     attributes = span.attributes
     named = unquoted(attributes.get("ai.operationId", attributes.get("operation.name", span.name)))
     # Older versions add the function's id.
-    operation = named.partition(" ")[0] if isinstance(named, str) else ""
-    if operation == "ai.toolCall" or "ai.toolCall.name" in attributes or "ai.toolCall.args" in attributes:
+    operation = str(named).partition(" ")[0]
+    if operation == "ai.toolCall" or "ai.toolCall.name" in attributes:
         return OperationKind.TOOL
     if not operation.startswith("ai."):
-        if "gen_ai.operation.name" in attributes:
-            return None
         return OperationKind.INFERENCE if any(key in attributes for key in _OF_MODELS) else None
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
@@ -131,38 +129,31 @@ def _read_provider(reader: SpanReader) -> None:
     """Read cached and reasoning tokens, which some versions have in the provider's metadata."""
     usage: Any = reader.fields.get("usage")
     for metadata in reader.mapping("ai.response.providerMetadata").values() if usage else ():
-        counts = metadata.get("usage", metadata) if isinstance(metadata, dict) else None
-        if isinstance(counts, dict):
-            usage = replace(
-                usage,
-                cache_read_tokens=usage.cache_read_tokens or first_count(counts, _CACHED) or 0,
-                reasoning_tokens=usage.reasoning_tokens or first_count(counts, ("reasoningTokens",)) or 0,
-            )
-            reader.fields["usage"] = usage
+        counts = mapping(mapping(metadata).get("usage", metadata))
+        usage = reader.fields["usage"] = replace(
+            usage,
+            cache_read_tokens=usage.cache_read_tokens or first_count(counts, _CACHED) or 0,
+            reasoning_tokens=usage.reasoning_tokens or first_count(counts, ("reasoningTokens",)) or 0,
+        )
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read objects, and the tool calls and files of a response, which have attributes of their own."""
-    if not reader.attributes.keys().isdisjoint(_OBJECTS):
-        _read_objects(reader)
-    if kind is OperationKind.INFERENCE:
-        _read_provider(reader)
-    if kind in (OperationKind.INFERENCE, OperationKind.AGENT):
-        key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
-        said = reader.fields.get("output_messages") or ()
-        calls = _parts(reader, key, tool_call)
-        if calls:
-            texts = tuple(part for message in said for part in message.parts)
-            said = (Message(role="assistant", parts=texts + calls),)
-            reader.set_messages("output", said, key)
-        files = _parts(reader, "ai.response.files", read_media)
-        if files:
-            said = (*said, Message(role="assistant", parts=files))
-            reader.set_messages("output", said, "ai.response.files")
+    _read_objects(reader)
+    _read_provider(reader)
+    key = next(filter(reader.attributes.__contains__, _CALLS), _CALLS[0])
+    said = reader.fields.get("output_messages") or ()
+    calls = _parts(reader, key, tool_call)
+    if calls:
+        texts = tuple(part for message in said for part in message.parts)
+        said = (Message(role="assistant", parts=texts + calls),)
+        reader.set_messages("output", said, key)
+    files = _parts(reader, "ai.response.files", read_media)
+    if files:
+        said = (*said, Message(role="assistant", parts=files))
+        reader.set_messages("output", said, "ai.response.files")
     return kind
 
 
 def _parts(reader: SpanReader, key: str, read: Callable[[dict[str, Any]], Part]) -> tuple[Part, ...]:
-    items = parse(reader.attributes.get(key))
-    listed = items if isinstance(items, (list, tuple)) else ()
-    return tuple(read(item) for item in listed if isinstance(item, dict))
+    return tuple(read(mapping(item)) for item in listed(reader.attributes.get(key)))

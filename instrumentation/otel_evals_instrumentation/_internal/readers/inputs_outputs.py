@@ -87,8 +87,8 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
             # A note of an earlier attribute stays, because it is trusted more.
             reader.noted.setdefault(side, (key, Availability.EMPTY))
             continue
-        messages, cut = _said(reader, value, side, role)
-        has_content, speaks = _content_in(messages)
+        messages, cut, is_text = _said(reader, value, side, role)
+        has_content, speaks = (False, True) if is_text else _content_in(messages)
         # A description of an agent has a role too, but is no message.
         messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if not has_content and _may_have_called(reader.attributes):
@@ -167,21 +167,21 @@ def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
     return last.startswith(prefix) and any(name.startswith(prefix + "0.") for name in attributes)
 
 
-def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool]:
-    """Return the messages of an attribute, and if it is truncated.
+def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
+    """Return the messages of an attribute, if it is truncated, and if they are only its JSON as text.
 
-    JSON without messages is the text of a message.
+    JSON without messages is the text of a message, unless another attribute contains messages.
     """
     messages = typed_messages(value)
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
-        return messages, False
+        return messages, False, False
     parsed, cut = parse_or_repair(value)
     if not _is_invocation(reader):
         parsed = first_choice(parsed)
     messages = () if are_numbers(parsed) else _messages(parsed, side, role)
     if not messages and not cut and is_data(parse(parsed)):
-        return (text_message(role, text_of(parsed if type(parsed) is str else value)),), False
-    return messages, cut
+        return (text_message(role, text_of(parsed if type(parsed) is str else value)),), False, True
+    return messages, cut, False
 
 
 def _is_invocation(reader: SpanReader) -> bool:
