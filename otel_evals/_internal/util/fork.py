@@ -1,17 +1,19 @@
 """Renews locks and connections in forked children.
 
 Owners of locks or connections register with `renew_after_fork`. Their locks are held during the fork: no
-other thread is in a critical section. In the child, each owner creates new ones.
+other thread is in a critical section, nor in an import of ours. In the child, each owner creates new ones.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 _LONGEST_WAIT = 1.0
@@ -73,6 +75,19 @@ def renew_after_fork(thing: Any, *, last: bool = False) -> None:
         _things.add(thing)
 
 
+def _is_importing() -> bool:
+    """Return True if another thread is inside an import of ours: in a child, its lock would stay taken."""
+    for thread, frame in sys._current_frames().items():
+        here: FrameType | None = frame if thread != threading.get_ident() else None
+        imports = False
+        while here is not None:
+            imports = imports or here.f_code.co_filename == "<frozen importlib._bootstrap>"
+            if imports and str(here.f_globals.get("__name__")).startswith("otel_evals"):
+                return True
+            here = here.f_back
+    return False
+
+
 def _before() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT
     for thing in [*_things, *_last]:
@@ -83,6 +98,8 @@ def _before() -> None:
             if hasattr(thing, "suspend"):
                 with suppress(Exception):
                     thing.suspend()
+    while _is_importing() and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _in_parent() -> None:
