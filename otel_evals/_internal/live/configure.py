@@ -58,7 +58,7 @@ _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
 _LEAST_SECONDS = 1.0
-"""Time that created providers have to shut down, however long scoring took."""
+"""Time that created providers have to flush and to shut down, however long scoring took."""
 _stopping = OneAtATime()
 _traffic_timer: threading.Timer | None = None
 _used = Providers()
@@ -237,8 +237,11 @@ def force_flush(timeout_millis: int = 30_000) -> bool:
 
     Conversations that are not idle yet keep waiting; `shutdown` ends them.
     """
+    until = time.monotonic() + timeout_millis / 1000
     done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
-    return _made.force_flush(min(timeout_millis, int(FOREVER * 1000))) and done
+    # What is left, and a moment for the exporters however long scoring took.
+    left = max(until - time.monotonic(), min(timeout_millis / 1000, _LEAST_SECONDS))
+    return _made.force_flush(int(min(left, FOREVER) * 1000)) and done
 
 
 def shutdown(timeout_millis: int | None = None) -> None:

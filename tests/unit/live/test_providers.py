@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from otel_evals._internal.live import configure
 from otel_evals._internal.live.providers import Providers, flush, make_missing
 from otel_evals.errors import ConfigError
 from tests.support.waits import SECONDS
@@ -155,3 +158,14 @@ def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_is_
     Providers(Blocked("six", told), Blocked("seven", told), Blocked("eight", told)).shutdown(0.2)
     assert "did not answer in time" in caplog.text
     release.set()
+
+
+def test_a_flush_leaves_the_providers_the_rest_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    scoring = SimpleNamespace(force_flush=lambda _: time.sleep(0.5))
+    monkeypatch.setattr(configure, "_pipeline", scoring)
+    monkeypatch.setattr(configure, "_made", SimpleNamespace(force_flush=given.append))
+    configure.force_flush(3_000)
+    configure.force_flush(300)
+    assert given[0] <= 2_500
+    assert given[1] == 300, "a moment in any case"
