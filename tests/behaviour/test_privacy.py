@@ -4,58 +4,145 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_evals import Rule, Run, Score, sampling, scorer
-from otel_evals.errors import DestinationError
-from otel_evals.scorers import Scorer
+from otel_evals.destinations import InMemoryDestination
+from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.judges import ScriptedJudge
+from otel_evals.scorers import PromptStep, Scorer, step_scorer
 from tests.behaviour.app import App
+from tests.support.destinations import destination
+from tests.support.recording_server import recording_server
 
 KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 3
 
 
+EMAIL = "ada.lovelace@example.org"
+CARD = "4111 1111 1111 1111"
+QUESTION = f"I am {EMAIL}, my key is {KEY}, my card {CARD}. Where is my order?"
+ANSWER = f"Your key {KEY} works, {EMAIL}; the card {CARD} was charged."
+
+
 @scorer(version="1")
 def quotes_output(run: Run) -> Score:
+    return Score(value=1.0, label=f"{run.output}"[:60], explanation=f"it says {run.output}")
+
+
+@scorer(version="1")
+def explains(run: Run) -> Score:
     return Score(value=1.0, label="said", explanation=f"it says {run.output}")
 
 
-def everything(app: App) -> str:
-    """All that left."""
-    app.settle()
-    left: list[Any] = [app.scored.evaluations, *(dict(event.attributes) for event in app.events())]
-    left += [
-        dict(span.attributes or {}) for span in app.exported.get_finished_spans() if "evaluate" in span.name
+@scorer(version="1")
+def fails(run: Run) -> float:
+    raise ValueError(f"cannot read {run.output}")
+
+
+def said_of(spans: Iterable[ReadableSpan]) -> str:
+    """What was written on evaluation spans, or by us on the application's."""
+    attributes = [
+        f"{key}={value}"
+        for span in spans
+        for key, value in (span.attributes or {}).items()
+        if span.name.startswith("evaluate") or key.startswith("otel_evals")
     ]
-    left += [{k: v for k, v in app.span().attributes.items() if k.startswith("otel_evals")}]
-    return str(left)
+    return repr(attributes) + repr([span.status.description for span in spans])
 
 
-def test_secrets_leave_redacted_in_every_way() -> None:
-    app = App(quotes_output, evaluation_spans="same_trace")
-    app.run(answer=f"The key is {KEY}.")
-    text = everything(app)
-    assert "it says The key is" in text
-    assert KEY not in text
-
-
-def test_functions_of_ones_own_redact_too() -> None:
-    app = App(
-        quotes_output, evaluation_spans="same_trace", redact=[lambda text: text.replace("Jane", "[name]")]
+def everything_that_leaves(folder: Path, **options: Any) -> dict[str, str]:
+    """One run, scored by code, by a failure and by a judge; what left, by the way that it took."""
+    judge = ScriptedJudge({"generate_reason": f"the answer repeats {KEY} of {EMAIL} with {CARD}"})
+    asking = (
+        step_scorer("asking", judge=judge)
+        .generate_score(lambda params: 1.0)
+        .generate_reason(PromptStep(schema=str, prompt="Why?\n\n$input\n\n$output"))
     )
-    app.run(answer="Dear Jane.")
-    text = everything(app)
-    assert "it says Dear [name]." in text
-    assert "Jane" not in text
+    scored = InMemoryDestination()
+    with recording_server() as server:
+        destinations = [
+            scored,
+            {"jsonl": {"path": folder / "scored.jsonl"}},
+            {"results": {"path": folder / "results.db"}},
+            destination("langfuse", server.url),
+        ]
+        app = App(
+            quotes_output, fails, asking, destinations=destinations, evaluation_spans="same_trace", **options
+        )
+        app.run(question=QUESTION, answer=ANSWER, result={"token": KEY, "to": EMAIL})
+        app.settle()
+        app.pipeline.shutdown()
+    spans = app.exported.get_finished_spans()
+    assert KEY in str([span.attributes for span in spans]), "what the application recorded is its own"
+    written = b"".join(path.read_bytes() for path in folder.glob("results.db*"))
+    return {
+        "judges": "".join(request.prompt for request in judge.requests),
+        "judged spans": said_of([span for span in spans if not span.name.startswith("evaluate")]),
+        "evaluation spans": said_of([span for span in spans if span.name.startswith("evaluate")]),
+        "events": repr([dict(event.attributes) for event in app.events()]),
+        "files": (folder / "scored.jsonl").read_text(encoding="utf-8"),
+        "results store and page": written.decode(errors="replace"),
+        "destinations over HTTP": "".join(request.raw.decode() for request in server.requests),
+        "destinations of the user's own": repr(scored.runs),
+    }
+
+
+def shout(text: str) -> str:
+    return text.replace("works", "[WORKS]")
+
+
+def broken(text: str) -> str:
+    raise RuntimeError("no model here")
+
+
+@pytest.mark.parametrize(
+    ("options", "gone", "kept"),
+    [
+        ({}, [KEY], [EMAIL, CARD]),
+        ({"redact": ["secrets", "pii"]}, [KEY, EMAIL, CARD], []),
+        ({"redact": [shout]}, ["works"], [KEY, EMAIL, "[WORKS]"]),
+        ({"redact": "python:tests.behaviour.test_privacy:shout"}, ["works"], [KEY, EMAIL, "[WORKS]"]),
+        ({"redact": "off"}, [], [KEY, EMAIL, CARD]),
+        ({"redact": broken}, [KEY, EMAIL, CARD, "repeats", "it says"], []),
+    ],
+    ids=["by default", "personal data", "a function", "a path to one", "nothing", "a function that fails"],
+)
+def test_every_way_out_goes_through_the_hook(
+    options: dict[str, Any], gone: list[str], kept: list[str], tmp_path: Path
+) -> None:
+    for way, said in everything_that_leaves(tmp_path, **options).items():
+        assert len(said) > 50, way
+        assert not [text for text in gone if text in said], way
+        assert all(text in said for text in kept), way
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("secret", "did you mean 'secrets'"),
+        ("presidio", "python:package.module:function"),
+        ("python:nowhere.at_all:f", "cannot be imported"),
+        (5, "must be a name or a function"),
+        (["secrets", None], "must be a name or a function"),
+    ],
+)
+def test_what_the_option_does_not_take_is_said(value: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=r"redact: ") as raised:
+        App(quotes_output, redact=value)
+    assert says in str(raised.value)
 
 
 def test_without_content_capture_scores_leave_and_texts_do_not() -> None:
-    app = App(quotes_output, evaluation_spans="same_trace", capture_content=False)
+    app = App(explains, evaluation_spans="same_trace", capture_content=False)
     app.run(answer="Dear Jane.")
-    text = everything(app)
-    assert "Jane" not in text
-    assert app.span().attributes["otel_evals.score.quotes_output"] == 1.0
+    left = app.settle(), [dict(event.attributes) for event in app.events()]
+    assert "Jane" not in str(left) + said_of(app.exported.get_finished_spans())
+    assert app.span().attributes["otel_evals.score.explains"] == 1.0
 
 
 def test_without_content_capture_log_lines_quote_nothing(caplog: pytest.LogCaptureFixture) -> None:
