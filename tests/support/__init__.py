@@ -26,7 +26,6 @@ The product under test
     pauses              how long something keeps the interpreter's lock
 
 Programs in processes of their own; they get the environment variable PYTHONPATH from here
-    programs            a program with the journal and the scores file of one test
     exporting_programs  a program that exports by OTLP to a receiver of the test
     service             a web service whose every request is one agent run
     service_judge       the same service, traced as a server that takes part in its callers' traces
