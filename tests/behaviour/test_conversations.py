@@ -41,14 +41,6 @@ def at_the_end(app: App) -> list[Evaluation]:
     return list(app.scored.evaluations)
 
 
-def ids_by_scorer(evaluations: list[Evaluation]) -> dict[str, set[str | None]]:
-    """The conversations that each scorer judged."""
-    found: dict[str, set[str | None]] = {}
-    for evaluation in evaluations:
-        found.setdefault(evaluation.scorer_id, set()).add(evaluation.conversation_id)
-    return found
-
-
 def test_a_conversation_is_scored_when_it_is_idle_and_again_after_it_continues() -> None:
     app = App(whole(idle=0.2))
     app.say("c1", "one", "1")

@@ -18,7 +18,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from otel_evals import Rule
 from otel_evals.judges import ScriptedJudge
 from otel_evals.scorers import rubric
-from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import run_agent
 from tests.support.components import Collector, Jaeger, component, otlp
 from tests.support.gateways import GatewayProcess
@@ -31,6 +30,13 @@ from tests.support.waits import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
 EVENT_SCORE = "gen_ai.evaluation.score.value"
 RETRIES = {"initial_interval": "200ms", "max_interval": "1s", "max_elapsed_time": "0s"}
+
+
+def judge_replies(body: dict[str, Any]) -> Any:
+    """A judge that finds one claim of two hallucinated."""
+    told = {"claim": "It arrives on 2026-11-25.", "evidence": "2026-11-25", "verdict": "supported"}
+    made_up = {"claim": "It was sent with ACME.", "verdict": "absent", "reason": "not there"}
+    return {"claims": [told, made_up]}
 
 
 @pytest.fixture(scope="module")

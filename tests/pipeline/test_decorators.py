@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_evals import Run
@@ -135,44 +132,6 @@ def test_it_nests_under_and_over_another_instrumentation() -> None:
         {"order_id": "A-7"},
         {"id": "A-7", "total": 12.5},
     )
-    above = {span.context.span_id: span for span in recorder.spans if span.context}
-    by_name: dict[str, list[str]] = {}
-    for span in recorder.spans:
-        path, at = [], span
-        while at.parent is not None:
-            at = above[at.parent.span_id]
-            path.append(at.name)
-        by_name.setdefault(span.name, path)
-    assert by_name["invoke_agent clerk"][:2] == ["execute_tool find_order", "execute_tool find_order"]
-    assert by_name["invoke_agent clerk"][-1] == "invoke_workflow shop"
-
-
-def test_tools_in_threads_stay_in_the_run_when_the_context_goes_along() -> None:
-    recorder = Recorder()
-
-    @tool(**recorder.capturing)
-    def look(n: int) -> int:
-        return n * n
-
-    @agent(**recorder.capturing)
-    def many(question: str) -> str:
-        context = context_api.get_current()
-
-        def within(n: int) -> int:
-            token = context_api.attach(context)
-            try:
-                return look(n)
-            finally:
-                context_api.detach(token)
-
-        with ThreadPoolExecutor(4) as pool:
-            return str(sum(pool.map(within, range(8))))
-
-    many("squares")
-    assert threading.current_thread() is threading.main_thread()
-    (run,) = runs_of(recorder.spans)
-    assert sorted(call.result for call in run.tool_calls) == [n * n for n in range(8)]
-    assert run.output == "140"
 
 
 def test_bare_model_calls_and_searches_make_a_run_of_their_own() -> None:

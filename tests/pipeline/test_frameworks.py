@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import threading
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator
@@ -14,9 +13,8 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Run
-from otel_evals.context import tool_results
-from otel_evals.judges import LiteLLMJudge, OpenAICompatibleJudge
-from otel_evals.scorers import classifier, grounded_in_tools, hallucination, tool_call_accuracy
+from otel_evals.judges import OpenAICompatibleJudge
+from otel_evals.scorers import classifier, grounded_in_tools, tool_call_accuracy
 from tests.support.stub_openai import CallTool, StubOpenAI
 from tests.support.traffic import Live
 from tests.support.waits import SECONDS
@@ -95,13 +93,6 @@ def check_scores(live: Live, count: int) -> None:
     assert live.pipeline.stats().check() == []
 
 
-def test_pydantic_ai_sync(model: StubOpenAI) -> None:
-    """A synchronous application."""
-    with Live(*rules()) as live:
-        assert pydantic_agent(live, model).run_sync(QUESTION).output == ANSWER
-        check_scores(live, 1)
-
-
 def test_pydantic_ai_asyncio(model: StubOpenAI) -> None:
     """Many runs at once on one event loop stay apart."""
     with Live(*rules()) as live:
@@ -112,21 +103,6 @@ def test_pydantic_ai_asyncio(model: StubOpenAI) -> None:
 
         asyncio.run(main())
         check_scores(live, 8)
-
-
-def test_pydantic_ai_threads(model: StubOpenAI) -> None:
-    """Runs in many threads stay apart."""
-    with Live(*rules()) as live:
-
-        def work() -> None:
-            pydantic_agent(live, model).run_sync(QUESTION)
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        check_scores(live, 4)
 
 
 @pytest.mark.filterwarnings("ignore:Instrumentation format versions")
@@ -186,41 +162,3 @@ def test_openai_agents_with_openinference(model: StubOpenAI, instrumented_openai
         instrumented_openai_agents(live.provider)
         asyncio.run(main())
         check_scores(live, 3)
-
-
-def judge_replies(body: dict[str, Any]) -> Any:
-    """A judge that finds one claim of two hallucinated."""
-    told = {"claim": "It arrives on 2026-11-25.", "evidence": "2026-11-25", "verdict": "supported"}
-    made_up = {"claim": "It was sent with ACME.", "verdict": "absent", "reason": "not there"}
-    return {"claims": [told, made_up]}
-
-
-@pytest.mark.slow
-def test_the_hallucination_judge_sees_the_tool_results_of_the_very_run(model: StubOpenAI) -> None:
-    """At the judge's server: the run's own tool results; on the score: digest, verdicts, what it cost."""
-    steps: list[str] = []
-    results = tool_results()
-
-    def get_context(params: Any) -> Any:
-        steps.append(params.step)
-        return results(params)
-
-    with StubOpenAI(judge_replies) as judge:
-        asked = LiteLLMJudge("openai/gpt-5-mini", api_base=judge.url, api_key="none")
-        with Live(Rule(hallucination(asked, get_context=get_context), timeout=50)) as live:
-            pydantic_agent(live, model).run_sync(QUESTION)
-            assert live.flush()
-            (evaluation,) = live.scored.evaluations
-        score = evaluation.outcome
-        assert score.value == 0.5, score  # type: ignore[union-attr]  # a score
-        assert steps == ["analyze"]
-        (findings,) = judge.prompts
-        assert "2026-11-25" in findings
-        assert "ACME" in findings
-        assert "shipped" in findings
-        by_name = {s.name: s for s in score.steps}  # type: ignore[union-attr]  # a score
-        assert len(by_name["analyze"].context.digest) == 64
-        assert [v["verdict"] for v in by_name["analyze"].result["claims"]] == ["supported", "absent"]
-        assert score.usage.input_tokens == 120  # type: ignore[union-attr]  # a score
-        assert score.explanation.startswith("1 of 2 claims supported")  # type: ignore[union-attr]  # a score
-        assert live.pipeline.stats().seen == 1, "the judge's own traffic is no run"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import http.client
 import os
-import random
 import socket
 import ssl
 import sys
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -32,54 +29,6 @@ from tests.support.gateways import GatewayProcess, GatewayThread, post
 from tests.support.waits import eventually
 
 GRPC_REFUSALS = ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
-FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
-"""How long the receivers are given mutated requests."""
-
-
-def mutated(rng: random.Random, valid: bytes) -> bytes:
-    """Bytes changed, cut and repeated."""
-    data = bytearray(valid)
-    for _ in range(rng.randrange(6)):
-        at = rng.randrange(len(data) + 1)
-        match rng.randrange(4):
-            case 0:
-                data[at : at + 1] = rng.randbytes(1)
-            case 1:
-                del data[at : at + rng.randrange(40)]
-            case 2:
-                data[at:at] = rng.randbytes(rng.randrange(9))
-            case _:
-                data[at:at] = data[: rng.randrange(200)]
-    return bytes(data)
-
-
-def test_mutated_requests_never_stop_it() -> None:
-    """Mutations of valid requests over HTTP; the number of requests is printed with -s."""
-    rng = random.Random(11)
-    valid = [body(recorded()), body(recorded(3)), b"", b'{"resourceSpans": []}']
-    kinds = ["application/x-protobuf", "application/json"]
-    paths = ["/v1/traces", "/v1/logs"]
-    statuses: dict[int, int] = {}
-    with GatewayThread(
-        Rule(answered()), gateway={"max_body": 100_000, "max_decompressed": 200_000}
-    ) as gateway:
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.service.ports["http"], timeout=30)
-        end = time.monotonic() + FUZZ_SECONDS
-        while time.monotonic() < end or not statuses.keys() >= {200, 400}:
-            headers = {"Content-Type": rng.choice(kinds)}
-            if rng.random() < 0.1:
-                headers["Content-Encoding"] = rng.choice(["gzip", "deflate", "identity", "br"])
-            connection.request("POST", rng.choice(paths), mutated(rng, rng.choice(valid)), headers)
-            response = connection.getresponse()
-            response.read()
-            statuses[response.status] = statuses.get(response.status, 0) + 1
-        connection.close()
-        print(f"\n{sum(statuses.values())} requests in {FUZZ_SECONDS:g} s: {statuses}")
-        before = len(gateway.scored.evaluations)
-        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
-        eventually(lambda: len(gateway.scored.evaluations) > before)
-    assert set(statuses) <= {200, 400, 413, 415}
-    assert statuses.keys() >= {200, 400}
 
 
 MIB = 1024 * 1024

@@ -15,8 +15,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from otel_evals import Rule
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
-from tests.pipeline.test_gateway import body, recorded, run_agent
-from tests.support.gateways import GatewayProcess, GatewayThread, get
+from tests.pipeline.test_gateway import body, recorded
+from tests.support.gateways import GatewayThread, get
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.waits import eventually
 
@@ -43,27 +43,6 @@ def inline(backend: OtlpReceiver, *rules: Any, journal: Path | None = None, **op
     if journal is not None:
         options["journal"] = journal / "journal"
     return GatewayThread(*rules or (Rule(answered()),), gateway=section, **options)
-
-
-def test_with_a_journal_everything_goes_on_and_the_judged_span_has_its_score(
-    backend: OtlpReceiver, tmp_path: Path
-) -> None:
-    spans = recorded(5)
-    with inline(backend, journal=tmp_path) as gateway:
-        assert gateway.post("/v1/traces", body(spans))[0] == 200
-        arrived = backend.wait_for_spans(15)
-        assert len(gateway.evaluations(5)) == 5
-    assert len(backend.spans) == 15
-    assert {s.span_id for s in arrived} == {f"{s.context.span_id:016x}" for s in spans}
-    for span in arrived:
-        assert (SCORE in span.attributes) is span.name.startswith("invoke_agent")
-    sent = {f"{s.context.span_id:016x}": s for s in spans}
-    for span in arrived:
-        original = sent[span.span_id]
-        assert (span.name, span.start_time) == (original.name, original.start_time)
-        assert {k: v for k, v in span.attributes.items() if "score" not in k} == dict(
-            original.attributes or {}
-        )
 
 
 def test_an_endpoint_that_is_away_is_one_log_line_and_shows_in_readyz(
@@ -114,13 +93,6 @@ def test_without_a_journal_spans_whose_parent_comes_later_do_not_wait_for_it(bac
     assert [SCORE in span.attributes for span in arrived] == [False, False, True]
 
 
-def test_defaults_leave_time_for_the_scores(backend: OtlpReceiver) -> None:
-    section = {"mode": "inline", "forward": backend.endpoint, "quiet": None, "idle": 30.0}
-    with GatewayThread(Rule(answered()), gateway=section) as gateway:
-        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
-        assert any(SCORE in span.attributes for span in backend.wait_for_spans(3))
-
-
 def test_with_a_journal_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
     with inline(backend, journal=tmp_path, hold=60.0, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
@@ -150,24 +122,6 @@ def test_a_next_endpoint_that_goes_away_while_spans_are_held_gets_them_when_it_i
         backend.fail_with = None
         (scored,) = [s for s in backend.wait_for_spans(3) if SCORE in s.attributes]
     assert scored.attributes[SCORE] == 1.0
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_while_it_holds_spans_forwards_them_when_it_is_back(
-    backend: OtlpReceiver, tmp_path: Path
-) -> None:
-    section = {"mode": "inline", "forward": backend.endpoint, "quiet": 1.5}
-    gateway = GatewayProcess(tmp_path, ["answered"], section, journal=str(tmp_path / "journal"), grace=0.1)
-    gateway.start()
-    run_agent(gateway.endpoint, 4)
-    gateway.kill()
-    acknowledged = {span.span_id for span in backend.spans}
-    assert acknowledged
-    with gateway:
-        arrived = eventually(lambda: len(found := backend.spans) >= 16 and found)
-        eventually(lambda: len({r["trace_id"] for r in gateway.records()}) == 4)
-    assert len({span.span_id for span in arrived}) == 16
-    assert sum(SCORE in span.attributes for span in arrived) == 4
 
 
 def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> None:

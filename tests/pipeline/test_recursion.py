@@ -165,10 +165,6 @@ class RecordingProxy(StubOpenAI):
         return Raw(reply, whole={"usage": usage})
 
 
-def _message(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "parts": [{"type": "text", "content": text}]}
-
-
 JUDGES: dict[str, Callable[..., Any]] = {
     "litellm": partial(LiteLLMJudge, "openai/stub"),
     "openai-compatible": partial(OpenAICompatibleJudge, "stub"),
@@ -296,25 +292,8 @@ def in_own_pool(work: Callable[[], object]) -> None:
         pool.submit(context.run, work).result()
 
 
-async def in_a_task(work: Callable[[], object]) -> None:
-    async def task() -> None:
-        work()
-
-    await asyncio.create_task(task())
-
-
 async def in_the_loops_executor(work: Callable[[], object]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, work)
-
-
-async def in_a_callback(work: Callable[[], object]) -> None:
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(lambda: done.set_result(work()))
-    await done
-
-
-def in_a_loop_of_its_own(work: Callable[[], object]) -> None:
-    asyncio.run(in_a_task(work))
 
 
 def below_its_own_span_only(work: Callable[[], object]) -> None:
@@ -332,14 +311,7 @@ def below_its_own_span_only(work: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     "elsewhere",
-    [
-        in_own_pool,
-        in_a_task,
-        in_the_loops_executor,
-        in_a_callback,
-        in_a_loop_of_its_own,
-        below_its_own_span_only,
-    ],
+    [in_own_pool, in_the_loops_executor, below_its_own_span_only],
     ids=lambda function: function.__name__,
 )
 def test_the_mark_survives_wherever_a_scorer_goes(elsewhere: Callable[[Callable[[], object]], Any]) -> None:
