@@ -26,7 +26,7 @@ from otel_evals._internal.deliver.items import (
 from otel_evals._internal.deliver.jsonl import JsonlDestination, read_jsonl
 from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals._internal.deliver.record import plain, run_record
-from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry
+from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
 
 __all__ = [
     "TRACE_NOT_FOUND",
@@ -42,7 +42,6 @@ __all__ = [
     "HttpSettings",
     "InMemoryDestination",
     "JsonlDestination",
-    "Retry",
     "ScoreItem",
     "SpansTo",
     "Unaccepted",

@@ -19,8 +19,6 @@ from otel_evals_exporters._internal.requests import bearer, present
 
 __all__ = ["ArizeDestination"]
 
-_TEXT = 10_000
-
 
 class ArizeDestination(ApiDestination):
     """Annotates spans in Arize AX, and sessions with the scores of conversations.
@@ -70,7 +68,7 @@ class ArizeDestination(ApiDestination):
         records: dict[str, dict[str, Any]] = {}
         for item in items:
             values = records.setdefault(item.session or item.span_id, {})
-            text = cut(item.explanation, _TEXT)
+            text = cut(item.explanation)
             value = {"name": item.name, "score": item.value, "label": item.label, "text": text}
             # A record has one value of each name.
             values[item.name] = present(value)

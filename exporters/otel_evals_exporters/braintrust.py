@@ -11,8 +11,6 @@ from otel_evals_exporters._internal.requests import OtlpDestination, bearer
 
 __all__ = ["BraintrustDestination"]
 
-_OUTPUT = 10_000
-
 
 class BraintrustDestination(OtlpDestination):
     """Sends score spans to Braintrust's OTLP address: children of the judged span, as its own SDK does.
@@ -69,7 +67,7 @@ class BraintrustDestination(OtlpDestination):
                 "braintrust.scores": json.dumps({item.name: item.value}),
                 "braintrust.span_attributes": json.dumps({"type": "score", "name": item.name}),
                 "braintrust.metadata": json.dumps({**item.metadata, "label": item.label}),
-                "braintrust.output_json": json.dumps({"explanation": cut(item.explanation, _OUTPUT)}),
+                "braintrust.output_json": json.dumps({"explanation": cut(item.explanation)}),
                 "otel_evals.internal": True,
             },
         }

@@ -22,7 +22,6 @@ __all__ = ["DatadogDestination"]
 
 _PATH = "/api/intake/llm-obs/v2/eval-metric"
 _LABEL = 200
-_REASONING = 10_000
 
 
 class DatadogDestination(ApiDestination):
@@ -42,7 +41,6 @@ class DatadogDestination(ApiDestination):
         *,
         site: str | None = None,
         api_key: str | None = None,
-        agent_url: str | None = None,
         url: str | None = None,
         ml_app: str | None = None,
         trace_id: Literal["decimal", "hex"] = "decimal",
@@ -53,8 +51,7 @@ class DatadogDestination(ApiDestination):
 
         Args:
             site: by default DD_SITE, or datadoghq.com.
-            api_key: by default DD_API_KEY; not needed with `agent_url`.
-            agent_url: URL of a Datadog Agent to send through, such as http://localhost:8126.
+            api_key: by default DD_API_KEY.
             url: base URL instead of the site's.
             ml_app: name of the application; by default the run's service name.
             trace_id: format of trace ids.
@@ -69,18 +66,14 @@ class DatadogDestination(ApiDestination):
         self._decimal = trace_id == "decimal"
         self._site = needed(site, "site", "DD_SITE", default="datadoghq.com")
         self._ml_app = ml_app
-        # The Agent adds the account's key itself.
-        key = None if agent_url else needed(api_key, "api_key", "DD_API_KEY")
-        headers = {"dd-api-key": key} if key else {"x-datadog-evp-subdomain": "api"}
-        field = "agent_url" if agent_url else "url"
-        where = server_url(url or agent_url, default=f"https://api.{self._site}", field=field)
+        headers = {"dd-api-key": needed(api_key, "api_key", "DD_API_KEY")}
+        where = server_url(url, default=f"https://api.{self._site}")
         super().__init__(where, headers, content=content, http=http)
-        self._path = ("/evp_proxy/v2" if agent_url else "") + _PATH
 
     async def send(self, items: Sequence[ScoreItem]) -> None:
         metrics = [metric for item in items for metric in self._metrics(item)]
         body = {"data": {"type": "evaluation_metric", "attributes": {"metrics": metrics}}}
-        await self._http.send("POST", self._path, body)
+        await self._http.send("POST", _PATH, body)
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         host = "app." + self._site if self._site.count(".") == 1 else self._site
@@ -104,7 +97,7 @@ class DatadogDestination(ApiDestination):
             "metadata": item.metadata,
         }
         if item.explanation:
-            common["reasoning"] = cut(item.explanation, _REASONING)
+            common["reasoning"] = cut(item.explanation)
         label = _label(item.name)
         number = {**common, "label": label, "metric_type": "score", "score_value": item.value}
         if not item.label:

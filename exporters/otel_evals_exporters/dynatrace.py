@@ -22,7 +22,6 @@ from otel_evals_exporters._internal.requests import present
 
 __all__ = ["DynatraceDestination"]
 
-_EXPLANATION = 10_000
 _PAGES, _APIS = ".apps.dynatrace.com", ".live.dynatrace.com"
 
 
@@ -112,7 +111,7 @@ def _event(item: ScoreItem) -> dict[str, Any]:
         semconv.GEN_AI_EVALUATION_NAME: item.name,
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
         semconv.GEN_AI_EVALUATION_SCORE_LABEL: item.label,
-        semconv.GEN_AI_EVALUATION_EXPLANATION: cut(item.explanation, _EXPLANATION),
+        semconv.GEN_AI_EVALUATION_EXPLANATION: cut(item.explanation),
         "gen_ai.evaluation.spec_id": item.name,
         "gen_ai.evaluation.version": item.evaluation.scorer_version,
         "gen_ai.evaluation.type": "custom",

@@ -87,20 +87,20 @@ class LangfuseDestination(ApiDestination):
         seen: set[str] = set()
         asked = {"fromStartTime": query.since_text, "toStartTime": query.until_text, **query.words()}
         asked |= {"fields": "core,basic"}
-        async for each in self._pages(_OBSERVATIONS, asked, most=LARGEST_ANSWER):
+        async for each in self._pages(asked):
             trace_id = str(each["traceId"])
             # Each observation of a trace is listed.
             if trace_id in seen:
                 continue
             seen.add(trace_id)
-            found = self._pages(_OBSERVATIONS, {"traceId": trace_id, **_ALL}, most=LARGEST_ANSWER)
+            found = self._pages({"traceId": trace_id, **_ALL})
             for trace in by_trace([_span(each) async for each in found]).values():
                 yield trace
 
-    def _pages(self, path: str, asked: Mapping[str, Any], **bound: int) -> AsyncIterator[Any]:
+    def _pages(self, asked: Mapping[str, Any]) -> AsyncIterator[Any]:
         async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
             params = {**asked, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
-            found = await ask(self._http, "GET", path, params=params, **bound)
+            found = await ask(self._http, "GET", _OBSERVATIONS, params=params, most=LARGEST_ANSWER)
             return found["data"], found["meta"].get("cursor")
 
         return paged(page)

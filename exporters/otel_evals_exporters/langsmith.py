@@ -22,7 +22,6 @@ from otel_evals_exporters._internal.requests import present
 __all__ = ["LangsmithDestination"]
 
 _DECIMALS = 4  # more are refused
-_COMMENT = 10_000
 
 
 class LangsmithDestination(ApiDestination):
@@ -67,19 +66,11 @@ class LangsmithDestination(ApiDestination):
         super().__init__(where, headers, content=content, http=http)
         self._project = needed(project, "project", "LANGSMITH_PROJECT", default="default")
         self._session: str | None = None
-        self._workspace: str | None = workspace_id
 
     async def send(self, items: Sequence[ScoreItem]) -> None:
         session = await self._session_id()
         for item in items:
             await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
-
-    def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the run's page; None before the first score, which looks up the project's id."""
-        if self._session is None or self._workspace is None:
-            return None
-        page = self._http.url.replace("api.smith.", "smith.")
-        return f"{page}/o/{self._workspace}/projects/p/{self._session}/r/{_run_id(span_id)}"
 
     def spans_to(self) -> SpansTo:
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
@@ -97,7 +88,6 @@ class LangsmithDestination(ApiDestination):
                 problem = f"there is no project {self._project!r} yet"
                 raise DestinationError(problem, retryable=True, reason="trace_not_found", status=404)
             self._session = str(first["id"])
-            self._workspace = self._workspace or first.get("tenant_id")
         return self._session
 
 
@@ -115,7 +105,7 @@ def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
         "key": item.name,
         "score": None if item.value is None else round(item.value, _DECIMALS),
         "value": item.error[0] if item.error else item.label,
-        "comment": cut(comment, _COMMENT),
+        "comment": cut(comment),
         "error": True if item.error else None,
         "feedback_source": {
             "type": "model" if item.source == "LLM" else "api",

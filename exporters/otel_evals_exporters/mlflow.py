@@ -28,7 +28,7 @@ __all__ = ["MlflowDestination"]
 
 _SOURCES = {"LLM": "LLM_JUDGE", "CODE": "CODE"}
 _TRACES = 20  # ids are part of the URL
-_ASSESSED = 200
+_FOUND = 200
 
 
 class MlflowDestination(ApiDestination):
@@ -103,7 +103,7 @@ class MlflowDestination(ApiDestination):
             f"timestamp_ms >= {query.since // 1_000_000} AND timestamp_ms < {-(-query.until // 1_000_000)}"
         )
         asked += f" AND {query.filter}" if query.filter else ""
-        ids = [str(each["trace_id"]) async for each in self._found(asked, _ASSESSED)]
+        ids = [str(each["trace_id"]) async for each in self._found(asked)]
         for start in range(0, len(ids), _TRACES):
             params = {"trace_ids": ids[start : start + _TRACES]}
             path = "/api/3.0/mlflow/traces/batchGet"
@@ -113,12 +113,12 @@ class MlflowDestination(ApiDestination):
                 for spans in by_trace(spans_of({"resourceSpans": [{"scopeSpans": scoped}]})).values():
                     yield spans
 
-    def _found(self, wanted: str, most: int) -> AsyncIterator[Any]:
+    def _found(self, wanted: str) -> AsyncIterator[Any]:
         """Return the results of a search for traces, oldest first."""
 
         async def page(token: str | None) -> tuple[Sequence[Any], Any]:
             where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self._experiment}}
-            body = {"locations": [where], "max_results": most, "order_by": ["timestamp_ms ASC"]}
+            body = {"locations": [where], "max_results": _FOUND, "order_by": ["timestamp_ms ASC"]}
             body |= {"filter": wanted} | ({"page_token": token} if token else {})
             found = await ask(self._http, "POST", "/api/3.0/mlflow/traces/search", body)
             return found.get("traces") or (), found.get("next_page_token")

@@ -25,8 +25,6 @@ __all__ = ["PhoenixDestination"]
 _RESERVED = "note"  # Phoenix reserves this name and refuses a whole batch that contains it
 _TRACES = 25  # ids are part of the URL
 _SPANS = 500
-_ANNOTATIONS = 1_000
-_ANNOTATED = 100  # ids are part of the URL
 _FLATTENED = ("metadata.", "tool.parameters.", "llm.prompt_template.variables.")
 
 
@@ -90,10 +88,12 @@ class PhoenixDestination(ApiDestination):
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """Return the annotation of the judged span, which Phoenix has once the span has arrived."""
         sent = _annotation(item, span_id=item.span_id)
-        async for found in self._annotations("span", [item.span_id]):
-            # A span has annotations of other scorers and people, too.
-            if all(found.get(key) == sent[key] for key in ("span_id", "name", "identifier")):
-                return dict(found)
+        for project in await self._projects(None):
+            path, asked = f"/v1/projects/{project}/span_annotations", {"span_ids": [item.span_id]}
+            async for found in self._items(path, asked):
+                # A span has annotations of other scorers and people, too.
+                if all(found.get(key) == sent[key] for key in ("span_id", "name", "identifier")):
+                    return dict(found)
         return None
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
@@ -105,36 +105,28 @@ class PhoenixDestination(ApiDestination):
         for project in await self._projects(words.pop("project", None)):
             path = f"/v1/projects/{project}"
             asked = {"start_time": query.since_text, "end_time": query.until_text, "limit": _TRACES, **words}
-            listed = self._items(f"{path}/traces", asked, most=LARGEST_ANSWER)
+            listed = self._items(f"{path}/traces", asked)
             ids = [str(trace["trace_id"]) async for trace in listed]
             for start in range(0, len(ids), _TRACES):
                 for spans in await self._spans(path, ids[start : start + _TRACES]):
                     yield spans
 
-    async def _projects(self, name: str | None = None) -> list[str]:
+    async def _projects(self, name: str | None) -> list[str]:
         wanted = name or os.environ.get("PHOENIX_PROJECT_NAME")
         if wanted:
             return [quote(wanted, safe="")]
         return [str(each["id"]) async for each in self._items("/v1/projects", {})]
 
-    async def _annotations(self, kind: str, ids: Sequence[str]) -> AsyncIterator[Any]:
-        """Yield the annotations of spans or traces in all projects."""
-        for project in await self._projects():
-            for start in range(0, len(ids), _ANNOTATED):
-                asked = {f"{kind}_ids": ids[start : start + _ANNOTATED], "limit": _ANNOTATIONS}
-                async for item in self._items(f"/v1/projects/{project}/{kind}_annotations", asked):
-                    yield item
-
     async def _spans(self, path: str, ids: Sequence[str]) -> list[list[SpanRecord]]:
-        listed = self._items(f"{path}/spans/otlpv1", {"trace_id": ids, "limit": _SPANS}, most=LARGEST_ANSWER)
+        listed = self._items(f"{path}/spans/otlpv1", {"trace_id": ids, "limit": _SPANS})
         request = {"resourceSpans": [{"scopeSpans": [{"spans": [camel(span) async for span in listed]}]}]}
         return list(by_trace(map(_as_sent, spans_of(request))).values())
 
-    def _items(self, path: str, asked: Mapping[str, Any], **bound: int) -> AsyncIterator[Any]:
+    def _items(self, path: str, asked: Mapping[str, Any]) -> AsyncIterator[Any]:
         async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
             params = {**asked, **({"cursor": cursor} if cursor else {})}
             try:
-                found = await ask(self._http, "GET", path, params=params, **bound)
+                found = await ask(self._http, "GET", path, params=params, most=LARGEST_ANSWER)
             except DestinationError as error:
                 if error.status != 404 or not path.endswith("_annotations"):
                     raise

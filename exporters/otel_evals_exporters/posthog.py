@@ -10,8 +10,6 @@ from otel_evals_exporters._internal.requests import OtlpDestination, bearer
 
 __all__ = ["PosthogDestination"]
 
-_EXPLANATION = 10_000
-
 
 class PosthogDestination(OtlpDestination):
     """Sends evaluation events to PostHog's OTLP address, which turns them into evaluations.
@@ -62,7 +60,7 @@ class PosthogDestination(OtlpDestination):
             "attributes": {
                 semconv.GEN_AI_EVALUATION_NAME: item.name,
                 semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
-                semconv.GEN_AI_EVALUATION_EXPLANATION: cut(message or item.explanation, _EXPLANATION),
+                semconv.GEN_AI_EVALUATION_EXPLANATION: cut(message or item.explanation),
                 semconv.ERROR_TYPE: reason,
                 f"{semconv.SCORE_PREFIX}label": item.label,
                 **{f"otel_evals.{key}": value for key, value in item.metadata.items()},

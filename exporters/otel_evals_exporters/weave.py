@@ -20,8 +20,7 @@ from otel_evals_exporters._internal.requests import basic, present
 
 __all__ = ["WeaveDestination"]
 
-_API, _TRACES = "https://api.wandb.ai", "https://trace.wandb.ai"
-_TEXT = 10_000
+_TRACES = "https://trace.wandb.ai"
 
 
 class WeaveDestination(ApiDestination):
@@ -48,8 +47,7 @@ class WeaveDestination(ApiDestination):
         """Configure the destination; no request is sent.
 
         Args:
-            url: base URL of the trace server; by default WF_TRACE_SERVER_URL, the trace server of
-                WANDB_BASE_URL, or https://trace.wandb.ai.
+            url: base URL of the trace server; by default WF_TRACE_SERVER_URL, or https://trace.wandb.ai.
             api_key: by default WANDB_API_KEY.
             entity: team or user that owns the project; by default WANDB_ENTITY.
             project: the spans' project, or `entity/project`; by default WANDB_PROJECT.
@@ -59,9 +57,7 @@ class WeaveDestination(ApiDestination):
         Raises:
             ConfigError: key, entity or project is missing, or an option is wrong.
         """
-        home = server_url(None, "WANDB_BASE_URL", default=_API, field="WANDB_BASE_URL")
-        usual = _TRACES if home == _API else f"{home}/traces"
-        where = server_url(url, "WF_TRACE_SERVER_URL", default=usual, without="/otel")
+        where = server_url(url, "WF_TRACE_SERVER_URL", default=_TRACES, without="/otel")
         key = needed(api_key, "api_key", "WANDB_API_KEY")
         named = needed(project, "project", "WANDB_PROJECT")
         owner, _, short = named.rpartition("/")
@@ -69,8 +65,6 @@ class WeaveDestination(ApiDestination):
         if not short or "/" in owner:
             raise ConfigError("project", f"must be a name, or entity/project, not {named!r}")
         self._project = f"{owner}/{short}"
-        # The page of a server of your own is not known from its API.
-        self._page = home.replace("://api.wandb.", "://wandb.") if where == usual else None
         super().__init__(where, basic("api", key), content=content, http=http)
 
     async def send(self, items: Sequence[ScoreItem]) -> None:
@@ -78,8 +72,9 @@ class WeaveDestination(ApiDestination):
             await self._http.send("POST", "/feedback/create", _feedback(item, self._project))
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return the call's page; None for a server with only the API's address configured."""
-        return self._page and f"{self._page}/{quote(self._project)}/r/call/{span_id}"
+        """Return the call's page; None for a server of your own."""
+        known = self._http.url == _TRACES
+        return f"https://wandb.ai/{quote(self._project)}/r/call/{span_id}" if known else None
 
     def spans_to(self) -> SpansTo:
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
@@ -100,9 +95,9 @@ def _feedback(item: ScoreItem, project: str) -> dict[str, Any]:
         "name": item.name,
         "value": item.value,
         "label": item.label,
-        "explanation": cut(item.explanation, _TEXT),
+        "explanation": cut(item.explanation),
         "error": reason,
-        "message": cut(message, _TEXT),
+        "message": cut(message),
         "trace_id": item.evaluation.trace_id,
         "timestamp": item.timestamp,
         "metadata": item.metadata,

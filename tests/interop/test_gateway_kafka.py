@@ -17,7 +17,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import Retry
 from otel_evals.scorers import answered
 from otel_evals.testing import InMemoryDestination
 from otel_evals_exporters.kafka import KafkaDestination
@@ -167,7 +166,7 @@ def test_scored_runs_outlast_a_broker_that_restarts(broker: Kafka) -> None:
 
     async def deliver() -> None:
         destination = KafkaDestination([broker.broker], topic="scores")
-        fan_out = FanOut([destination], delay=0.0, retry=Retry(total=60.0))
+        fan_out = FanOut([destination], delay=0.0)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fan_out.run)
             for number, run in enumerate(sent):

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry
+from otel_evals.destinations import DestinationStats
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
 from otel_evals_exporters.mlflow import MlflowDestination
 from tests.support.browser import CHROMIUM, browser_page, picture
@@ -70,7 +70,7 @@ def scored(run: Run, outcomes: dict[str, Outcome], *, span_id: str | None = None
 
 def deliver(mlflow: str, *runs: ScoredRun, meanwhile: Callable[[], None] = lambda: None) -> DestinationStats:
     async def send() -> DestinationStats:
-        fan_out = FanOut([MlflowDestination(url=mlflow)], delay=0.0, retry=Retry(first=0.1, longest=0.2))
+        fan_out = FanOut([MlflowDestination(url=mlflow)], delay=0.0, first=0.1, longest=0.2)
         async with anyio.create_task_group() as group:
             group.start_soon(fan_out.run)
             for run in runs:

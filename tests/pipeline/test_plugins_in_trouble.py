@@ -113,9 +113,6 @@ class OddDestination:
     def trace_url(self, trace_id: str, span_id: str) -> Any:
         return self._trouble.at("OddDestination url", None)
 
-    def link_to(self, links: Any) -> Any:
-        return self._trouble.at("OddDestination links", None)
-
     async def shutdown(self) -> None:
         self._trouble.at("OddDestination shut down", None)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any
 
 from otel_evals.destinations import HttpClient, HttpSettings, iso, server_url
-from otel_evals.errors import DestinationError
+from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
 from otel_evals_exporters._internal.requests import bearer
@@ -22,7 +20,7 @@ _MILLISECOND = 1_000_000
 class JaegerTraces:
     """Reads the traces of a service, or of all services by default.
 
-    The filter is `service=NAME`, `operation=NAME`, and attributes `NAME=VALUE` of any span or its resource.
+    The filter is `service=NAME` and `operation=NAME`.
     Times are as recorded, without Jaeger's adjustment of clock skew.
     """
 
@@ -51,16 +49,16 @@ class JaegerTraces:
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         words = query.words()
-        services = await self._services()
-        if (service := words.pop("service", None)) is not None:
-            services = [service]
+        services = [words.pop("service")] if "service" in words else await self._services()
         operation = words.pop("operation", "")
+        if words:
+            raise ConfigError("--filter", f"takes service=NAME and operation=NAME, not {', '.join(words)}")
         # A trace of several services is found once for each.
         seen: set[str] = set()
         for name in services:
             find = partial(self._find, name, operation)
             async for trace in in_parts(query.since, query.until, _MILLISECOND, find):
-                if trace[0].trace_id not in seen and all(_has(trace, *word) for word in words.items()):
+                if trace[0].trace_id not in seen:
                     seen.add(trace[0].trace_id)
                     yield trace
 
@@ -88,11 +86,3 @@ class JaegerTraces:
             raise
         traces = by_trace(spans_of(answer["result"]))
         return None if len(traces) >= _PAGE else list(traces.values())
-
-
-def _has(trace: Sequence[SpanRecord], name: str, value: str) -> bool:
-    return any(_text(s.attributes.get(name)) == value or _text(s.resource.get(name)) == value for s in trace)
-
-
-def _text(value: Any) -> str | None:
-    return json.dumps(value) if isinstance(value, bool) else None if value is None else str(value)

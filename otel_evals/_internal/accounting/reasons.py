@@ -20,7 +20,7 @@ REASONS: Mapping[str, str] = {
     "began_before_reload": "it began before a call of `configure` or a reload that raised sampling, so its first spans were not kept",
     # Spans and log records that did not reach a run.
     "intake_full": "the engine could not keep up, or was shut down; sample fewer runs",
-    "span_late": "spans ended more than `grace` after the root of their run, or after its eviction; raise `grace`",
+    "span_late": "spans ended more than `grace` after the root of their run, or after a run of their trace was evicted; raise `grace`",
     "span_limit_per_trace": "the trace had more than `limits.max_spans_per_trace` spans, so its run is not scored; raise the limit",
     "agent_too_deep": "rules of scope `agent` do not judge agents more than 100 levels deep",
     "span_unreadable": "spans could not be decoded",

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
-from otel_evals._internal.deliver.destination import Destination, show_traces_at
+from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scorers.kit import context
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.installed import entry_points, load
@@ -69,15 +69,8 @@ def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
 
 
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:
-    """Build a destination from its name and options.
-
-    Backends also take `trace_url`: the address of a trace in their user interface.
-    """
+    """Build a destination from its name and options."""
     found = _find(DESTINATIONS, "destination", name, field)
-    # Only destinations that can link to traces know what to do with the address.
-    shows = options.get("trace_url") if hasattr(found, "trace_url") else None
-    if shows is not None:
-        options = {key: value for key, value in options.items() if key != "trace_url"}
     if isinstance(found, type) or not hasattr(found, "export"):
         found = call_with(found, options, f"{field}.{name}")
     elif options:
@@ -86,8 +79,6 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     mistake = destination_mistake(found)
     if mistake is not None:
         raise ConfigError(field, mistake)
-    if shows is not None:
-        show_traces_at(found, shows, f"{field}.{name}.trace_url")
     return cast("Destination", found)
 
 

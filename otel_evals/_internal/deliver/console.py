@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from otel_evals._internal.deliver.record import cost_of
@@ -23,8 +24,7 @@ from otel_evals._internal.util.calls import in_thread
 _WIDTH = 100
 """Characters shown of each text."""
 _BOLD, _DIM, _ITALIC, _RED, _YELLOW = "1", "2", "3", "31", "33"
-_Line = list[tuple[str, str]]
-"""Pieces of text, each with the terminal's code of its style."""
+_CODES = re.compile("\x1b\\[[0-9;]*m")
 
 
 class ConsoleDestination:
@@ -44,69 +44,63 @@ class ConsoleDestination:
         """
         self._content = content
         self._file = file
-        self._links: Sequence[Callable[[str, str], str | None]] = ()
-
-    def link_to(self, links: Sequence[Callable[[str, str], str | None]]) -> None:
-        """Show the addresses of a run's trace at other destinations."""
-        self._links = links
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Print a batch."""
-        lines = [line for scored in batch for line in self._lines(scored)]
+        text = "".join(self._text(scored) for scored in batch)
         # On a thread, because a terminal or a pipe may block.
-        await in_thread(self._print, lines)
+        await in_thread(self._print, text)
 
     async def shutdown(self) -> None:
         """Do nothing."""
 
-    def _print(self, lines: Sequence[_Line]) -> None:
+    def _print(self, text: str) -> None:
         file = self._file or sys.stdout
         # Terminals of older Windows print the codes.
-        colored = file.isatty() and os.name != "nt" and not os.environ.get("NO_COLOR")
+        if not file.isatty() or os.name == "nt" or os.environ.get("NO_COLOR"):
+            text = _CODES.sub("", text)
         encoding = getattr(file, "encoding", None) or "utf-8"
-        text = "".join(_text(line, colored) for line in lines)
         # A terminal's encoding may lack characters, and `write` would raise.
         file.write(text.encode(encoding, "replace").decode(encoding))
         file.flush()
 
-    def _lines(self, scored: ScoredRun) -> Iterator[_Line]:
-        yield self._title(scored.run)
-        for link in self._links:
-            if address := link(scored.run.trace_id, scored.run.root_span_id):
-                yield [(f"  {_printable(address)}", _DIM)]
+    def _text(self, scored: ScoredRun) -> str:
+        run = scored.run
+        lines = [_title(run)]
         if self._content:
-            yield [("  asked     ", _DIM), (_short(scored.run.input), "")]
-            yield [("  answered  ", _DIM), (_short(scored.run.output), "")]
+            lines.append(_styled("  asked     ", _DIM) + _short(run.input))
+            lines.append(_styled("  answered  ", _DIM) + _short(run.output))
         for evaluation in scored.evaluations:
-            yield self._result(evaluation)
+            lines.append(_result(evaluation))
             why = _why(evaluation) if self._content else None
             if why:
-                yield [("      ", ""), (_short(why), _ITALIC)]
+                lines.append("      " + _styled(_short(why), _ITALIC))
         costs = [cost for e in scored.evaluations if (cost := cost_of(e.outcome)) is not None]
         if costs:
-            yield [(f"  judged for ${sum(costs):.6f}", _DIM)]
-        yield [("", "")]
+            lines.append(_styled(f"  judged for ${sum(costs):.6f}", _DIM))
+        return "\n".join([*lines, "", ""])
 
-    def _title(self, run: Run) -> _Line:
-        took = "did not end" if run.duration is None else f"{run.duration:.2f} s"
-        failed = f" · {_short(run.error_type or 'error')}" if run.error or run.error_type else ""
-        return [
-            (_short(run.agent_name or run.root_kind.value), _BOLD),
-            (f" · {took} · trace {run.trace_id}", _DIM),
-            (failed, _RED),
-        ]
 
-    def _result(self, evaluation: Evaluation) -> _Line:
-        name = f"{_short(evaluation.scorer_id):<24} "
-        sampler, probability = evaluation.sampled.rule, evaluation.sampled.probability
-        with_probability = "" if probability is None else f" (p={probability:g})"
-        symbol, style, text = _summary(evaluation)
-        return [
-            (f"  {symbol} ", style),
-            (name, ""),
-            (_short(text), style),
-            (f"  sampled {_short(sampler)}{with_probability}", _DIM),
-        ]
+def _title(run: Run) -> str:
+    took = "did not end" if run.duration is None else f"{run.duration:.2f} s"
+    title = _styled(_short(run.agent_name or run.root_kind.value), _BOLD)
+    title += _styled(f" · {took} · trace {run.trace_id}", _DIM)
+    if run.error or run.error_type:
+        title += _styled(f" · {_short(run.error_type or 'error')}", _RED)
+    return title
+
+
+def _result(evaluation: Evaluation) -> str:
+    probability = evaluation.sampled.probability
+    sampled = f"  sampled {_short(evaluation.sampled.rule)}"
+    sampled += "" if probability is None else f" (p={probability:g})"
+    symbol, style, text = _summary(evaluation)
+    name = f"{_short(evaluation.scorer_id):<24} "
+    return _styled(f"  {symbol} ", style) + name + _styled(_short(text), style) + _styled(sampled, _DIM)
+
+
+def _styled(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
 
 
 def _short(text: str | None) -> str:
@@ -147,9 +141,3 @@ def _why(evaluation: Evaluation) -> str | None:
         case Score(explanation=why) | NotScored(explanation=why) | ScorerFailure(message=why):
             return why
     return None
-
-
-def _text(line: _Line, colored: bool) -> str:
-    if colored:
-        return "".join(f"\x1b[{code}m{piece}\x1b[0m" if code else piece for piece, code in line) + "\n"
-    return "".join(piece for piece, _ in line).rstrip() + "\n"

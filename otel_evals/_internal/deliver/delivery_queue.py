@@ -12,7 +12,7 @@ import anyio.lowlevel
 from msgspec import structs
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats, Unaccepted
+from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import (
     FINAL,
@@ -27,6 +27,7 @@ from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text
+from otel_evals._internal.util.retry import backoff
 
 _log = logging.getLogger(__name__)
 _LAST_SECONDS = 0.05
@@ -37,21 +38,21 @@ Ended = Callable[[str, Sequence[ScoredRun], str], object]
 
 
 class DeliveryQueue:
-    """A destination's queue and the task that empties it; `stats` may be read from any thread."""
+    """A destination's queue and the task that empties it."""
 
     def __init__(self, destination: Destination, name: str, limits: Limits, ended: Ended | None) -> None:
         self.name = name
         self.destination = destination
+        self.stats = DestinationStats()
+        """The counts now, replaced as a whole: any thread may read them."""
         self._unaccepted = 0
-        """Number of queued runs that have ended without being accepted."""
-        self._counts = DestinationStats()
-        """Its `pending` is minus the number of queued runs that have ended."""
+        """Number of runs that have ended without being accepted."""
         self.finished = anyio.Event()
         self._failed = False
         """True if the last attempt failed."""
         self._began = math.inf
         """When the current attempt began; infinity without one."""
-        self._ended, self._limits, self._retry, self._clock = ended, limits, limits.retry, limits.clock
+        self._ended, self._limits, self._clock = ended, limits, limits.clock
         own = getattr(destination, "batch_size", limits.batch_size)
         self._batch_size = max(1, min(own, limits.queue_size))
         self._pending = PendingDeliveries(limits.queue_size, limits.queue_size * _PARKED, limits.max_bytes)
@@ -68,13 +69,7 @@ class DeliveryQueue:
     @property
     def failing(self) -> bool:
         """True if the last attempt failed, or this one takes too long. May be read from any thread."""
-        return self._failed or self._clock() - self._began > self._retry.timeout
-
-    @property
-    def stats(self) -> DestinationStats:
-        """The counts now. May be read from any thread."""
-        counts = self._counts  # before the number of queued runs: none is missing
-        return replace(counts, pending=counts.pending + self._pending.accepted)
+        return self._failed or self._clock() - self._began > self._limits.timeout
 
     @property
     def capacity(self) -> int:
@@ -86,13 +81,12 @@ class DeliveryQueue:
 
         A `kept` run is put again later, by this or another process, unless the destination refuses it.
         """
+        self.stats = replace(self.stats, pending=self.stats.pending + 1)
+        delivery = PendingDelivery(scored, leaving, kept)
         if self._closing or self._pending.full:
-            end = "shutdown" if self._closing else "queue_full"
-            if not kept:
-                self._counts = self._counts.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
-            self._report([scored], end)
+            self._finish("shutdown" if self._closing else "queue_full", [delivery])
             return
-        self._pending.put(scored, leaving, kept=kept)
+        self._pending.put(delivery)
         # At other counts the task sleeps already until the right time.
         if self._pending.queued in (1, self._batch_size):
             self._wake.set()
@@ -154,7 +148,7 @@ class DeliveryQueue:
 
     def _hurry(self) -> None:
         """Shorten waits, but not below those that the destination asked for."""
-        self._pending.hasten()
+        self._pending.hasten(self._soonest)
         self._quiet_until = min(self._quiet_until, self._soonest)
         self._wake.set()
 
@@ -184,39 +178,41 @@ class DeliveryQueue:
         # The next batch has its own time to fill.
         self._due = None
         began = self._began = self._clock()
-        answer = await self._attempt(batch)
+        sent = [delivery.left for delivery in batch]
+        answer = await outcome_of(lambda: self.destination.export(sent), self._limits.timeout)
         self._began, self._failed = math.inf, isinstance(answer, BaseException)
         failures = _failures(batch, answer)
-        if not failures:
-            self._warned.clear()
-        now, tries = self._clock(), 1 + max((delivery.tries for delivery in batch), default=0)
-        asked = max((asked_wait(error) for pairs in failures.values() for _, error in pairs), default=0.0)
-        soonest = now + max(asked, self._retry.first)
-        wait = self._retry.wait(tries, self._limits.draw())
-        until = now + asked + (min(wait, self._retry.first) if self._flushing else wait)
-        if isinstance(answer, BaseException) and may_pass(answer):
-            self._quiet_until, self._soonest = until, soonest
-        elif asked:
-            self._quiet_until = self._soonest = now + asked
+        errors = [error for each in failures.values() for _, error in each]
+        until = self._back_off(errors, 1 + max(delivery.tries for delivery in batch))
         ended: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
         for delivery in batch:
-            # Waits that the server asks for do not use up the time that a run has.
-            delivery.first_try = min(delivery.first_try, began) + asked
-            again = self._left(delivery, failures.get(delivery.number, ()), until)
+            delivery.first_try = min(delivery.first_try, began)
+            again = self._left(delivery, failures[delivery.number], until)
             if again:
                 kept = tuple(evaluation for evaluation in again if evaluation is not None)
                 delivery.left = structs.replace(delivery.left, evaluations=kept)
-                delivery.soonest = soonest
                 # Parked runs that give way to it end here.
                 ended["queue_full"] += self._pending.park(delivery, until)
             else:
                 ended[next(iter(delivery.lost), "exported")].append(delivery)
-        self._finish(ended)
+        for end, deliveries in ended.items():
+            self._finish(end, deliveries)
 
-    async def _attempt(self, batch: Sequence[PendingDelivery]) -> BaseException | Sequence[Unaccepted]:
-        sent = [delivery.left for delivery in batch]
-        answer = await outcome_of(lambda: self.destination.export(sent), self._retry.timeout)
-        return answer if isinstance(answer, BaseException) else unaccepted(answer)
+    def _back_off(self, errors: Sequence[BaseException], tries: int) -> float:
+        """Decide when to send at all after these errors; returns when to send again what failed."""
+        limits, now = self._limits, self._clock()
+        asked = max(map(asked_wait, errors), default=0.0)
+        wait = backoff(tries, first=limits.first, longest=limits.longest, draw=limits.draw)
+        until = now + asked + (min(wait, limits.first) if self._flushing else wait)
+        if not errors:
+            self._warned.clear()
+            return until
+        self._soonest = now + max(asked, limits.first)
+        if self._failed and may_pass(errors[0]):
+            self._quiet_until = until
+        elif asked:
+            self._quiet_until = self._soonest
+        return until
 
     def _left(
         self, delivery: PendingDelivery, failures: Sequence[_Failure], until: float
@@ -227,8 +223,10 @@ class DeliveryQueue:
         again = []
         for evaluation, error in failures:
             reason = reason_of(error)
-            worth_it = self._again(delivery, error, until)
-            if not (worth_it and reason == TRACE_NOT_FOUND):  # spans may come after their scores
+            absent = reason == TRACE_NOT_FOUND
+            in_time = until <= delivery.first_try + self._limits.absent
+            worth_it = may_pass(error) and (in_time if absent else delivery.attempts < self._limits.attempts)
+            if not (worth_it and absent):  # spans may come after their scores
                 self._warn(error, reason)
             if worth_it:
                 again.append(evaluation)
@@ -236,45 +234,30 @@ class DeliveryQueue:
                 delivery.lost[reason] += evaluation is not None
         return again
 
-    def _again(self, delivery: PendingDelivery, error: BaseException, until: float) -> bool:
-        absent = reason_of(error) == TRACE_NOT_FOUND
-        in_time = until <= delivery.first_try + (self._retry.absent if absent else self._retry.total)
-        return may_pass(error) and in_time and (absent or delivery.attempts < self._retry.attempts)
-
     # --- counting ---
 
-    def _finish(self, ended: Mapping[str, Sequence[PendingDelivery]]) -> None:
-        for end, deliveries in ended.items():
-            if not deliveries:
-                continue
-            lost: Counter[str] = Counter()
-            counted = 0
-            for delivery in deliveries:
-                self._pending.done(delivery)
-                if delivery.kept and end not in FINAL:
-                    continue
-                counted += 1
-                lost += delivery.lost
-                if end in NEVER_SENT:
-                    lost[end] += len(delivery.left.evaluations)
-            # A kept run counts here too: the flush did not deliver it.
-            self._unaccepted += 0 if end == "exported" else len(deliveries)
-            self._counts = replace(self._counts, pending=self._counts.pending - len(deliveries) + counted)
-            if counted:
-                self._counts = self._counts.ended(end, counted, lost, pending=True)
-            self._report([delivery.scored for delivery in deliveries], end)
+    def _finish(self, end: str, deliveries: Sequence[PendingDelivery]) -> None:
+        if not deliveries:
+            return
+        counted = [delivery for delivery in deliveries if end in FINAL or not delivery.kept]
+        lost = sum([delivery.lost for delivery in counted], Counter[str]())
+        if end in NEVER_SENT:
+            lost[end] += sum(len(delivery.left.evaluations) for delivery in counted)
+        for delivery in deliveries:
+            self._pending.done(delivery)
+        # A kept run counts here too: the flush did not deliver it.
+        self._unaccepted += 0 if end == "exported" else len(deliveries)
+        self.stats = self.stats.ended(end, len(counted), lost, left=len(deliveries))
+        if self._ended is not None:
+            self._ended(self.name, [delivery.scored for delivery in deliveries], end)
         # Replaced, because anyio's events cannot be reset.
         self._moved.set()
         self._moved = anyio.Event()
 
     def _abandon(self) -> None:
         self._closing = True
-        self._finish({"shutdown": self._pending.clear()})
+        self._finish("shutdown", self._pending.clear())
         self.finished.set()
-
-    def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
-        if self._ended is not None:
-            self._ended(self.name, batch, end)
 
     def _warn(self, error: BaseException, reason: str) -> None:
         """Log the first error of each kind, until a batch is accepted whole."""
@@ -290,14 +273,12 @@ _Failure = tuple[Evaluation | None, BaseException]
 """An evaluation that was not accepted, or None for a run without any, and why."""
 
 
-def _failures(
-    batch: Sequence[PendingDelivery], answer: BaseException | Sequence[Unaccepted]
-) -> Mapping[int, Sequence[_Failure]]:
+def _failures(batch: Sequence[PendingDelivery], answer: object) -> Mapping[int, Sequence[_Failure]]:
+    """Return what failed of each delivery, by its number."""
     if isinstance(answer, BaseException):
         return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
-    errors = {_key(each.evaluation): each.error for each in answer}
-    found = {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
-    return {number: failures for number, failures in found.items() if failures}
+    errors = {_key(each.evaluation): each.error for each in unaccepted(answer)}
+    return {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
 
 
 def _key(evaluation: Evaluation) -> tuple[str, str, int]:

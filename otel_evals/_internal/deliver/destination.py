@@ -6,7 +6,6 @@ callable (usually the class) whose keyword arguments are the destination's optio
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
 from otel_evals._internal.model import Evaluation, Run, ScoredRun
-from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.errors import DestinationError
 
 ENTRY_POINT_GROUP = "otel_evals_destination"
 NEVER_SENT = ("queue_full", "shutdown")
@@ -111,41 +110,26 @@ class DestinationStats:
     lost_evaluations: Mapping[str, int] = field(default_factory=dict)
     """Evaluations of these runs that were not accepted, by reason."""
 
-    def ended(self, end: str, runs: int, lost: Mapping[str, int], *, pending: bool) -> DestinationStats:
-        """Return the counts after runs ended, `exported` or for a reason, with lost evaluations."""
-        left = replace(self, pending=self.pending - (runs if pending else 0))
-        if end == "exported":
-            return replace(left, exported=left.exported + runs)
-        if end not in left.losses and len(left.losses) >= MOST_NAMES:
+    def ended(self, end: str, runs: int, lost: Mapping[str, int], *, left: int) -> DestinationStats:
+        """Return the counts after runs ended, `exported` or for a reason, with lost evaluations.
+
+        `left` runs are no longer pending: also those that are queued again later, which end another time.
+        """
+        pending = self.pending - left
+        if end == "exported" or not runs:
+            return replace(self, pending=pending, exported=self.exported + runs)
+        dropped = end in NEVER_SENT
+        if end not in self.losses and len(self.losses) >= MOST_NAMES:
             end = OTHER
-        kept = Counter(left.lost_evaluations)
+        kept = Counter(self.lost_evaluations)
         for reason, count in lost.items():
             kept[reason if reason in kept or len(kept) < MOST_NAMES else OTHER] += count
-        dropped = end in NEVER_SENT
         return replace(
-            left,
-            failed=left.failed + (0 if dropped else runs),
-            dropped=left.dropped + (runs if dropped else 0),
-            losses={**left.losses, end: left.losses.get(end, 0) + runs},
+            self,
+            pending=pending,
+            failed=self.failed + (0 if dropped else runs),
+            dropped=self.dropped + (runs if dropped else 0),
+            losses={**self.losses, end: self.losses.get(end, 0) + runs},
             # The sign drops reasons with a count of zero.
             lost_evaluations=dict(+kept),
         )
-
-
-def show_traces_at(destination: Any, address: Any, field: str) -> None:
-    """Have a destination use this address of traces, a template with `{trace_id}` and `{span_id}`.
-
-    Raises:
-        ConfigError: it is not one.
-    """
-    text = str(address)
-    places = set(re.findall(r"\{(.*?)\}", text))
-    if not re.match(r"https?://\S+$", text) or "trace_id" not in places or places - {"trace_id", "span_id"}:
-        raise ConfigError(
-            field, f"{text!r} is not an http address with {{trace_id}} and optionally {{span_id}}"
-        )
-
-    def trace_url(trace_id: str, span_id: str) -> str:
-        return text.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
-
-    destination.trace_url = trace_url

@@ -19,7 +19,7 @@ from otel_evals._internal.deliver.retry import Limits
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task, outcome_of
-from otel_evals._internal.util.error_log import log_error, safely
+from otel_evals._internal.util.error_log import log_error
 
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
@@ -39,9 +39,6 @@ class FanOut:
 
         Event presets are ignored. `ended` is called with the end of each delivery; the other arguments are
         the fields of `Limits`, which apply per destination.
-
-        Raises:
-            ConfigError: a size is not positive.
         """
         bounds = Limits(**limits)
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
@@ -50,8 +47,6 @@ class FanOut:
             DeliveryQueue(destination, name, bounds, ended)
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
-        failing = {id(queue.destination): queue for queue in self._queues}
-        link_traces(destinations, lambda each: failing[id(each)].failing)
 
     def put(
         self, scored: ScoredRun, names: Collection[str] | None = None, *, kept: bool = False
@@ -138,18 +133,6 @@ class FanOut:
     def failing(self) -> tuple[str, ...]:
         """Return the destinations whose last attempt failed. May be called from any thread."""
         return tuple(queue.name for queue in self._queues if queue.failing)
-
-
-def link_traces(destinations: Sequence[Any], is_failing: Callable[[Any], bool] = lambda _: False) -> None:
-    """Have destinations that show runs link to their traces at the others, unless these are failing."""
-
-    def link(place: Any, trace_url: Callable[..., str | None]) -> Callable[[str, str], str | None]:
-        return lambda *ids: None if is_failing(place) else trace_url(*ids)
-
-    links = [link(each, each.trace_url) for each in destinations if hasattr(each, "trace_url")]
-    for each in destinations:
-        if hasattr(each, "link_to"):
-            safely(partial(each.link_to, links), "a destination failed to take links to traces")
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

@@ -132,7 +132,7 @@ def items_of(batch: Iterable[ScoredRun], *, content: bool, errors: bool) -> Iter
                 yield item
 
 
-def cut(text: str | None, limit: int) -> str | None:
+def cut(text: str | None, limit: int = 10_000) -> str | None:
     """Return a text of at most `limit` characters; a longer one ends with `[…cut]`."""
     return text if text is None or len(text) <= limit else text[: limit - 7] + " […cut]"
 

@@ -13,20 +13,17 @@ from otel_evals._internal.model.runs import size_of_run
 
 @dataclass(slots=True, eq=False)
 class PendingDelivery:
-    number: int
     scored: ScoredRun
     left: ScoredRun
     """The redacted run, with the evaluations that are still to be sent."""
-    size: int
     kept: bool
     """True if it is put again later when it has to give way."""
+    number: int = 0
+    size: int = 0
     tries: int = 0
     attempts: int = 0
     """Tries without those that found the trace missing."""
     first_try: float = math.inf
-    """Time of the first try, plus the waits that the destination asked for."""
-    soonest: float = 0.0
-    """When it may be tried again if everything is flushed."""
     lost: Counter[str] = field(default_factory=Counter)
     """Lost evaluations, by reason."""
 
@@ -75,10 +72,10 @@ class PendingDeliveries:
         # Numbers rise, and a dict keeps the order of insertion.
         return next(iter(self._open), None)
 
-    def put(self, scored: ScoredRun, left: ScoredRun, *, kept: bool = False) -> None:
-        """Queue a scored run, to be sent as `left`."""
+    def put(self, delivery: PendingDelivery) -> None:
+        """Queue a scored run."""
         self.accepted += 1
-        delivery = PendingDelivery(self.accepted, scored, left, size_of_run(scored.run), kept)
+        delivery.number, delivery.size = self.accepted, size_of_run(delivery.scored.run)
         self._open[self.accepted] = delivery
         self._bytes += delivery.size
         self._queue.append(delivery)
@@ -93,9 +90,9 @@ class PendingDeliveries:
         heapq.heapify(self._parked)
         return [least[2]]
 
-    def hasten(self) -> None:
-        """Try parked deliveries again as soon as they may be."""
-        self._parked = [(min(until, each.soonest), number, each) for until, number, each in self._parked]
+    def hasten(self, soonest: float) -> None:
+        """Try parked deliveries again at this time, unless they are due before."""
+        self._parked = [(min(until, soonest), number, each) for until, number, each in self._parked]
         heapq.heapify(self._parked)
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from otel_evals._internal.deliver.destination import Unaccepted
 from otel_evals._internal.model import Evaluation
-from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER, backoff
-from otel_evals.errors import ConfigError, DestinationError
+from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER
+from otel_evals.errors import DestinationError
 
 TRACE_NOT_FOUND = "trace_not_found"
 """The backend does not know the judged span, which may be on its way there."""
@@ -35,56 +35,29 @@ FINAL = {"exported"} | FINAL_REASONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """Timing of attempts after a failed delivery: exponential backoff with full jitter."""
+class Limits:
+    """Bounds of each destination's queue, and its attempts: exponential backoff with full jitter."""
 
+    queue_size: int = 2048
+    max_bytes: int = 2**28
+    """Approximate."""
+    batch_size: int = 64
+    """Used unless the destination has its own."""
+    delay: float = 0.2
+    """Seconds that a batch waits to fill."""
     attempts: int = 8
     """Attempts per scored run, the first one included; those that found the trace missing do not count."""
     first: float = 0.5
     """Upper bound of the first wait, in seconds; it doubles with every attempt."""
     longest: float = 30.0
     """Upper bound of every wait, in seconds."""
-    total: float = 300.0
-    """Seconds after which a scored run is given up, even if attempts are left. Waits that the destination
-    asks for do not count."""
     absent: float = 900.0
     """Seconds after which a score is given up whose trace the destination does not know."""
     timeout: float = 30.0
     """Seconds that one attempt may take. Work on a thread cannot be interrupted: its attempt lasts until it
     ends, since another one at the same time would send twice, and counts as failing after this time."""
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"retry.{name}", "must be greater than zero")
-
-    def wait(self, attempt: int, draw: float) -> float:
-        """Return the seconds to wait after an attempt (1 is the first); `draw` is a number in [0, 1)."""
-        return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Sizes and times of each destination's queue; `max_bytes` is approximate.
-
-    Raises:
-        ConfigError: a size is not positive.
-    """
-
-    queue_size: int = 2048
-    max_bytes: int = 2**28
-    batch_size: int = 64
-    """Used unless the destination has its own."""
-    delay: float = 0.2
-    """Seconds that a batch waits to fill."""
-    retry: Retry = field(default_factory=Retry)
     clock: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
-
-    def __post_init__(self) -> None:
-        for name in ("queue_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, "must be at least 1")
 
 
 def unaccepted(answer: object) -> Sequence[Unaccepted]:
@@ -114,4 +87,5 @@ def asked_wait(error: BaseException) -> float:
     """Return the seconds that the destination asks to wait, at most an hour."""
     if not isinstance(error, DestinationError) or not error.retryable:
         return 0.0
-    return min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
+    asked = error.retry_after or 0.0
+    return min(asked, LONGEST_RETRY_AFTER) if asked > 0.0 else 0.0  # also without NaN

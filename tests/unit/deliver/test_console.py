@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-import socket
 from typing import Any
 
 import anyio
 import pytest
 
-from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import ConsoleDestination
 from otel_evals.model import Direction, Score, ScoredRun
-from otel_evals.scorers import answered
-from otel_evals_exporters.mlflow import MlflowDestination
-from otel_evals_exporters.phoenix import PhoenixDestination
 from tests.support.replacing import replace
-from tests.support.scored import TRACE, scored_run
-from tests.support.traffic import Live
-from tests.support.waits import eventually
+from tests.support.scored import scored_run
 
 
 class Terminal(io.TextIOWrapper):
@@ -53,36 +46,6 @@ def test_plain_text_shows_run_scores_and_why() -> None:
         "  judged for $0.000420\n"
         "\n"
     )
-
-
-def test_it_shows_where_the_other_destinations_have_the_trace() -> None:
-    file = io.StringIO()
-    console = ConsoleDestination(file=file)
-    FanOut([PhoenixDestination(url="http://p:6006"), console, MlflowDestination(url="http://m")])
-    anyio.run(console.export, [scored_run()])
-    assert file.getvalue().splitlines()[1:3] == [
-        f"  http://p:6006/redirects/traces/{TRACE}",
-        f"  http://m/#/experiments/0/traces?selectedEvaluationId=tr-{TRACE}",
-    ]
-
-
-def test_a_backend_that_does_not_answer_gets_no_links() -> None:
-    file = io.StringIO()
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound and not listening: nothing answers
-        phoenix = PhoenixDestination(url=f"http://127.0.0.1:{closed.getsockname()[1]}")
-        with Live(answered(), destinations=[phoenix, ConsoleDestination(file=file)]) as live:
-            live.run()
-            eventually(
-                lambda: (live.flush(20), live.pipeline.health().failing_destinations and file.getvalue())[1]
-            )
-            assert live.pipeline.health().failing_destinations == ("phoenix",)
-            before = len(file.getvalue())
-            live.run()
-            eventually(lambda: (live.flush(20), len(file.getvalue()) > before)[1])
-            live.pipeline.shutdown(100)
-    assert "answered" in file.getvalue()[before:]
-    assert "/redirects/traces/" not in file.getvalue()[before:]
 
 
 def test_content_can_be_hidden() -> None:

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -13,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry, Unaccepted
+from otel_evals.destinations import DestinationStats, Unaccepted
 from otel_evals.errors import DestinationError
 from otel_evals.model import Evaluation, Outcome, Score, ScoredRun
 from tests.support.scored import scored_run
 
 pytestmark = pytest.mark.anyio
-QUICK = Retry(attempts=4, first=0.01, longest=0.02, total=1.0, timeout=0.5, absent=30.0)
+QUICK: dict[str, Any] = {"attempts": 4, "first": 0.01, "longest": 0.02, "timeout": 0.5, "absent": 30.0}
 TWO: dict[str, Outcome] = {"tone": Score(value=0.5), "facts": Score(value=1.0)}
 NOT_YET = DestinationError("no such trace", retryable=True, reason="trace_not_found")
 WRONG = DestinationError("out of range", retryable=False, reason="out_of_range")
@@ -62,8 +63,8 @@ class Picky:
         pass
 
 
-async def deliver(destination: Picky, *runs: ScoredRun, retry: Retry = QUICK) -> DestinationStats:
-    fan_out = FanOut([destination], delay=0.0, retry=retry)
+async def deliver(destination: Picky, *runs: ScoredRun, **limits: Any) -> DestinationStats:
+    fan_out = FanOut([destination], delay=0.0, **{**QUICK, **limits})
     async with anyio.create_task_group() as group:
         group.start_soon(fan_out.run)
         for run in runs:
@@ -111,9 +112,7 @@ async def test_only_what_was_not_accepted_is_sent_again(caplog: pytest.LogCaptur
 
 
 async def test_a_trace_that_never_comes_is_given_up_by_name(caplog: pytest.LogCaptureFixture) -> None:
-    stats = await deliver(
-        Picky(lambda *_: NOT_YET), scored_run(0, TWO), retry=Retry(first=0.01, longest=0.01, absent=0.2)
-    )
+    stats = await deliver(Picky(lambda *_: NOT_YET), scored_run(0, TWO), first=0.01, longest=0.01, absent=0.2)
     assert stats == DestinationStats(
         failed=1, losses={"trace_not_found": 1}, lost_evaluations={"trace_not_found": 2}
     )
@@ -123,7 +122,7 @@ async def test_a_trace_that_never_comes_is_given_up_by_name(caplog: pytest.LogCa
 async def test_waiting_traces_do_not_starve_new_runs() -> None:
     """Far more than a batch waits, always due again at once."""
     picky = Picky(lambda e, _: NOT_YET if e.scorer_id == "tone" else None)
-    fan_out = FanOut([picky], delay=0.0, batch_size=8, retry=Retry(first=1e-4, longest=1e-4, absent=60.0))
+    fan_out = FanOut([picky], delay=0.0, batch_size=8, first=1e-4, longest=1e-4, absent=60.0)
     async with anyio.create_task_group() as group:
         group.start_soon(fan_out.run)
         for number in range(100):
@@ -141,7 +140,7 @@ async def test_waiting_traces_do_not_starve_new_runs() -> None:
 async def test_what_waits_is_bounded_and_the_oldest_gives_way(kept: bool) -> None:
     """Which loses it, unless it is kept to be put again."""
     picky = Picky(lambda *_: NOT_YET)
-    fan_out = FanOut([picky], queue_size=2, delay=0.0, retry=Retry(first=60, longest=60), draw=lambda: 1.0)
+    fan_out = FanOut([picky], queue_size=2, delay=0.0, first=60, longest=60, draw=lambda: 1.0)
     async with anyio.create_task_group() as group:
         group.start_soon(fan_out.run)
         for number in range(20):
@@ -163,9 +162,7 @@ async def test_a_wait_that_the_server_asks_for_parks_the_destination() -> None:
         at.append(time.monotonic())
         return busy if e.scorer_id == "tone" and n == 1 else None
 
-    stats = await deliver(
-        Picky(verdict), scored_run(0, TWO), scored_run(1, TWO), retry=Retry(first=0.01, total=0.1)
-    )
+    stats = await deliver(Picky(verdict), scored_run(0, TWO), scored_run(1, TWO), first=0.01)
     assert stats == DestinationStats(exported=2)
     assert at[4] - at[3] >= 0.3
 
@@ -200,7 +197,7 @@ def test_every_run_ends_exactly_once_whatever_becomes_of_its_scores(fates: list[
         ends[end] += len(batch)
 
     async def send() -> DestinationStats:
-        fan_out = FanOut([picky], delay=0.0, batch_size=3, retry=Retry(first=1e-3, longest=1e-3), ended=ended)
+        fan_out = FanOut([picky], delay=0.0, batch_size=3, first=1e-3, longest=1e-3, ended=ended)
         for run in runs:
             fan_out.put(run)
         assert await fan_out.shutdown(10.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries
+from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals.model import ScoredRun
 from tests.support.trace_builder import run_of, span
@@ -13,9 +13,9 @@ def test_as_many_runs_as_there_is_room_for_overflow_neither_number_nor_bytes() -
     scored, size = ScoredRun(run=run), size_of_run(run)
     assert size > 0
     pending = PendingDeliveries(queue_size=1_000, parked_size=1_000, max_bytes=100 * size)
-    pending.put(scored, scored)
+    pending.put(PendingDelivery(scored, scored, kept=False))
     while (capacity := pending.capacity) > 0:
         for number in range(capacity):
             assert not pending.full, f"{number} of {capacity} fit"
-            pending.put(scored, scored)
+            pending.put(PendingDelivery(scored, scored, kept=False))
     assert len(pending) > 90

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals.destinations import DestinationStats, Retry
+from otel_evals.destinations import DestinationStats
 from otel_evals.model import Direction, Outcome, Score, ScoredRun
 from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import BY_NAME, KEY, accept, destination
@@ -23,7 +23,7 @@ from tests.support.replacing import replace
 from tests.support.scored import scored_run
 from tests.support.servers import free_ports
 
-QUICK = Retry(attempts=3, first=0.01, longest=0.02, total=20.0, absent=0.3)
+QUICK = {"attempts": 3, "first": 0.01, "longest": 0.02, "absent": 0.3}
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5, label="dry", explanation="because")}
 WAITS = ("arize", "langsmith", "mlflow")
 """Those that take 404 for a trace that is not there yet."""
@@ -47,7 +47,7 @@ def deliver(
 
     async def send() -> DestinationStats:
         target = destination(name, server.url, http={"timeout": timeout})
-        fan_out = FanOut([target], delay=0.0, retry=QUICK)
+        fan_out = FanOut([target], delay=0.0, **QUICK)
         for run in runs or (scored_run(0, TONE),):
             fan_out.put(run)
         await fan_out.shutdown(40.0)

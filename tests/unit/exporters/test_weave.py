@@ -20,7 +20,7 @@ from tests.support.scored import JUDGED, SPAN, TRACE, scored_run
 
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5)}
 BASIC = f"Basic {base64.b64encode(f'api:{KEY}'.encode()).decode()}"
-VARIABLES = ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT", "WF_TRACE_SERVER_URL")
+VARIABLES = ("WANDB_API_KEY", "WANDB_ENTITY", "WANDB_PROJECT", "WF_TRACE_SERVER_URL")
 
 
 @pytest.fixture(autouse=True)
@@ -105,13 +105,7 @@ def test_feedback_is_read_back_by_its_id(answer: list[Any], found: Any, server: 
     ("environment", "traces", "page"),
     [
         ({}, "https://trace.wandb.ai", "https://wandb.ai"),
-        ({"WANDB_BASE_URL": "https://api.wandb.ai/"}, "https://trace.wandb.ai", "https://wandb.ai"),
         ({"WF_TRACE_SERVER_URL": "https://trace.wandb.ai"}, "https://trace.wandb.ai", "https://wandb.ai"),
-        (
-            {"WANDB_BASE_URL": "https://acme.wandb.io"},
-            "https://acme.wandb.io/traces",
-            "https://acme.wandb.io",
-        ),
         ({"WF_TRACE_SERVER_URL": "http://weave-trace:8722"}, "http://weave-trace:8722", None),
     ],
 )

@@ -202,8 +202,7 @@ def test_a_destination_can_stand_for_its_links(tmp_path: Path, monkeypatch: pyte
     assert named["link"].endswith(f"/#/experiments/0/traces?selectedEvaluationId=tr-{named['trace_id']}")
     for name in ("WANDB_API_KEY", "WANDB_ENTITY", "WANDB_PROJECT"):
         monkeypatch.setenv(name, "team")
-    for name in ("WANDB_BASE_URL", "WF_TRACE_SERVER_URL"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("WF_TRACE_SERVER_URL", raising=False)
     (by_span, *_) = estimates(path, "--link", "weave")[0]["worst"]
     assert by_span["link"] == f"https://wandb.ai/team/team/r/call/{by_span['span_id']}"
 
