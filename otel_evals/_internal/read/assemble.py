@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import (
     Document,
-    Message,
     Operation,
     OperationKind,
     Part,
@@ -37,7 +36,17 @@ from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
 _OF_FIRST = ("conversation_id", "user_id")
-_RECORDED = ("availability", "sources")
+_TOGETHER = {
+    "input_messages": "asked",
+    "history": "asked",
+    "output_messages": "said",
+    "output": "said",
+    "error": "errors",
+    "error_type": "errors",
+    "availability": "recorded",
+    "sources": "recorded",
+}
+"""Fields that are derived together, each with the method."""
 _NAMED = ("agent_version", "prompt_version", "tenant")
 
 
@@ -107,8 +116,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         if field in _NAMED:
             named = self._names()
             return {each: named[each][0] if each in named else None for each in _NAMED}
-        if field in _RECORDED:
-            return self._recorded()
+        if field in _TOGETHER:
+            together: Mapping[str, Any] = getattr(self, _TOGETHER[field])()
+            return together
         return {field: getattr(self, field)()}
 
     # --- parts, each found once ---
@@ -122,8 +132,6 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def _speaking(self) -> Sequence[Operation]:
         # Guards judge the conversation: their messages must not become its question or answer.
-        if not self._guards:
-            return self._operations
         return self._part(_outside, self._guards, self._operations, self._above)
 
     def _question(self) -> Question | None:
@@ -133,7 +141,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         return self._part(find_answer, self._root, self._speaking())
 
     def _system(self) -> tuple[str | None, Operation | None]:
-        return self._part(_system, self._root, self._question(), self._operations)
+        question = self._question()
+        asked = question.operation if question else self._root
+        return self._part(_system, self._root, asked, *self._operations)
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return self._part(Recovery._find_calls, self)
@@ -145,7 +155,8 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return calls  # no need to know the answer
         answer = self._answer()
         said = answer.text if answer is not None else ""
-        calls = tuple(c for c in calls if not (_may_be_form(c) and is_json_of(said, c.arguments)))
+        # Only calls that were not executed may be the answer's form.
+        calls = tuple(c for c in calls if c.result is not None or not is_json_of(said, c.arguments))
         return calls if said else _with_pending(calls, self._last_asked())
 
     def _last_asked(self) -> Sequence[Part]:
@@ -196,28 +207,27 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     # --- fields, by name ---
 
-    def input_messages(self) -> tuple[Message, ...]:
+    def asked(self) -> Mapping[str, Any]:
         question = self._question()
-        return question.messages if question else ()
+        messages, history = (question.messages, question.history) if question else ((), ())
+        return {"input_messages": messages, "history": history}
 
-    def history(self) -> tuple[Message, ...]:
-        question = self._question()
-        return question.history if question else ()
+    def said(self) -> Mapping[str, Any]:
+        answer = self._answer()
+        messages, text = (answer.messages, answer.text) if answer else ((), None)
+        return {"output_messages": messages, "output": text}
+
+    def errors(self) -> Mapping[str, Any]:
+        failed = self._failed()
+        error, kind = (failed.error, failed.error_type) if failed else (None, None)
+        return {"error": error, "error_type": kind}
 
     def system_instructions(self) -> str | None:
         return self._system()[0]
 
-    def output_messages(self) -> tuple[Message, ...]:
-        answer = self._answer()
-        return answer.messages if answer else ()
-
-    def output(self) -> str | None:
-        answer = self._answer()
-        return answer.text if answer else None
-
     def provider(self) -> str | None:
         asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
-        provider: str | None = first_of("provider", self._root, asked) if asked else self._root.provider
+        provider: str | None = first_of("provider", self._root, asked)
         return provider
 
     def usage(self) -> Usage:
@@ -236,15 +246,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return "failed"
         return "cut" if "length" in reasons else "answered"
 
-    def error(self) -> str | None:
-        failed = self._failed()
-        return failed.error if failed else None
-
-    def error_type(self) -> str | None:
-        failed = self._failed()
-        return failed.error_type if failed else None
-
-    def _recorded(self) -> Mapping[str, Any]:
+    def recorded(self) -> Mapping[str, Any]:
         """Return the availability and the sources of all fields."""
         calls, documents = self.tool_calls(), self.documents()
         parts = self._question(), self._answer(), calls, documents, self._system()[1]
@@ -285,16 +287,8 @@ def _is_after_calls(last: Operation, operations: Iterable[Operation]) -> bool:
     return all(o.span.start_time < last.span.start_time for o in pending)
 
 
-def _may_be_form(call: ToolCall) -> bool:
-    """Return True for a call that was not executed."""
-    return call.source == "messages" and call.result is None and bool(call.arguments)
-
-
-def _system(
-    root: Operation, question: Question | None, operations: Iterable[Operation]
-) -> tuple[str | None, Operation | None]:
-    candidates = [root, *((question.operation,) if question else ()), *operations]
-    found = next((o for o in candidates if o.system_instructions), None)
+def _system(*operations: Operation) -> tuple[str | None, Operation | None]:
+    found = next((o for o in operations if o.system_instructions), None)
     return (found.system_instructions, found) if found else (None, None)
 
 

@@ -93,7 +93,7 @@ def find_availability(
         "output": _of_side(
             "output", bool(answer and answer.said), found["output"], states, operations, ended
         ),
-        "system": _of_system(system),
+        "system": _UNKNOWN if system is None else system.availability.get("system", _PRESENT),
         "tool_arguments": _of_calls("tool_arguments", _all_known(calls, "arguments"), states, calls),
         "tool_results": _of_calls("tool_results", _all_known(calls, "result"), states, calls),
         "documents": _of_calls("documents", any(d.content for d in documents), states, ()),
@@ -132,12 +132,6 @@ def _of_side(
     if ended == "failed" and _is_silent(states) and any(o.error is None and not o.error_type for o in models):
         ended = "answered"  # content capture is off in the calls that did not fail, too
     return decide(side, Facts(text, recorded, other, ended, bool(models)))
-
-
-def _of_system(holder: Operation | None) -> Availability:
-    if holder is None:
-        return _UNKNOWN
-    return _CUT if holder.availability.get("system") is _CUT else _PRESENT
 
 
 def _of_calls(
@@ -189,8 +183,8 @@ def _recorded_reasons(operation: Operation) -> Iterator[str]:
     """Yield the reason next to or in an operation's output, for conventions without an attribute for it."""
     attributes = operation.span.attributes
     for name, value in attributes.items():
-        if name.endswith(_FINISH_KEYS) and isinstance(value, str) and value:
-            yield value
+        if name.endswith(_FINISH_KEYS) and value:
+            yield str(value)
             return
     source = operation.sources.get("output")
     value = attributes.get(source.key) if source is not None else None

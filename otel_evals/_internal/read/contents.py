@@ -93,10 +93,7 @@ class _Content(msgspec.Struct, eq=False, gc=False):
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
             found = derivation.derive("availability")
-            definitions = found.get("tool_definitions")
-            if definitions:
-                return {**found, "tool_definitions": read_only(definitions)}
-            return found
+            return {**found, "tool_definitions": read_only(found.get("tool_definitions", ()))}
         except BaseException as error:  # a third-party convention must not fail the scorer
             # Every span of a broken convention fails: one warning per scope is enough.
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
@@ -181,7 +178,7 @@ def restore_choices(records: Mapping[str, SpanRecord], conventions: Conventions)
                     (c.span_id, replace(c, logs=(*c.logs, log)))
                     for c, log in zip(calls, choices, strict=True)
                 )
-    return {**records, **restored} if restored else records
+    return {**records, **restored}
 
 
 def _without_choice(

@@ -41,7 +41,7 @@ class MessageCalls:
         """Results without a call, of the list of messages that has most of them."""
         self.walks: list[list[list[MessageCall]]] = []
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
-        self._by_id: dict[str, MessageCall] = {}
+        self._by_id: dict[str | None, MessageCall] = {}
         self._reused: dict[str, list[MessageCall]] = {}
         """Calls with the id of an earlier call: some libraries restart their numbers in each response."""
         self._alike: dict[object, list[MessageCall]] = {}
@@ -57,8 +57,6 @@ class MessageCalls:
             for message in messages
             if (parts := [part for part in message.parts if part.kind in _TOOL_KINDS])
         ]
-        if not groups:
-            return
         # Two ids with results in one list are two calls, even with equal arguments.
         answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
         # If all ids are known, the list is no repetition with other ids.
@@ -95,10 +93,10 @@ class MessageCalls:
             self._given.append(mine)
             return
         for one, other in zip(known, mine, strict=True):
-            call = self._by_id.get(one.tool_call_id or "")
+            call = self._by_id.get(one.tool_call_id)
             if call is not None:
                 # Both ids lead to one call, whichever list a later part comes from.
-                self._by_id.setdefault(other.tool_call_id or "", call)
+                self._by_id.setdefault(other.tool_call_id, call)
 
     def _again(self, part: Part, time: int, latest: Mapping[str | None, MessageCall]) -> MessageCall | None:
         """Return the call of a part with the id of another, answered call of the same list."""
@@ -117,7 +115,7 @@ class MessageCalls:
     ) -> MessageCall:
         """Return the call of a part: the one with its id, or else the first equal one not in this list."""
         call_id = part.tool_call_id
-        known = self._by_id.get(call_id) if call_id is not None else None
+        known = self._by_id.get(call_id)
         if known is None:
             # A coarse key keeps the search short; `_may_be` compares the arguments themselves.
             alike = self._alike.setdefault((part.name, _coarsely(part.data)), [])
@@ -219,7 +217,7 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
 def _once(said: Sequence[Message]) -> Sequence[Message]:
     """Return a model's response with each call without an id once: chunks of a stream may repeat it."""
     calls = [part for part in parts_of(said, "tool_call") if part.tool_call_id is None]
-    if len(calls) < 2 or not any(one == other for one, other in pairwise(calls)):
+    if not any(one == other for one, other in pairwise(calls)):
         return said
     kept: list[Part] = []
     messages = []
@@ -252,10 +250,8 @@ def _bare(name: str) -> str:
 
 def same_name(one: str, other: str) -> bool:
     """Compare tool names regardless of server or plugin prefixes, case and separators."""
-    if one == other:
-        return True
-    first, second = _bare(one), _bare(other)
-    return first == second or first.endswith("_" + second) or second.endswith("_" + first)
+    first, second = "_" + _bare(one), "_" + _bare(other)
+    return first.endswith(second) or second.endswith(first)
 
 
 class Mentioned:
@@ -284,29 +280,23 @@ class Mentioned:
 
     def _find(self, call: ToolCall) -> int | None:
         # Ids may be used again: arguments decide among calls with one id.
-        own = [n for n in self._by_id.get(call.id, ()) if n in self._left] if call.id is not None else []
-        for number in own:
-            if not differ(call.arguments, self._left[number].arguments):
-                return number
+        own = [n for n in self._by_id.get(call.id or "", ()) if n in self._left]
         if own:
-            return own[0]
-        first = None
+            return min(own, key=lambda n: differ(call.arguments, self._left[n].arguments))
         alike = [numbers for name, numbers in self._by_name.items() if same_name(name, call.name)]
         # The numbers of each name ascend: merged, they are in the order of the requests.
-        for number in merge(*alike):
-            known = self._left[number]
-            # Two recorded ids that differ are two calls.
-            if None in (call.id, known.id) or _is_made_up(known):
-                first = number if first is None else first
-                if _agree(call.arguments, known.arguments):
-                    return number
-        return first
+        numbers = [n for n in merge(*alike) if call.id is None or _may_have_any_id(self._left[n])]
+        agreeing = (n for n in numbers if _agree(call.arguments, self._left[n].arguments))
+        return next(agreeing, next(iter(numbers), None))
 
 
-def _is_made_up(mentioned: MessageCall) -> bool:
-    """Return True for an id such as `look_0`, recorded for a model whose calls have none."""
+def _may_have_any_id(mentioned: MessageCall) -> bool:
+    """Return True without an id, or for one such as `look_0`, recorded for a model whose calls have none.
+
+    Two recorded ids that differ are two calls.
+    """
     name, _, number = (mentioned.id or "").rpartition("_")
-    return name == mentioned.name and number.isdigit()
+    return mentioned.id is None or (name == mentioned.name and number.isdigit())
 
 
 def _agree(one: Any, other: Any) -> bool:

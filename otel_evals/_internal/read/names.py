@@ -96,12 +96,12 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
         *(_ANY.intersection(o.span.attributes) for o in places)
     )
     found: dict[str, Named] = {}
-    for field in NAMES if present else ():
+    for field in NAMES:
         # There are many names, and a run has few of them.
         first, last = (filter(present.__contains__, names) for names in (_FIRST[field], _LAST[field]))
         candidates = chain(
             _in_attributes(first, places, root),
-            _in_objects(_KEYS[field], places) if not present.isdisjoint(_METADATA_OBJECTS) else (),
+            _in_objects(_KEYS[field], places),
             _in_attributes(last, places, root),
         )
         known = next(candidates, None)
@@ -169,7 +169,7 @@ def with_inherited_ids(
                 value = _above(field, run.root_span_id, operations, records, parents)
                 if value is not None or len(values) == 1:
                     known[field] = values.pop() if value is None else value
-        found.append(with_given(run, **known) if known else run)
+        found.append(with_given(run, **known))
     return found
 
 
@@ -207,8 +207,6 @@ def first_of(name: str, root: Operation, operations: Iterable[Operation]) -> Any
 
 
 def agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
-    if root.kind is OperationKind.AGENT and root.agent_name and root.agent_name != _UNNAMED:
-        return root.agent_name  # most runs
     names = filter(None, _names(root, operations))
     first = next(names, None)
     return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)
@@ -216,12 +214,10 @@ def agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
 
 def _names(root: Operation, operations: Iterable[Operation]) -> Iterator[str | None]:
     """Yield the names that a run may have, the best first: a team's name comes before its members'."""
-    if root.kind is OperationKind.AGENT:
-        yield root.agent_name or root.name
-    if root.kind is OperationKind.WORKFLOW:
-        yield root.agent_name
-    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
     yield root.agent_name
+    if root.kind is OperationKind.AGENT:
+        yield root.name
+    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
     yield root.name
 
 

@@ -22,7 +22,7 @@ from otel_evals._internal.read.turns import group_loose, invocations_in
 from otel_evals._internal.trust.keys import is_proof
 
 # Called for every run and span, without a Python call each.
-_LOGS, _PARENT, _SPAN_ID = attrgetter("logs"), attrgetter("parent_span_id"), attrgetter("span_id")
+_PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 _SCOPE, _PROOF = semconv.SCOPE_NAME, semconv.MARK_PROOF
 _NOTHING: Mapping[str, Any] = {}
@@ -59,10 +59,7 @@ class Trace(Struct, frozen=True):
 def grouped(trace: Trace, conventions: Conventions) -> Trace:
     """Take the spans of a trace through all passes."""
     trace = roots(link(drop_ours(trace), conventions))
-    # A lone root can neither adopt operations nor drop any.
-    if trace.loose or len(trace.roots) > 1:
-        trace = drop_foreign_tools(adopt_loose(trace))
-    return group_turns(split_groups(trace))
+    return group_turns(split_groups(drop_foreign_tools(adopt_loose(trace))))
 
 
 def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None) -> Trace:
@@ -72,9 +69,9 @@ def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None)
     if len(records) < len(spans):
         records = _most_complete(spans)
     parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
-    if links:
-        parents.update(links)
-    return Trace(records, parents, links or _NOTHING)
+    links = links or _NOTHING
+    parents.update(links)
+    return Trace(records, parents, links)
 
 
 def drop_ours(trace: Trace) -> Trace:
@@ -83,14 +80,12 @@ def drop_ours(trace: Trace) -> Trace:
     for record in trace.records.values():
         if (record.scope_name == _SCOPE or _PROOF in record.attributes) and _is_ours(record):
             ours.add(record.span_id)
-    return replace(trace, ours=frozenset(ours)) if ours else trace
+    return replace(trace, ours=frozenset(ours))
 
 
 def link(trace: Trace, conventions: Conventions) -> Trace:
     """Read the spans, and link the operations to a tree."""
-    records = trace.records
-    if any(map(_LOGS, records.values())):
-        records = restore_choices(records, conventions)
+    records = restore_choices(trace.records, conventions)
     mine = list(records.values())
     if trace.ours:
         mine = [r for i, r in records.items() if not _is_inside(i, trace.ours, trace.parents)]
@@ -124,9 +119,7 @@ def roots(trace: Trace, opens: Sequence[OperationKind] = INVOCATIONS) -> Trace:
             stack.extend(tree.below.get(operation.span_id, ()))
         else:
             loose.append(operation)
-    if len(found) > 1:
-        found.sort(key=in_order)
-    return replace(trace, roots=found, loose=sorted(loose, key=in_order))
+    return replace(trace, roots=sorted(found, key=in_order), loose=sorted(loose, key=in_order))
 
 
 def adopt_loose(trace: Trace) -> Trace:
@@ -166,7 +159,7 @@ def drop_foreign_tools(trace: Trace) -> Trace:
     """
     loose = [operation for operation in trace.loose if not _serves_another_trace(operation)]
     if trace.roots or not loose or any(o.kind is not OperationKind.TOOL for o in loose):
-        return trace if len(loose) == len(trace.loose) else replace(trace, loose=loose)
+        return replace(trace, loose=loose)
     models = (OperationKind.INFERENCE,)
     loose = [o for o in loose if not _is_asked_elsewhere(o, trace.tree) or _contains(o, models, trace.tree)]
     if loose and all(o.span.kind != "SERVER" for o in loose):
@@ -178,7 +171,7 @@ def split_groups(trace: Trace) -> Trace:
     """Make each root a run, or each of the invocations that an application's span only groups."""
     groups: list[Group] = []
     for root in trace.roots:
-        for part in invocations_in(root, trace.tree) if root.groups_invocations else (root,):
+        for part in invocations_in(root, trace.tree):
             whole = None if part is root else root
             groups.append(Group(part, (part,), whole))
     return replace(trace, groups=groups)
@@ -256,7 +249,9 @@ def _does_something(root: Operation, tree: Tree) -> bool:
     inside = (root, *tree.inside(root))
     if any(o.kind in _WORK for o in inside):  # first: it reads no content
         return True
-    return any(map(_has_conversation, inside)) or _is_turn(root)
+    # Only agents have user and assistant messages in their output.
+    roles = ({message.role for message in operation.output_messages} for operation in inside)
+    return any(found >= {"user", "assistant"} for found in roles) or _is_turn(root)
 
 
 def _is_turn(root: Operation) -> bool:
@@ -268,11 +263,6 @@ def _is_turn(root: Operation) -> bool:
         return False
     question = find_question(root, (root,))
     return question is not None and not is_data_of(root, question.messages[-1].text)
-
-
-def _has_conversation(operation: Operation) -> bool:
-    """Return True for an output with user and assistant messages, which only agents have."""
-    return {"user", "assistant"} <= {message.role for message in operation.output_messages}
 
 
 def _contains(top: Operation, kinds: Sequence[OperationKind], tree: Tree) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -55,9 +56,8 @@ def asks(messages: Sequence[Message], index: int) -> bool:
 
 def is_observation(messages: Sequence[Message], index: int) -> bool:
     """Return True for the result of an action that a model asked for in words, as ReAct's agents do."""
-    if index == 0 or messages[index].role != "user" or not messages[index].text.startswith("Observation:"):
-        return False
-    return messages[index - 1].role == "assistant" and "Action:" in messages[index - 1].text
+    text, before = messages[index].text, "".join(m.text for m in messages[max(0, index - 1) : index])
+    return text.startswith("Observation:") and "Action:" in before
 
 
 def turn_start(operation: Operation) -> int:
@@ -83,15 +83,13 @@ def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
     return frozenset(made.union(filter(None, asked)))
 
 
-def given_this_turn(
-    operation: Operation, operations: Iterable[Operation], start: int | None = None
-) -> Sequence[Message]:
+def given_this_turn(operation: Operation, operations: Iterable[Operation]) -> Sequence[Message]:
     """Return the input messages of an operation that belong to this turn.
 
     A truncated list may contain earlier turns only. It is trusted if the tool calls that follow the question
     in it are calls of this run.
     """
-    given = operation.input_messages[turn_start(operation) if start is None else start :]
+    given = operation.input_messages[turn_start(operation) :]
     if operation.availability.get("input") is not Availability.TRUNCATED:
         return given
     asked = next((n for n, m in enumerate(given) if m.role not in ("user", "system")), len(given))
@@ -113,18 +111,15 @@ def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
 
 def _question(operation: Operation, operations: Iterable[Operation]) -> Question | None:
     messages = operation.input_messages
-    if not messages:
-        return None
-    start = turn_start(operation)
     asked: list[Message] = []
-    for message in given_this_turn(operation, operations, start):
+    for message in given_this_turn(operation, operations):
         if message.role not in ("user", "system"):
             break
         if message.role == "user" and says(message):
             asked.append(message)
     if not asked or (messages[0].role == "unknown" and not _ends_with_question(operation, operations)):
         return None
-    history = tuple(m for m in messages[:start] if m.role != "system")
+    history = tuple(m for m in messages[: turn_start(operation)] if m.role != "system")
     return Question(operation, tuple(asked), history)
 
 
@@ -134,15 +129,11 @@ def _ends_with_question(call: Operation, operations: Iterable[Operation]) -> boo
     It does not if it ends with a tool's result, or is the prompt of another call as well: both were cut off.
     """
     text = call.input_messages[-1].text
-    for other in operations:
-        if other.kind is OperationKind.INFERENCE and other is not call:
-            if other.input_messages == call.input_messages:
-                return False
-        elif other.kind is OperationKind.TOOL:
-            results = other.span.attributes.values()
-            if any(isinstance(value, str) and value.endswith(text) for value in results):
-                return False
-    return True
+    others = (o for o in operations if o.kind is OperationKind.INFERENCE and o is not call)
+    if any(other.input_messages == call.input_messages for other in others):
+        return False
+    results = (o.span.attributes.values() for o in operations if o.kind is OperationKind.TOOL)
+    return not any(str(value).endswith(text) for value in chain.from_iterable(results))
 
 
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
@@ -179,8 +170,6 @@ def is_data_of(operation: Operation, text: str | None) -> bool:
 
 def is_json_of(text: str, value: object) -> bool:
     """Return True for a text that is an object as JSON."""
-    if text[:1] != "{" or not isinstance(value, Mapping):
-        return False
     try:
         return bool(read_json(text) == value)
     except ValueError:
@@ -224,10 +213,8 @@ def answer_of(operation: Operation) -> str | None:
 
 def _text_after(kind: str, message: Message) -> str:
     """Return the text after the last part of a kind; without any, the whole text."""
-    for end in range(len(message.parts), 0, -1):
-        if message.parts[end - 1].kind == kind:
-            return replace(message, parts=message.parts[end:]).text
-    return message.text
+    end = max((n for n, part in enumerate(message.parts, 1) if part.kind == kind), default=0)
+    return replace(message, parts=message.parts[end:]).text
 
 
 def says_tools(operation: Operation) -> bool:
@@ -248,10 +235,9 @@ def is_unfinished(root: Operation) -> bool:
     """
     if root.kind is OperationKind.INFERENCE:
         return asks_for_tools(root)
-    if root.kind is not OperationKind.AGENT or not root.finish_reasons:
-        return False
     # An agent may say something next to its calls.
-    return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    asks = root.kind is OperationKind.AGENT and says_tools(root)
+    return asks and any(map(waiting_calls, root.output_messages[-1:]))
 
 
 def waiting_calls(message: Message) -> list[Part]:
@@ -282,10 +268,7 @@ def _structured(operations: Sequence[Operation]) -> Answer | None:
 
 def _is_error(text: str, root: Operation, operations: Sequence[Operation]) -> bool:
     """Return True if a framework returned an error as the run's text: a step's, or the last model call's."""
-    failed = [o for o in operations if o.error is not None]
-    if not failed:
-        return False
-    if root.error is not None and any(o.error == text for o in failed):
+    if root.error is not None and any(o.error == text for o in operations):
         return True
     asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
     last = max(asked, key=lambda o: o.span.end_time or o.span.start_time, default=root)

@@ -39,8 +39,7 @@ def find_runs(
     for group in trace.groups:
         run = _run(group.root, group.members, trace.tree)
         runs.append(run if group.part_of is None else _part(run, group.part_of))
-    if len(runs) > 1:
-        runs.sort(key=_START)
+    runs.sort(key=_START)
     if sum(map(len, map(_OPERATIONS, runs))) == len(trace.tree.operations) == len(trace.records):
         return runs  # no span is outside of them
     return with_inherited_ids(runs, trace.tree.operations, trace.records, trace.parents)

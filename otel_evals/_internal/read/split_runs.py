@@ -19,7 +19,6 @@ from otel_evals._internal.read.turns import asked_by, continues, given_to
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
-_MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 
 
 def is_unfinished(run: Run) -> bool:
@@ -73,7 +72,7 @@ class SplitRuns:
 
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
-        joined = _join_with(run, self._held) if self._held else run
+        joined = _join_with(run, self._held)
         if is_unfinished(joined) or _lacks_its_beginning(joined):
             self._held.append(joined)
             # A joined run waits for its own continuation, from the start again.
@@ -84,7 +83,7 @@ class SplitRuns:
     def joined(self, run: Run) -> Run:
         """Return a run as `add` would join it, without changing the held runs."""
         # `_join_with` removes joined runs from the list that it is given.
-        return _join_with(run, list(self._held)) if self._held else run
+        return _join_with(run, list(self._held))
 
     @property
     def open_traces(self) -> set[str]:
@@ -112,7 +111,7 @@ class SplitRuns:
         kept = {run.root_span_id for run in self._held}
         self._since = {span_id: at for span_id, at in self._since.items() if span_id in kept}
         self.held = frozenset(kept)
-        self.next_due = min(self._since.values()) + self._patience if self._since else inf
+        self.next_due = min(self._since.values(), default=inf) + self._patience
         return gone
 
 
@@ -134,8 +133,6 @@ def _lacks_its_beginning(run: Run) -> bool:
 
 def _join_with(run: Run, held: list[Run]) -> Run:
     """Join a run with all held ones that it continues or that continue it, and remove these from the list."""
-    if run.root_kind not in _MAY_JOIN:
-        return run
     theirs = len(held)
     # The newest first: a continuation usually follows soon.
     for index in range(theirs - 1, -1, -1):
@@ -180,7 +177,6 @@ def _continues(first: Run, then: Run) -> bool:
     if any(operation.paused for operation in first.operations):
         pending = {call.id for call in first.tool_calls if call.status == "pending"} - {None}
         return first.start_time < then.start_time and any(c.id in pending for c in then.tool_calls)
-    calls = calls[:1] if then.root_kind is first.root_kind else calls
     ended = first.end_time or first.start_time
     return any(is_before(ended, call.span.start_time) and continues(earlier, call) for call in calls)
 

@@ -60,7 +60,7 @@ class _SpanCalls:
         self._by_id = {o.span.span_id: o for o in operations}
         self.calls: dict[str, tuple[int, ToolCall]] = {}
         """By span id, with the time of the start."""
-        self._with_id: dict[str, list[str]] = {}
+        self._with_id: dict[str | None, list[str]] = {}
         """Span ids by the call's id."""
         self._clients: list[str] = []
         """Spans of calls that a server may execute and record, too, as far as they have not ended."""
@@ -76,7 +76,7 @@ class _SpanCalls:
             else:
                 time, known = self.calls[outer]
                 self.calls[outer] = time, _fill(known, call)
-                if known.id is None and call.id is not None:
+                if call.id is not None:
                     # Later spans with this id find the merged call.
                     self._with_id.setdefault(call.id, []).append(outer)
 
@@ -113,17 +113,12 @@ class _SpanCalls:
     def _same_call(self, operation: Operation, call: ToolCall) -> str | None:
         """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
         by_id = self._by_id
-        for twin in self._with_id.get(call.id, ()) if call.id is not None else ():
+        for twin in self._with_id.get(call.id, ()):
             if not _is_later(operation, by_id[twin], call, self.calls[twin][1]):
                 return twin
-        if operation.span.kind == "SERVER" and call.id is None:
-            client = self._client_of(operation, call)
-            if client is not None:
-                return client
-        if call.id is None and call.arguments is not None:
-            asker = self._asker_of(operation, call)
-            if asker is not None:
-                return asker
+        served = self._client_of(operation, call) or self._asker_of(operation, call)
+        if served is not None and call.id is None:
+            return served
         span_id = operation.span_id
         for _ in range(_LEVELS):
             span_id = self._above.get(span_id) or ""
@@ -139,6 +134,8 @@ class _SpanCalls:
 
     def _client_of(self, server: Operation, call: ToolCall) -> str | None:
         """Return the client's span of a call that a server executed, even if spans in between are missing."""
+        if server.span.kind != "SERVER":
+            return None
         # A link names the client for certain; names and times only suggest it.
         for trace_id, span_id in server.span.links:
             if span_id in self.calls and self._by_id[span_id].span.trace_id == trace_id:
@@ -162,7 +159,7 @@ class _SpanCalls:
         alike = self._alike[place] = self._open(self._alike.get(place, ()), operation)
         for span_id in alike:
             known = self.calls[span_id][1]
-            same = known.id is None and known.arguments == call.arguments
+            same = known.id is None and known.arguments == call.arguments is not None
             if same and _is_inside(operation, self._by_id[span_id]):
                 return span_id
         return None
@@ -247,8 +244,6 @@ def _sorted(
     last = len(in_messages.calls)
     asked = [(t.time if t else time, t.rank if t else last, call) for t, time, call in found]
     by_time = [call for _, _, call in sorted(asked, key=lambda item: item[:2])]
-    if not in_messages.unplaced:
-        return by_time
     waiting = [item for item in asked if item[2].result is None]
     every_one_asked = all(rank < last for _, rank, _ in waiting)
     # Results without ids follow the requests, or the starts if not all were in messages.

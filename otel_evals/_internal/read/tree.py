@@ -25,7 +25,6 @@ _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE
 _MAY_LEAK: Final = (OperationKind.INFERENCE, OperationKind.AGENT)
 """Kinds whose spans libraries leave as the current one after their end."""
 _MILLISECOND: Final = 1_000_000
-_NO_GUARDS: Final[frozenset[str]] = frozenset()
 
 
 class Tree(msgspec.Struct, frozen=True, eq=False):
@@ -64,20 +63,12 @@ def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None
 
 def guards_in(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the span ids of guardrails and evaluators."""
-    found: set[str] = set()
-    for operation in operations:
-        if operation.kind is OperationKind.OTHER and _is_guard(operation):
-            found.add(operation.span_id)
-    return frozenset(found) if found else _NO_GUARDS
+    return frozenset(o.span_id for o in operations if o.kind is OperationKind.OTHER and _is_guard(o))
 
 
 def _is_guard(operation: Operation) -> bool:
     attributes = operation.span.attributes
-    for key in _KINDS.intersection(attributes):
-        kind = attributes[key]
-        if type(kind) is str and _GUARD.search(kind):
-            return True
-    return False
+    return any(_GUARD.search(str(attributes[key])) for key in _KINDS.intersection(attributes))
 
 
 def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:

@@ -29,7 +29,7 @@ _RECENT = 16
 """Number of turns back that a call without ids is compared with."""
 _DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
-_NO_USAGE = Usage()
+_NO_USAGE, _TOTAL = Usage(), attrgetter("usage.total_tokens")
 _NEAR = 8
 """Compare a model call with this many earlier ones, to count it once."""
 APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
@@ -97,8 +97,6 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
     given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
-        if call.response_id is not None and call.response_id == earlier.response_id:
-            return True
         asked = asked_by(earlier)
         if ids & {p.tool_call_id for p in asked} or any(_same_call(a, g) for a in asked for g in given):
             return True
@@ -219,16 +217,13 @@ def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
         if any(earlier in text for earlier in answers for text in asked[-1]):
             return False
         if answer is not None and len(answer.text) >= _DISTINCTIVE:
-            if any(_returned(tool, answer.text) and is_during(operation.span, tool.span) for tool in tools):
+            results = [t.tool_call for t in tools if is_during(operation.span, t.span)]
+            # A tool's result has the agent's answer.
+            if any(call is not None and answer.text in str(call.result) for call in results):
                 return False
             answers.append(answer.text)
         tools += [o for o in inside if o.kind is OperationKind.TOOL]
     return len(set(asked)) == len(asked)
-
-
-def _returned(tool: Operation, answer: str) -> bool:
-    """Return True if a tool's result has an agent's answer."""
-    return tool.tool_call is not None and answer in str(tool.tool_call.result)
 
 
 # --- tokens ---
@@ -240,9 +235,6 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
     A model call does not include the tokens of a tool or an agent below it.
     """
     counting = [o for o in operations if o.usage is not None and o.usage.total_tokens]
-    # One operation needs neither a walk nor a comparison.
-    if len(counting) < 2:
-        return counting[0].usage or _NO_USAGE if counting else _NO_USAGE
     kinds = {o.span_id: o.kind for o in operations}
     covered: set[str] = set()
     for operation in counting:
@@ -260,16 +252,12 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
         twin = next((known for known in added[-_NEAR:] if _is_same_call(known, operation)), None)
         if twin is None:
             added.append(operation)
-        elif _tokens(operation) > _tokens(twin):
+        elif _TOTAL(operation) > _TOTAL(twin):
             added[added.index(twin)] = operation  # with cached tokens
         counted.add(operation.response_id or operation.span_id)
     if len(added) == 1 and covered:
         return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
     return sum((o.usage or _NO_USAGE for o in added), _NO_USAGE)
-
-
-def _tokens(operation: Operation) -> int:
-    return operation.usage.total_tokens if operation.usage is not None else 0
 
 
 def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
@@ -288,10 +276,10 @@ def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Oper
 def _is_same_call(known: Operation, operation: Operation) -> bool:
     """Return True if an SDK and a library recorded the same model call, in two spans."""
     one, other = known.span, operation.span
-    if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
-        return False
     # Equal response ids are counted once before: two ids here are two calls.
-    if known.kind is not operation.kind or (known.response_id and operation.response_id):
+    if one.scope_name == other.scope_name or (known.response_id and operation.response_id):
+        return False
+    if (one.parent_span_id, known.kind) != (other.parent_span_id, operation.kind):
         return False
     a, b = known.usage, operation.usage
     if a is None or b is None or not (is_during(one, other) or is_during(other, one)):
