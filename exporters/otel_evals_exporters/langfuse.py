@@ -94,7 +94,7 @@ class LangfuseDestination(ApiDestination):
                 continue
             seen.add(trace_id)
             found = self._pages({"traceId": trace_id, **_ALL})
-            for trace in by_trace([_span(each) async for each in found]).values():
+            for trace in by_trace([_span(each) async for each in found]):
                 yield trace
 
     def _pages(self, asked: Mapping[str, Any]) -> AsyncIterator[Any]:

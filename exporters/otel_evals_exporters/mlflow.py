@@ -22,7 +22,7 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.requests import basic, bearer, present
-from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
+from otel_evals_exporters._internal.span_records import by_trace, spans_in
 
 __all__ = ["MlflowDestination"]
 
@@ -109,8 +109,7 @@ class MlflowDestination(ApiDestination):
             path = "/api/3.0/mlflow/traces/batchGet"
             found = await ask(self._http, "GET", path, params=params, most=LARGEST_ANSWER)
             for trace in found.get("traces") or ():
-                scoped = [{"spans": camel(trace.get("spans") or [])}]
-                for spans in by_trace(spans_of({"resourceSpans": [{"scopeSpans": scoped}]})).values():
+                for spans in by_trace(spans_in(trace.get("spans") or [])):
                     yield spans
 
     def _found(self, wanted: str) -> AsyncIterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -87,14 +87,6 @@ class OpikDestination(ApiDestination):
     def spans_to(self) -> SpansTo:
         headers = {**self._http.headers, "projectname": self._project}
         return f"{self._http.url}/v1/private/otel/v1/traces", headers
-
-    async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        started = await self._started(item)
-        if started is None or not item.whole_run:
-            return None
-        path = f"/v1/private/traces/{opik_id(item.evaluation.trace_id, started)}"
-        scores = (await self._http.send("GET", path)).json().get("feedback_scores") or ()
-        return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
     def _score(self, item: ScoreItem, started: int) -> dict[str, Any]:
         score = {"project_name": self._project, "name": item.name, "value": item.value, "source": "sdk"}

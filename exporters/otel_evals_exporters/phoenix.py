@@ -18,14 +18,14 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.requests import bearer, present
-from otel_evals_exporters._internal.span_records import by_trace, camel, spans_of
+from otel_evals_exporters._internal.span_records import by_trace, spans_in
 
 __all__ = ["PhoenixDestination"]
 
 _RESERVED = "note"  # Phoenix reserves this name and refuses a whole batch that contains it
 _TRACES = 25  # ids are part of the URL
 _SPANS = 500
-_FLATTENED = ("metadata.", "tool.parameters.", "llm.prompt_template.variables.")
+_FLATTENED = ("metadata", "tool.parameters", "llm.prompt_template.variables")
 
 
 class PhoenixDestination(ApiDestination):
@@ -119,8 +119,7 @@ class PhoenixDestination(ApiDestination):
 
     async def _spans(self, path: str, ids: Sequence[str]) -> list[list[SpanRecord]]:
         listed = self._items(f"{path}/spans/otlpv1", {"trace_id": ids, "limit": _SPANS})
-        request = {"resourceSpans": [{"scopeSpans": [{"spans": [camel(span) async for span in listed]}]}]}
-        return list(by_trace(map(_as_sent, spans_of(request))).values())
+        return by_trace(map(_as_sent, spans_in([span async for span in listed])))
 
     def _items(self, path: str, asked: Mapping[str, Any]) -> AsyncIterator[Any]:
         async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
@@ -155,14 +154,10 @@ def _annotation(item: ScoreItem, part: str = "", **judged: str | None) -> dict[s
 
 def _as_sent(span: SpanRecord) -> SpanRecord:
     """Turn the attributes that Phoenix flattens back into the JSON that was sent."""
-    attributes: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {}
-    for key, value in span.attributes.items():
-        prefix = next((each for each in _FLATTENED if key.startswith(each)), None)
-        if prefix is None:
-            attributes[key] = value
-        else:
-            nested.setdefault(prefix[:-1], {})[key.removeprefix(prefix)] = value
-    for name, values in nested.items():
-        attributes[name] = json.dumps(values, ensure_ascii=False, default=str)
+    attributes = dict(span.attributes)
+    for name in _FLATTENED:
+        keys = [key for key in attributes if key.startswith(f"{name}.")]
+        values = {key.removeprefix(f"{name}."): attributes.pop(key) for key in keys}
+        if values:
+            attributes[name] = json.dumps(values, ensure_ascii=False, default=str)
     return replace(span, attributes=attributes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -78,15 +78,6 @@ class WeaveDestination(ApiDestination):
 
     def spans_to(self) -> SpansTo:
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
-
-    async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        same = {"$eq": [{"$getField": "id"}, {"$literal": item.uuid}]}
-        # Weave finds an older item of the same id until it deletes it.
-        newest = [{"field": "created_at", "direction": "desc"}]
-        body = {"project_id": self._project, "query": {"$expr": same}, "sort_by": newest, "limit": 1}
-        answer = (await self._http.send("POST", "/feedback/query", body)).json()
-        found = answer.get("result") if isinstance(answer, dict) else None
-        return dict(found[0]) if found else None
 
 
 def _feedback(item: ScoreItem, project: str) -> dict[str, Any]:

@@ -85,4 +85,4 @@ class JaegerTraces:
                 return None
             raise
         traces = by_trace(spans_of(answer["result"]))
-        return None if len(traces) >= _PAGE else list(traces.values())
+        return None if len(traces) >= _PAGE else traces

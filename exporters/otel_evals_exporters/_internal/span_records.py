@@ -21,21 +21,26 @@ def spans_of(request: Any) -> list[SpanRecord]:
     return [_with_json_text(record) for record in records_of(request) if isinstance(record, SpanRecord)]
 
 
-def by_trace(spans: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
-    """Return spans by trace id, each once."""
+def by_trace(spans: Iterable[SpanRecord]) -> list[list[SpanRecord]]:
+    """Return the spans of each trace, each once."""
     traces: dict[str, dict[str, SpanRecord]] = {}
     for span in spans:
         traces.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
-    return {trace_id: list(found.values()) for trace_id, found in traces.items()}
+    return [list(found.values()) for found in traces.values()]
 
 
-def camel(node: Any) -> Any:
+def spans_in(stored: Any) -> list[SpanRecord]:
+    """Return the spans in a list of JSON with the names of protobuf."""
+    return spans_of({"resourceSpans": [{"scopeSpans": [{"spans": _camel(stored)}]}]})
+
+
+def _camel(node: Any) -> Any:
     """Rename protobuf fields in JSON to the names of OTLP/JSON."""
     if isinstance(node, list):
-        return [camel(each) for each in node]
+        return [_camel(each) for each in node]
     if not isinstance(node, Mapping):
         return node
-    return {_UNDERSCORE.sub(lambda m: m[1].upper(), k): camel(v) for k, v in node.items() if v is not None}
+    return {_UNDERSCORE.sub(lambda m: m[1].upper(), k): _camel(v) for k, v in node.items() if v is not None}
 
 
 async def in_parts(

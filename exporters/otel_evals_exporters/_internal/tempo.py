@@ -59,7 +59,7 @@ class TempoTraces:
         async for trace_id in in_parts(query.since, query.until, _SECOND, find):
             if trace_id not in seen:
                 seen.add(trace_id)
-                for trace in by_trace(await self._spans(trace_id)).values():
+                for trace in by_trace(await self._spans(trace_id)):
                     yield trace
 
     async def shutdown(self) -> None:

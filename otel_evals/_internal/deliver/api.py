@@ -119,11 +119,11 @@ class ApiDestination(ABC):
             else:
                 problem = f"{self.name} has no place for {item.name} = {item.value}"
                 sending.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
-        # Requests of one batch run beside each other; `limited` bounds them.
+        # Requests of one batch run beside each other, within its limit.
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
                 for start in range(0, len(group), self.most):
-                    tasks.start_soon(sending.limited, group[start : start + self.most])
+                    tasks.start_soon(sending.send, group[start : start + self.most])
         for item in sending.accepted:
             # A first revision replaces none, so most scores need no memory.
             if item.evaluation.revision > 1:
@@ -161,40 +161,43 @@ class _Sending:
         self.halted: DestinationError | None = None
         """An error that every other request would have too."""
 
-    async def limited(self, items: Sequence[ScoreItem]) -> None:
-        async with self._limiter:
-            await self._send(items)
+    async def send(self, items: Sequence[ScoreItem]) -> None:
+        """Send scores in one request; one that may be refused for one of them is halved until that is alone.
 
-    async def _send(self, items: Sequence[ScoreItem]) -> None:
-        halted = self.halted
-        if halted is None and anyio.current_time() > self._end:
-            halted = DestinationError(f"not sent within {_BUDGET:g} s", retryable=True, reason="timeout")
-        if halted is not None:
-            self.errors += [(item, halted) for item in items]
-            return
+        Finds one bad item of n in about 2 log n requests.
+        """
+        async with self._limiter:
+            parts = [items]
+            while parts:
+                part = parts.pop()
+                error = await self._try(part)
+                middle = len(part) // 2
+                if error is not None and error.status in _ONE_OF_THEM and middle:
+                    parts += [part[middle:], part[:middle]]
+                elif error is not None:
+                    self._fail(part, error)
+
+    async def _try(self, items: Sequence[ScoreItem]) -> DestinationError | None:
+        if self.halted is not None:
+            return self.halted
+        if anyio.current_time() > self._end:
+            return DestinationError(f"not sent within {_BUDGET:g} s", retryable=True, reason="timeout")
         try:
             errors = await self._destination.send(items) or ()
         except DestinationError as error:
-            await self._failed(items, error)
+            return error
         except Exception as error:  # an item that cannot be written down
-            problem = f"{type(error).__name__}: {error}"
-            await self._failed(items, DestinationError(problem, retryable=False, status=422))
-        else:
-            failed = {id(item) for item, _ in errors}
-            self.errors += errors
-            self.accepted += [item for item in items if id(item) not in failed]
+            return DestinationError(f"{type(error).__name__}: {error}", retryable=False, status=422)
+        failed = {id(item) for item, _ in errors}
+        self.errors += errors
+        self.accepted += [item for item in items if id(item) not in failed]
+        return None
 
-    async def _failed(self, items: Sequence[ScoreItem], error: DestinationError) -> None:
-        if error.status in _ONE_OF_THEM and len(items) > 1:
-            # Finds one bad item of n in about 2 log n requests.
-            middle = len(items) // 2
-            await self._send(items[:middle])
-            await self._send(items[middle:])
-            return
-        if error.status == 404 and self._destination.finds_traces:
-            error = DestinationError(str(error), retryable=True, reason=TRACE_NOT_FOUND, status=404)
-        elif error.status not in _ONE_OF_THEM:
+    def _fail(self, items: Sequence[ScoreItem], error: DestinationError) -> None:
+        if error.status not in _ONE_OF_THEM:
             self.halted = error
+        elif error.status == 404 and self._destination.finds_traces:
+            error = DestinationError(str(error), retryable=True, reason=TRACE_NOT_FOUND, status=404)
         self.errors += [(item, error) for item in items]
 
 

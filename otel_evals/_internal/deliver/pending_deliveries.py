@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -23,6 +22,8 @@ class PendingDelivery:
     tries: int = 0
     attempts: int = 0
     """Tries without those that found the trace missing."""
+    until: float = 0.0
+    """When it is tried again, if it is parked."""
     first_try: float = math.inf
     lost: Counter[str] = field(default_factory=Counter)
     """Lost evaluations, by reason."""
@@ -35,8 +36,7 @@ class PendingDeliveries:
         self._queue_size = queue_size
         self._parked_size = parked_size
         self._queue: deque[PendingDelivery] = deque()
-        # The number decides between equal times, since deliveries have no order.
-        self._parked: list[tuple[float, int, PendingDelivery]] = []
+        self._parked: dict[int, PendingDelivery] = {}
         self._open: dict[int, PendingDelivery] = {}
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -82,31 +82,28 @@ class PendingDeliveries:
 
     def park(self, delivery: PendingDelivery, until: float) -> list[PendingDelivery]:
         """Keep a delivery until it is tried again; returns those that give way to it, the oldest first."""
-        heapq.heappush(self._parked, (until, delivery.number, delivery))
-        if len(self._parked) <= self._parked_size:
-            return []
-        least = min(self._parked, key=lambda each: each[1])
-        self._parked.remove(least)
-        heapq.heapify(self._parked)
-        return [least[2]]
+        delivery.until = until
+        self._parked[delivery.number] = delivery
+        return [self._parked.pop(min(self._parked))] if len(self._parked) > self._parked_size else []
 
     def hasten(self, soonest: float) -> None:
         """Try parked deliveries again at this time, unless they are due before."""
-        self._parked = [(min(until, soonest), number, each) for until, number, each in self._parked]
-        heapq.heapify(self._parked)
+        for delivery in self._parked.values():
+            delivery.until = min(delivery.until, soonest)
 
     @property
     def next_due(self) -> float:
         """When the next parked one is due; infinity if none is parked."""
-        return self._parked[0][0] if self._parked else math.inf
+        return min((delivery.until for delivery in self._parked.values()), default=math.inf)
 
     def batch(self, size: int, now: float) -> list[PendingDelivery]:
         """Return the next to be sent: those due again, and at least half new ones if there are any."""
-        taken: list[PendingDelivery] = []
         # A backend without some traces must not starve the new scores.
         again = size if not self._queue else max(1, size // 2)
-        while len(taken) < again and self.next_due <= now:
-            taken.append(heapq.heappop(self._parked)[2])
+        due = sorted([each for each in self._parked.values() if each.until <= now], key=lambda d: d.until)
+        taken = due[:again]
+        for delivery in taken:
+            del self._parked[delivery.number]
         while len(taken) < size and self._queue:
             taken.append(self._queue.popleft())
         return taken

@@ -57,13 +57,9 @@ class TraceQuery:
             ConfigError: it has another form.
         """
         try:
-            pairs = [word.partition("=") for word in shlex.split(self.filter)]
-        except ValueError as error:
-            raise ConfigError("--filter", f"{self.filter!r}: {error}") from None
-        for name, equals, _ in pairs:
-            if not name or not equals:
-                raise ConfigError("--filter", f"must be NAME=VALUE words, not {self.filter!r}")
-        return {name: value for name, _, value in pairs}
+            return dict(word.split("=", 1) for word in shlex.split(self.filter))
+        except ValueError:  # an open quote, or a word without `=`
+            raise ConfigError("--filter", f"must be NAME=VALUE words, not {self.filter!r}") from None
 
 
 async def ask(

@@ -65,43 +65,34 @@ def cost_of(outcome: Outcome) -> float | None:
     return Score(value=0.0, steps=steps).cost if steps else None
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, depth: int = 0) -> Any:
     """Return an object as a JSON value.
 
     Numbers beyond a float and values more than 100 levels deep become None, other objects their text.
     """
-    kind = type(value)
-    if kind in _PLAIN:
+    if type(value) in _PLAIN:  # most values
         return value
-    if kind is float:
-        return value if math.isfinite(value) else None
-    return _plain(value, 0)
-
-
-def _plain(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         return None
     depth += 1
     match value:
-        case None | bool() | str():
+        case bool() | str():
             return value
         case int():  # one with more than 4,300 digits has no text
             return value if value.bit_length() <= _MOST_BITS else None
         case float():
             return value if math.isfinite(value) else None
         case dict() | Mapping():
-            return {
-                str(key): item if type(item) in _PLAIN else _plain(item, depth) for key, item in value.items()
-            }
+            return {str(key): plain(item, depth) for key, item in value.items()}
         case bytes() | bytearray():
             return value.hex()
         case list() | tuple() | Sequence() | set() | frozenset():
-            return [_plain(item, depth) for item in value]
+            return [plain(item, depth) for item in value]
     # Pydantic models are recognised by their method, since importing pydantic is slow.
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return _plain(dump(), depth)
+        return plain(dump(), depth)
     if (held := field_values(value)) is not None:
-        return {name: _plain(item, depth) for name, item in held.items()}
+        return {name: plain(item, depth) for name, item in held.items()}
     return str(value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Outcome, Score, ScoredRun
 from otel_evals_exporters.weave import WeaveDestination
 from tests.support.destinations import KEY
-from tests.support.recording_server import RecordingServer, Reply, recording_server
+from tests.support.recording_server import RecordingServer, recording_server
 from tests.support.scored import JUDGED, SPAN, TRACE, scored_run
 
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5)}
@@ -83,22 +82,6 @@ def test_failures_are_sent_and_what_was_not_scored_is_not(server: RecordingServe
     assert (failed["error"], failed["message"]) == ("timeout", "no answer in 30 s")
     assert payloads["tone"]["error"] == "queue_full"
     assert "value" not in failed
-
-
-@pytest.mark.parametrize(
-    ("answer", "found"), [([{"feedback_type": "x"}], {"feedback_type": "x"}), ([], None)]
-)
-def test_feedback_is_read_back_by_its_id(answer: list[Any], found: Any, server: RecordingServer) -> None:
-    server.reply = lambda _: Reply(body=json.dumps({"result": answer}).encode())
-    scored = scored_run(0, TONE)
-    item = ScoreItem(run=scored.run, evaluation=scored.evaluations[0])
-    assert anyio.run(weave(url=server.url).read, item) == found
-    (request,) = server.requests
-    assert request.path == "/feedback/query"
-    same = {"$eq": [{"$getField": "id"}, {"$literal": item.uuid}]}
-    newest = [{"field": "created_at", "direction": "desc"}]
-    wanted = {"project_id": "team/shop", "query": {"$expr": same}, "sort_by": newest, "limit": 1}
-    assert request.body == wanted
 
 
 @pytest.mark.parametrize(
