@@ -26,6 +26,8 @@ from otel_evals.errors import ConfigError, JudgeUnavailableError
 
 _LONGEST_WAIT = 5.0
 """Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
+_LONGEST_PAUSE = 300.0
+"""Seconds for which a provider's `Retry-After` is respected."""
 # Waiting calls look again this often: a pause or a correction may change their wait.
 _POLL = 0.05
 _SECONDS = {
@@ -122,7 +124,6 @@ class JudgeLimits:
             after it if the server reports its usage.
         failures: unavailable answers in a row that open the breaker.
         cooldown: seconds for which an open breaker fails every call; then one call tries again.
-        longest_pause: maximum seconds of a pause by the provider's `Retry-After`.
         clock: seconds, monotonic.
 
     Raises:
@@ -137,17 +138,15 @@ class JudgeLimits:
         tokens: str | None = None,
         failures: int = 5,
         cooldown: float = 30.0,
-        longest_pause: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if concurrency < 1 or failures < 1 or not cooldown > 0 or not longest_pause > 0:
-            wanted = "concurrency and failures must be at least 1, cooldown and longest_pause positive"
+        if concurrency < 1 or failures < 1 or not cooldown > 0:
+            wanted = "concurrency and failures must be at least 1, cooldown positive"
             raise ConfigError("limits", wanted)
         self._concurrency = concurrency
         self._requests = _window(requests, "limits.requests")
         self._tokens = _window(tokens, "limits.tokens")
         self._breaker = CircuitBreaker(failures, cooldown)
-        self._longest_pause = longest_pause
         self._paused_until = 0.0
         self._clock = clock
         self.renew()
@@ -235,7 +234,7 @@ class JudgeLimits:
     def _failed(self, error: JudgeUnavailableError) -> None:
         with self.lock:
             now = self._clock()
-            pause = min(error.retry_after or 0.0, self._longest_pause)
+            pause = min(error.retry_after or 0.0, _LONGEST_PAUSE)
             # A shorter pause that is asked for later does not end a longer one.
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)

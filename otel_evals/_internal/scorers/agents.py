@@ -208,7 +208,7 @@ def failure_step(
             value=0.0,
             label=reply.category,
             explanation=f"step {reply.step}, {step.title}: {reply.reason}",
-            span_id=step.span[1] if step.span else None,
+            span_id=step.span_id,
         )
 
     asked: dict[str, Any] = {"slots": slots, "score": score, "check": check, "changes": {"reply": form}}

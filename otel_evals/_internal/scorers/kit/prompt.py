@@ -1,13 +1,12 @@
-"""Prompt steps, answered by a judge in a typed form, and the records of steps."""
+"""Prompt steps, answered by a judge in a typed form."""
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from string import Template
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -17,22 +16,22 @@ from otel_evals._internal.judges.fence import (
     Fence,
     Slot,
     items_of,
+    length,
     media_needed,
     media_of_tools,
     not_shown,
     retry_request,
-    shorten,
 )
-from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.judge import Judge, JudgeRequest, window_of
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.model import ContextSeen, NotScored, Score, StepRecord, Usage
+from otel_evals._internal.model import NotScored
+from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scorers.kit.context import Params, said_before
-from otel_evals._internal.scorers.kit.evidence import with_evidence
 from otel_evals._internal.scorers.kit.scorer import missing
-from otel_evals._internal.scorers.kit.shared_answers import asked_once, question_of
+from otel_evals._internal.scorers.kit.step_record import StepRecordBuilder, asked_once, question_of
 from otel_evals._internal.trust.marks import need_span
-from otel_evals._internal.util.plain import as_text, plain_text, plain_value, type_name
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals._internal.util.plain import as_text
+from otel_evals.errors import ConfigError, JudgeReplyError
 
 _R = TypeVar("_R")
 
@@ -62,75 +61,6 @@ class ScoreReply(BaseModel):
     """A judge's reply that is the score itself."""
 
     score: float
-
-
-_MODEL = re.compile(r"[\w.:/@+-]{1,200}")
-_MAX_PROMPT = 40_000
-"""Characters of a recorded prompt; the judge gets all of it."""
-
-
-class StepRecordBuilder:
-    """Collects a step's prompt, cost and result."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.context: ContextSeen | None = None
-        self.evidence_cut = False
-        self.prompt: str | None = None
-        self._model: str | None = None
-        self._spent = CallTotals()
-        self._start_time = time.time_ns()
-        self._clock = time.perf_counter()
-
-    def asked(self, request: JudgeRequest, model: str) -> None:
-        """Record a question; `model` is the name it is sent to."""
-        need_span()
-        self.prompt = shorten(f"{request.instructions}\n\n{request.prompt}", _MAX_PROMPT)
-        self._model = model
-
-    def answered(self, reply: JudgeReply) -> None:
-        if _MODEL.fullmatch(reply.model):  # servers may answer with any text
-            self._model = reply.model
-        self._spent.add(reply.usage, reply.cost, reply.attempts)
-
-    def shares(self, other: StepRecordBuilder) -> None:
-        """Take over the question of another scorer, which paid for it."""
-        self.prompt, self._model, self.evidence_cut = other.prompt, other._model, other.evidence_cut
-
-    def failed(self, error: BaseException) -> StepRecord:
-        if issubclass(type(error), JudgeError):  # whatever its `__class__` says
-            judge: Any = error
-            self._spent.add(judge.usage or Usage(), judge.cost, judge.attempts)
-        return self.record(error=describe_error(error))
-
-    def record(self, value: Any = None, error: str | None = None) -> StepRecord:
-        return StepRecord(
-            name=self.name,
-            result=_plain(value),
-            prompt=self.prompt,
-            model=self._model,
-            usage=self._spent.usage,
-            cost=self._spent.cost,
-            attempts=self._spent.calls or 1,
-            start_time=self._start_time,
-            duration=time.perf_counter() - self._clock,
-            context=self.context,
-            evidence_cut=self.evidence_cut,
-            error=error,
-        )
-
-
-def describe_error(error: BaseException) -> str:
-    return f"{type_name(error)}: {plain_text(error, 2_000)}".removesuffix(": ")
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case Score():
-            return {"value": plain_value(value.value), "label": plain_value(value.label)}
-        case NotScored():
-            return {"not_scored": plain_value(value.reason)}
-    return plain_value(value)
 
 
 class Asking(Protocol):
@@ -189,53 +119,62 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or scorer.judge)
-        instructions = self.instructions if self.instructions is not None else scorer.instructions
-        # The judge by its identity: a user's judge need not be hashable.
-        parts = (self.prompt, instructions, id(self.schema), id(judge), _VOTE.get())
-
-        def form(fence: Fence, fenced: Mapping[str, str]) -> JudgeRequest:
-            return JudgeRequest(
-                instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
-                prompt=Template(self.prompt).substitute(fenced),
-                schema=self.schema if issubclass(self.schema, BaseModel) else None,
-                scorer_id=scorer.id,
-                step=params.step,
-                mark=fence.mark,
-                sample=_VOTE.get(),
-            )
-
-        async def ask() -> _R | NotScored:
-            return await self._ask(form, slots, params, judge, record)
+        request = JudgeRequest(
+            instructions=scorer.instructions if self.instructions is None else self.instructions,
+            prompt=self.prompt,
+            schema=self.schema if issubclass(self.schema, BaseModel) else None,
+            scorer_id=scorer.id,
+            step=params.step,
+            sample=_VOTE.get(),
+        )
 
         def fits(answer: _R | NotScored) -> bool:
             # An answer that passed another scorer's check may fail this one's.
             return isinstance(answer, NotScored) or not (self.check and self.check(params, answer))
 
+        # The judge by its identity: a user's judge need not be hashable.
+        parts = (self.prompt, request.instructions, id(self.schema), id(judge), request.sample)
         question = question_of(slots, *parts)
+        ask = partial(self._ask, request, slots, params, judge, record)
         return cast("_R | NotScored", await asked_once(params.run, question, scorer.id, record, ask, fits))
 
     async def _ask(
         self,
-        form: Callable[[Fence, Mapping[str, str]], JudgeRequest],
+        request: JudgeRequest,
         slots: Mapping[str, Slot],
         params: Params[Any, Any],
         judge: Judge,
         record: StepRecordBuilder,
     ) -> _R | NotScored:
+        """Ask `request`, whose prompt has slots."""
         shown = [text for slot in slots.values() for text in items_of(slot)]
         media = (*media_needed(params.run, slots), *media_of_tools(params.run, shown))
         hidden = not_shown(media, judge)
         if hidden is not None and params.step != "generate_reason":
             return hidden
         need_span()
-        asked = with_evidence(form, slots, params, judge, record)
-        if isinstance(asked, NotScored):
-            return asked
-        request, fence = asked
+        fence = Fence(max_chars=window_of(judge).max_prompt_chars, redact=getattr(judge, "redact", redact))
+        fenced, whole = fence.wrap_all(slots, fence.max_chars)
+        cut = _cut(params, None if whole else sum(map(length, slots.values())), fence.max_chars)
+        if cut is not None and params.step != "generate_reason":  # a reason may rest on less
+            if window_of(judge).on_cut == "not_scored":
+                return NotScored(reason="evidence_too_long", explanation=cut)
+            record.evidence_cut = True
+        request = replace(
+            request,
+            instructions=f"{request.instructions}\n\n{fence.notice}".lstrip(),
+            prompt=Template(self.prompt).substitute(fenced),
+            mark=fence.mark,
+        )
         if media and hidden is None:  # a reason may rest on less
             listed = fence.wrap("media", [each.describe() for each in media])
             note = "The material has images or sounds, which follow in this order:"
             request = replace(request, prompt=f"{request.prompt}\n\n{note}\n{listed}", media=media)
+        return await self._answer(request, params, judge, record)
+
+    async def _answer(
+        self, request: JudgeRequest, params: Params[Any, Any], judge: Judge, record: StepRecordBuilder
+    ) -> _R:
         for again in (True, False):
             record.asked(request, judge.model)
             reply = await judge.ask(request)
@@ -243,9 +182,11 @@ class PromptStep(Generic[_R]):
             complaint = self.check(params, reply.value) if self.check else None
             if complaint is None:
                 return cast("_R", reply.value)
+            said = reply.value
+            said = as_text(said.model_dump(mode="json") if isinstance(said, BaseModel) else said)
             if again:
-                request = retry_request(request, as_text(_dumped(reply.value)), complaint)
-        raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
+                request = retry_request(request, said, complaint)
+        raise JudgeReplyError(f"{complaint}; the judge answered: {said[:300]}")
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()
@@ -260,8 +201,13 @@ class PromptStep(Generic[_R]):
         return slots
 
 
-def _dumped(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+def _cut(params: Params[Any, Any], chars: int | None, limit: int) -> str | None:
+    """Return why the judge sees a part of the evidence only; `chars` are those of evidence that is cut."""
+    if chars is not None:
+        return f"the evidence has {chars} characters, and the judge's max_prompt_chars is {limit}"
+    if params.context is not None and params.context.truncated:
+        return "the resolver of the context left out a part of it"
+    return None
 
 
 # --- ready-made slots ---

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from typing import NamedTuple
 
 from otel_evals._internal.model import Document, Message, Operation, OperationKind, Part, Run, ToolCall
 from otel_evals._internal.util.plain import MAX_EVIDENCE, as_text
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunStep:
+class RunStep(NamedTuple):
     """An operation of a run, or another text that a judge may read."""
 
     title: str
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """By name, such as `arguments` and `result`. What an earlier step shows is not repeated."""
-    span: tuple[str, str] | None = None
-    """Trace and span id; None for texts without a span."""
+    text: str
+    """All texts with their names, such as `arguments`. What an earlier step shows is not repeated."""
+    span_id: str | None
 
-    @cached_property
-    def text(self) -> str:
-        """All texts with their names, up to the limit of evidence."""
-        text = "\n\n".join(f"{name}:\n{text}" for name, text in self.texts.items())
-        return text if len(text) <= MAX_EVIDENCE else f"{text[:MAX_EVIDENCE]} [cut off]"
+
+def _step(title: str, texts: Mapping[str, str], span_id: str | None = None) -> RunStep:
+    text = "\n\n".join(f"{name}:\n{text}" for name, text in texts.items())
+    cut = text if len(text) <= MAX_EVIDENCE else f"{text[:MAX_EVIDENCE]} [cut off]"
+    return RunStep(title, cut, span_id)
 
 
 def run_steps(run: Run) -> list[RunStep]:
@@ -36,8 +33,7 @@ def run_steps(run: Run) -> list[RunStep]:
     steps = [*_of_operations(run, messages)]
     # The output of an operation with others below is left out: no other may have shown the answer.
     if run.output and not messages.shown(run.output):
-        root = run.trace_id, run.root_span_id
-        steps.append(RunStep(title="answer", texts={"output": run.output}, span=root))
+        steps.append(_step("answer", {"output": run.output}, run.root_span_id))
     return steps
 
 
@@ -80,11 +76,8 @@ def _part(part: Part) -> str:
 def _of_operations(run: Run, messages: _NewMessages) -> Iterator[RunStep]:
     for operation in run.operations:
         texts = _texts(operation, messages, leaf=not run.children.get(operation.span_id))
-        yield RunStep(
-            title=_title(operation),
-            texts={name: text for name, text in texts.items() if text},
-            span=(operation.span.trace_id, operation.span_id),
-        )
+        texts = {name: text for name, text in texts.items() if text}
+        yield _step(_title(operation), texts, operation.span_id)
 
 
 def _title(operation: Operation) -> str:
@@ -122,13 +115,13 @@ def _documents(documents: Sequence[Document]) -> str:
 
 def _of_fields(run: Run) -> Iterator[RunStep]:
     if run.system_instructions:
-        yield RunStep(title="system", texts={"system": run.system_instructions})
+        yield _step("system", {"system": run.system_instructions})
     for message in (*run.history, *run.input_messages):
         if message.role != "system" and message.parts:
-            yield RunStep(title=message.role, texts={"message": _text(message)})
+            yield _step(message.role, {"message": _text(message)})
     for call in run.tool_calls:
-        yield RunStep(title=f"tool {call.name}", texts=_call(call))
+        yield _step(f"tool {call.name}", _call(call))
     if text := _documents(run.documents):
-        yield RunStep(title="retrieval", texts={"documents": text})
+        yield _step("retrieval", {"documents": text})
     if run.output:
-        yield RunStep(title="answer", texts={"output": run.output})
+        yield _step("answer", {"output": run.output})

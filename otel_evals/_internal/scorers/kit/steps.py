@@ -25,8 +25,9 @@ from otel_evals._internal.scorers.kit.context import (
     seen,
 )
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
-from otel_evals._internal.scorers.kit.prompt import PromptStep, StepRecordBuilder, describe_error
+from otel_evals._internal.scorers.kit.prompt import PromptStep
 from otel_evals._internal.scorers.kit.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
+from otel_evals._internal.scorers.kit.step_record import StepRecordBuilder, describe_error
 from otel_evals._internal.util.calls import call, must_propagate
 from otel_evals.errors import ConfigError
 
