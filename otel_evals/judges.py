@@ -3,10 +3,9 @@
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
-from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.openai_compatible import OpenAICompatibleJudge
-from otel_evals._internal.judges.scripted import ScriptedJudge
 
 __all__ = [
     "Budget",

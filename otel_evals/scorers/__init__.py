@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         summarization,
     )
     from otel_evals._internal.scorers.kit.context import Params, Results
-    from otel_evals._internal.scorers.kit.examples import with_examples
+    from otel_evals._internal.scorers.kit.labels import with_examples
     from otel_evals._internal.scorers.kit.panel import Panel, panel, votes
     from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
     from otel_evals._internal.scorers.kit.scorer import (
@@ -56,10 +56,9 @@ if TYPE_CHECKING:
         tool_error_rate,
         unrecovered_tool_errors,
     )
-    from otel_evals._internal.scorers.trajectory import trajectory_accuracy
+    from otel_evals._internal.scorers.trajectory import trajectory_accuracy, within_budget
     from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
     from otel_evals._internal.scorers.valid_json import valid_json
-    from otel_evals._internal.scorers.within_budget import within_budget
 
 __all__ = [
     "FunctionScorer",
@@ -119,7 +118,7 @@ __all__ = [
 
 _KIT = {
     "scorers.kit.context": "Params Results",
-    "scorers.kit.examples": "with_examples",
+    "scorers.kit.labels": "with_examples",
     "scorers.kit.panel": "Panel panel votes",
     "scorers.kit.prompt": "PromptStep ScoreReply",
     "scorers.kit.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
@@ -137,10 +136,9 @@ _BUILT_IN = {
     "scorers.retrieval": "context_precision context_relevance",
     "scorers.tone_consistency": "tone_consistency",
     "scorers.tool_use": "repeated_calls tool_call_accuracy tool_error_rate unrecovered_tool_errors",
-    "scorers.trajectory": "trajectory_accuracy",
+    "scorers.trajectory": "trajectory_accuracy within_budget",
     "scorers.trajectory_quality": "trajectory_quality",
     "scorers.valid_json": "valid_json",
-    "scorers.within_budget": "within_budget",
 }
 """Entered by `python3 dev.py scorers`."""
 _WHERE = {

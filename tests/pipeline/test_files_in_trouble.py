@@ -27,7 +27,7 @@ from otel_evals.judges import JudgeRequest
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.judge import Call
-from otel_evals._internal.judges.scripted import ScriptedJudge
+from otel_evals._internal.judges.judge import ScriptedJudge
 from otel_evals.model import Usage
 from tests.support.traffic import agent_run
 

@@ -54,10 +54,8 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 
 def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
     """Show the labels in a file to the scorer's judge."""
-    from otel_evals._internal.scorers.kit.examples import (
-        with_examples,  # what judges need, for others not loaded
-    )
-    from otel_evals._internal.scorers.kit.labels import read_labels
+    # What judges need, which others do not load.
+    from otel_evals._internal.scorers.kit.labels import read_labels, with_examples
 
     try:
         found = read_labels(Path(path).read_text("utf-8").splitlines())

@@ -15,15 +15,14 @@ import pickle
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 from opentelemetry.context import attach
 
-from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.redaction.redactor import current_redaction, use_redaction
 from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, root_cause, to_outcome
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
@@ -178,26 +177,22 @@ def _imported(module: str, name: str) -> Any:
 def _outcome(reply: Any) -> Score | NotScored:
     if not isinstance(reply, Raised):
         return reply  # type: ignore[no-any-return]  # the worker checks what scorers return
-    if not reply.unavailable:
-        raise RemoteError(reply.error_type, reply.message, reply.steps)
-    cause = JudgeUnavailableError(reply.message, retry_after=reply.retry_after)
-    raise StepFailure(reply.message, steps=reply.steps) from cause
+    failure = reply.failure
+    if reply.wait is None:
+        raise RemoteError(failure.error_type, failure.message, failure.steps)
+    cause = JudgeUnavailableError(failure.message, retry_after=reply.wait or None)
+    raise StepFailure(failure.message, steps=failure.steps) from cause
 
 
 # --- in the worker ---
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """An exception, for a process that cannot import its class."""
 
-    error_type: str
-    message: str
-    steps: tuple[StepRecord, ...] = ()
-    unavailable: bool = False
-    """True for a JudgeUnavailableError, which is retried."""
-    retry_after: float | None = None
-    """Seconds to wait, as requested by the judge."""
+    failure: ScorerFailure
+    wait: float | None
+    """Seconds, for an unavailable judge, which is asked again."""
 
 
 _scorers: dict[str, tuple[Scorer, Any, bool]] = {}
@@ -255,6 +250,4 @@ def _set_up() -> None:
 
 
 def _raised(error: BaseException) -> Raised:
-    failure, cause = failure_of(error), root_cause(error)
-    asked = asked_wait(cause)
-    return Raised(failure.error_type, failure.message, failure.steps, asked is not None, asked or None)
+    return Raised(failure_of(error), asked_wait(root_cause(error)))

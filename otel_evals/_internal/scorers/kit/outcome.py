@@ -49,12 +49,11 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
         problem = f"a {type_name(value)}"
         if kind is not None:
             # There and back: msgspec checks the types of fields when it converts, not when a struct is made.
-            outcome: Score | NotScored | ScorerFailure = _bounded(
-                convert(to_builtins(value, enc_hook=plain_value), kind)
-            )
+            outcome: Any = convert(to_builtins(value, enc_hook=plain_value), kind)
             problem = _problem_of(outcome)
             if not problem:
-                return outcome
+                bounded: Score | NotScored | ScorerFailure = _bounded(outcome)
+                return bounded
     except Exception as error:
         problem = f"a {type_name(value)} that cannot be used ({plain_text(error, 300)})"
     said = f"the scorer returned {problem}, not a Score with a finite value or a NotScored with a reason"
@@ -66,7 +65,7 @@ def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
     cause = root_cause(error)
     named = getattr(error, "error_type", None)
     return ScorerFailure(
-        error_type=plain_text(named, MAX_LABEL) if isinstance(named, str) and named else type_name(cause),
+        error_type=plain_text(named, MAX_LABEL) if named and isinstance(named, str) else type_name(cause),
         message=plain_text(cause, _MAX_MESSAGE) or type_name(cause),
         attempts=attempts,
         steps=steps_of_error(error),
@@ -83,19 +82,14 @@ def asked_wait(error: BaseException) -> float | None:
     return max(0.0, error.retry_after or 0.0) if isinstance(error, JudgeUnavailableError) else None
 
 
-def steps_of_error(error: object) -> tuple[StepRecord, ...]:
-    """Return the records of the steps that an exception or an outcome carries."""
-    given = getattr(error, "steps", ())
-    if not isinstance(given, tuple | list):
-        return ()
-    return tuple(_bounded(step) for step in map(_valid_step, given[:_MAX_STEPS]) if step is not None)
-
-
-def _valid_step(step: object) -> StepRecord | None:
+def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
+    """Return the records of the steps that an exception carries, if it is one of ours."""
     try:
-        return convert(to_builtins(step, enc_hook=plain_value), StepRecord)
-    except Exception:  # it is not a scorer's own record, or has fields of other types
-        return None
+        given = getattr(error, "steps", ())
+        steps = convert(to_builtins(given, enc_hook=plain_value), tuple[StepRecord, ...])
+    except Exception:
+        return ()
+    return tuple(map(_bounded, steps[:_MAX_STEPS]))
 
 
 def _is_plain(score: Score) -> bool:
@@ -133,8 +127,8 @@ def _bounded(record: Any) -> Any:
     }
     if isinstance(record, StepRecord):
         changed["result"] = plain_value(record.result)
-    else:
-        changed["steps"] = steps_of_error(record)
+    if isinstance(record, _KINDS):
+        changed["steps"] = tuple(map(_bounded, record.steps[:_MAX_STEPS]))
     if isinstance(record, Score):
         changed["value"] = record.value + 0.0  # no negative zero
     return replace(record, **changed)

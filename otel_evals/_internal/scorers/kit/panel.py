@@ -34,11 +34,6 @@ class Panel(Scorer):
         self._members = tuple(members)
         self._tolerance = tolerance
 
-    @property
-    def members(self) -> tuple[Scorer, ...]:
-        """The scorers that vote."""
-        return self._members
-
     def check(self) -> None:
         """Check that every member can score."""
         for member in self._members:

@@ -11,8 +11,7 @@ from itertools import combinations
 
 from otel_evals._internal.scorers.bounds import pieces
 from otel_evals._internal.scorers.text.claim import Claim
-from otel_evals._internal.scorers.text.number_words import ordinals_in
-from otel_evals._internal.scorers.text.numbers import SECONDS, numbers_in
+from otel_evals._internal.scorers.text.numbers import SECONDS, numbers_in, ordinals_in
 
 _MAX_SAME = 100
 _MAX_ADDENDS = 8
