@@ -19,7 +19,7 @@ from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
-from otel_evals._internal.read.conversation import evaluation_id
+from otel_evals._internal.read.runs import evaluation_id
 from otel_evals._internal.util.installed import entry_points, extra, load
 from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
 

@@ -30,8 +30,7 @@ from otel_evals._internal.model import (
 )
 from otel_evals._internal.model.records import DERIVATION
 from otel_evals._internal.model.runs import SIZE, size_of_run
-from otel_evals._internal.read.conversation import evaluation_id
-from otel_evals._internal.read.runs import subruns
+from otel_evals._internal.read.runs import evaluation_id, subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions
 

@@ -190,3 +190,31 @@ def _recorded_reasons(operation: Operation) -> Iterator[str]:
     value = attributes.get(source.key) if source is not None else None
     found = _FINISH.findall(value) if isinstance(value, str) else ()
     yield from found[-1:]
+
+
+# --- a length limit, as the spans of a trace show it ---
+
+Found = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A span's attributes, and what was found in them: `availability` and `sources` by field."""
+
+
+def mark_truncated(contents: Sequence[Found]) -> None:
+    """Mark texts as truncated that are as long as the longest truncated JSON of the trace."""
+    limit = max((len(value) for each in contents for value in _cut_values(each)), default=0)
+    # A longer value shows that no limit for all attributes cut the JSON.
+    values = (value for attributes, _ in contents for value in attributes.values())
+    if any(isinstance(value, str) and len(value) > limit for value in values):
+        return
+    for attributes, found in contents:
+        for field, source in found["sources"].items():
+            value = attributes.get(source.key)
+            if isinstance(value, str) and len(value) == limit:
+                found["availability"][field] = _CUT
+
+
+def _cut_values(content: Found) -> Iterator[str]:
+    attributes, found = content
+    for field, source in found["sources"].items():
+        value = attributes.get(source.key)
+        if found["availability"].get(field) is _CUT and isinstance(value, str):
+            yield value

@@ -15,9 +15,16 @@ from msgspec.structs import replace
 from otel_evals import semconv
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 from otel_evals._internal.model.convention import Conventions
-from otel_evals._internal.read.contents import read_operations, restore_choices, with_details
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
-from otel_evals._internal.read.tree import INVOCATIONS, Tree, is_during, make_tree
+from otel_evals._internal.read.tree import (
+    INVOCATIONS,
+    Tree,
+    is_during,
+    make_tree,
+    read_operations,
+    restore_choices,
+    with_details,
+)
 from otel_evals._internal.read.turns import group_loose, invocations_in
 from otel_evals._internal.trust.keys import is_proof
 
@@ -78,7 +85,10 @@ def drop_ours(trace: Trace) -> Trace:
     """Mark the spans of evaluations, which are not read, with all inside them."""
     ours: set[str] = set()
     for record in trace.records.values():
-        if (record.scope_name == _SCOPE or _PROOF in record.attributes) and _is_ours(record):
+        # Anyone may write the mark; the proof needs the key.
+        proof = record.attributes.get(_PROOF)
+        is_proven = proof is not None and is_proof(proof, record.trace_id, record.span_id)
+        if record.scope_name == _SCOPE or is_proven:
             ours.add(record.span_id)
     return replace(trace, ours=frozenset(ours))
 
@@ -157,7 +167,13 @@ def drop_foreign_tools(trace: Trace) -> Trace:
 
     Tools that no model asked for may contain the run: a framework records its prompts as functions.
     """
-    loose = [operation for operation in trace.loose if not _serves_another_trace(operation)]
+    # A server's span linked to another trace: that one has the call.
+    loose = [
+        o
+        for o in trace.loose
+        if (o.kind, o.span.kind) != (OperationKind.TOOL, "SERVER")
+        or all(trace_id == o.span.trace_id for trace_id, _ in o.span.links)
+    ]
     if trace.roots or not loose or any(o.kind is not OperationKind.TOOL for o in loose):
         return replace(trace, loose=loose)
     models = (OperationKind.INFERENCE,)
@@ -202,13 +218,6 @@ def _completeness(span: SpanRecord) -> tuple[Any, ...]:
     return span.end_time is not None, len(span.attributes), events, span.end_time or 0
 
 
-def _is_ours(record: SpanRecord) -> bool:
-    """Return True for a span of an evaluation. Anyone may write the mark; the proof needs the key."""
-    if record.scope_name == _SCOPE:
-        return True
-    return is_proof(record.attributes[_PROOF], record.trace_id, record.span_id)
-
-
 def _is_inside(span_id: str | None, ours: frozenset[str], parents: Mapping[str, str | None]) -> bool:
     seen: set[str] = set()
     # Senders write the parents, which may form a loop.
@@ -224,14 +233,6 @@ def _is_lost(operation: Operation, trace: Trace) -> bool:
     """Return True for an operation whose parent span is missing, unless its place is known."""
     parent = operation.span.parent_span_id
     return parent is not None and parent not in trace.records and operation.span_id not in trace.links
-
-
-def _serves_another_trace(operation: Operation) -> bool:
-    """Return True for a server's span linked to the trace that has the call."""
-    span = operation.span
-    if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
-        return False
-    return any(trace_id != span.trace_id for trace_id, _ in span.links)
 
 
 def _is_asked_elsewhere(operation: Operation, tree: Tree) -> bool:

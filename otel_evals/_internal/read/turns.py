@@ -58,7 +58,11 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
         # By end: the call that ends last has the answer, and becomes the root.
         turn.sort(key=lambda o: (o.span.end_time or o.span.start_time, o.span_id))
     for other in others:
-        served = next((t for t in turns if _belongs(t, other)), None)
+        start, parent = other.span.start_time, other.span.parent_span_id
+        last = ((turn, turn[-1].span) for turn in turns)
+        served = next(
+            (t for t, s in last if s.parent_span_id == parent and start <= (s.end_time or s.start_time)), None
+        )
         if served is not None:
             # In front: the last operation of a turn is its root, which must be a model call.
             served.insert(0, other)
@@ -98,7 +102,11 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
         asked = asked_by(earlier)
-        if ids & {p.tool_call_id for p in asked} or any(_same_call(a, g) for a in asked for g in given):
+        if ids & {p.tool_call_id for p in asked}:
+            return True
+        # One of the two may have no id.
+        same = [(a, g) for a in asked for g in given if (a.name, a.data) == (g.name, g.data)]
+        if any(g.kind == "tool_call" and None in (a.tool_call_id, g.tool_call_id) for a, g in same):
             return True
     last = turn[-1]
     are_siblings = last.span.parent_span_id == call.span.parent_span_id is not None
@@ -122,15 +130,6 @@ def _returns_results(last: Operation, call: Operation) -> bool:
         return False  # or it continues the conversation with another question
     results = parts_of(given[before:], "tool_result")
     return all(p.tool_call_id is None for p in results) and 0 < len(results) == len(asked_by(last))
-
-
-def _same_call(asked: Part, given: Part) -> bool:
-    """Return True if two parts are the same call, one of them without an id."""
-    return (
-        None in (asked.tool_call_id, given.tool_call_id)
-        and given.kind == "tool_call"
-        and (asked.name, asked.data) == (given.name, given.data)
-    )
 
 
 def _repeats(last: Operation, call: Operation) -> bool:
@@ -169,12 +168,6 @@ def _extends(last: Operation, call: Operation) -> bool:
     if not before or any(asks(now, index) for index in added):
         return False
     return bool(parts_of(new, "tool_result")) or any(is_observation(now, index) for index in added)
-
-
-def _belongs(turn: Sequence[Operation], other: Operation) -> bool:
-    if other.span.parent_span_id != turn[-1].span.parent_span_id:
-        return False
-    return other.span.start_time <= (turn[-1].span.end_time or turn[-1].span.start_time)
 
 
 # --- invocations that a span only groups ---

@@ -136,15 +136,12 @@ def _read_tool(reader: SpanReader) -> None:
         messages = read_messages(response.get("responseParts"), "tool")
         results = [part.data for message in messages for part in message.parts]
         value = results[0] if results else response.get("resultDisplay")
-        call = replace(call, result=_output(value), status="ok")
+        decoded = parse(value)
+        # A text, which the CLI records as `{"output": ...}`.
+        is_text = isinstance(decoded, dict) and decoded.keys() == {"output"}
+        call = replace(call, result=decoded["output"] if is_text else decoded, status="ok")
         if "error" in (done.get("status"), reader.fields["tool_call"].status):
             error = first_text(mapping(response.get("error")), ("message",)) or call.error
             call = replace(call, error=error, status="error")
     reader.fields["name"] = call.name
     reader.fields["tool_call"] = call
-
-
-def _output(value: object) -> object:
-    """Unwrap a text, which the CLI records as `{"output": ...}`."""
-    value = parse(value)
-    return value["output"] if isinstance(value, dict) and value.keys() == {"output"} else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, Part, SpanRecord, ToolCall
+from otel_evals.model import OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
@@ -46,7 +46,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if call is not None:
         reader.fields["tool_call"] = with_error_of_adk(replace(call, result=unwrapped_value(call.result)))
     _read_blobs(reader)
-    reader.rewrite_messages(_unwrapped)
+    reader.rewrite_messages(lambda message: replace(message, parts=tuple(map(_result, message.parts))))
     if kind is OperationKind.AGENT and name.endswith("]"):
         reader.offer("agent_name", name[name.find("[") + 1 : -1])
     return kind
@@ -66,10 +66,6 @@ def _read_blobs(reader: SpanReader) -> None:
             cache_read_tokens=known.cache_read_tokens or usage.cache_read_tokens,
             reasoning_tokens=known.reasoning_tokens or usage.reasoning_tokens,
         )
-
-
-def _unwrapped(message: Message) -> Message:
-    return replace(message, parts=tuple(map(_result, message.parts)))
 
 
 def _result(part: Part) -> Part:

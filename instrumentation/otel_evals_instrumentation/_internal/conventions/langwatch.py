@@ -46,16 +46,13 @@ def langwatch() -> SpanConvention:
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get(_OWN + "span.type")
     known = _KINDS.get(str(kind))
-    if known is None and any(_is_chat(span.attributes.get(_OWN + side)) for side in ("input", "output")):
+    # Only models and agents have conversations.
+    types = [_value(span.attributes.get(_OWN + side))[0] for side in ("input", "output")]
+    if known is None and "chat_messages" in types:
         return OperationKind.INFERENCE
     if known is None and _OF_MODELS.isdisjoint(span.attributes):
         return kind_of_function(span)
     return known
-
-
-def _is_chat(given: Any) -> bool:
-    """Return True for a value with the type of a conversation, which only models and agents have."""
-    return _value(given)[0] == "chat_messages"
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -15,7 +15,6 @@ from otel_evals_instrumentation._internal.readers.convention import (
 )
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
-from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, ROLES, role_of
 from otel_evals_instrumentation._internal.readers.tool_values import (
     arguments_of,
     result_of,
@@ -23,7 +22,14 @@ from otel_evals_instrumentation._internal.readers.tool_values import (
     tool_result,
 )
 from otel_evals_instrumentation._internal.readers.values import is_masked, listed, mapping, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named, kinds
+from otel_evals_instrumentation._internal.readers.vocabulary import (
+    KINDS,
+    LANGCHAIN,
+    ROLES,
+    kind_named,
+    kinds,
+    role_of,
+)
 
 # --- LoongSuite, ARMS, Dify and traceAI: `gen_ai.span.kind` next to OpenTelemetry's names ---
 
@@ -154,11 +160,9 @@ def _message(name: str, content: Any) -> Message:
     if role == "tool":
         return Message(role=role, parts=(tool_result({"content": content}),))
     items = listed(content)
-    calls = [call for call in map(mapping, items) if _is_call(call)]
+    calls = [
+        call for call in map(mapping, items) if "tool_arguments" in call or call.keys() >= {"args", "name"}
+    ]
     if calls and len(calls) == len(items):
         return Message(role=role, parts=tuple(map(tool_call, calls)))
     return Message(role=role, parts=read_parts(content))
-
-
-def _is_call(item: dict[str, Any]) -> bool:
-    return "tool_arguments" in item or ("args" in item and "name" in item)

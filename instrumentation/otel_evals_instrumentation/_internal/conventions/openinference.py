@@ -51,7 +51,10 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
             _read_task(reader)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
-        _read_event(reader)
+        event = _EVENT.fullmatch(reader.span.name)
+        if event is not None:  # BeeAI's has name and arguments
+            reader.offer_name(reader.text("tool_name") or event[2])
+            reader.change_call(arguments=parse(reader.attributes.get("tool.parameters")))
         if scope.endswith("google_adk"):
             reader.fields["tool_call"] = with_error_of_adk(reader.fields["tool_call"])
     if kind is OperationKind.INFERENCE:
@@ -182,14 +185,18 @@ def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if span.name.startswith("handoff to ") and _is_handover(span.attributes.get("tool.name")):
-        return OperationKind.OTHER  # the model's messages have the call
+    # Between two agents of the OpenAI Agents SDKs, whose model's messages have the call.
+    handover = str(span.attributes.get("tool.name", "handoff_to_")).startswith("handoff_to_")
+    if handover and span.name.startswith("handoff to "):
+        return OperationKind.OTHER
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
         return OperationKind.OTHER  # the end of DSPy's agents
     event = _kind_of_event(span)
     if event is not None:
         return event
-    if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
+    # An agent, recorded as a chain, or a failed pipeline, which may have no model call.
+    failed = span.name.endswith("Pipeline.run") and span.status == "ERROR"
+    if span.scope_name.endswith(".haystack") and (failed or span.name == "Agent.run"):
         return OperationKind.AGENT
     kind = kind_named(span.attributes.get("openinference.span.kind"))
     if kind is OperationKind.AGENT and span.scope_name.endswith(_LANGCHAIN):
@@ -212,16 +219,6 @@ def _kind_of_agent(span: SpanRecord) -> OperationKind:
     return OperationKind.OTHER if is_route else OperationKind.AGENT
 
 
-def _is_handover(tool: object) -> bool:
-    """Return True for the tool of a span of the OpenAI Agents SDKs between two agents."""
-    return tool is None or (isinstance(tool, str) and tool.startswith("handoff_to_"))
-
-
-def _is_haystack_run(span: SpanRecord) -> bool:
-    """Return True for an agent, recorded as a chain, or a failed pipeline, which may have no model call."""
-    return span.name == "Agent.run" or (span.name.endswith("Pipeline.run") and span.status == "ERROR")
-
-
 def _kind_of_event(span: SpanRecord) -> OperationKind | None:
     """Return the kind of BeeAI's event span, None for other spans.
 
@@ -238,14 +235,6 @@ def _kind_of_event(span: SpanRecord) -> OperationKind | None:
     if event[1] == "backend" and event[3] == "start":
         return OperationKind.INFERENCE
     return OperationKind.OTHER
-
-
-def _read_event(reader: SpanReader) -> None:
-    """Read the tool's name and arguments from BeeAI's event span."""
-    event = _EVENT.fullmatch(reader.span.name)
-    if event is not None:
-        reader.offer_name(reader.text("tool_name") or event[2])
-        reader.change_call(arguments=parse(reader.attributes.get("tool.parameters")))
 
 
 _OF_MODELS = frozenset(

@@ -129,15 +129,11 @@ def _read_documents(reader: SpanReader) -> None:
         # The end of the class path in LangChain's JSON; other texts are not decoded.
         is_found = '"Document"]' in str(reader.attributes.get(key))
         items = listed(reader.mapping(key).get(inside)) if is_found else ()
-        if items and all(map(_is_document, items)):
+        # Documents that LangChain serialised.
+        if items and all(listed(mapping(item).get("id"))[-1:] == ["Document"] for item in items):
             reader.fields["documents"] = documents_of(items, span_id=reader.span.span_id)
             reader.note("documents", key)
             return
-
-
-def _is_document(item: Any) -> bool:
-    """Return True for a document that LangChain serialised."""
-    return listed(mapping(item).get("id"))[-1:] == ["Document"]
 
 
 def _read_ranks(reader: SpanReader) -> None:

@@ -61,9 +61,5 @@ def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Keep the last of several texts without roles, as Spring AI lists them: only that is the user's."""
     if reader.source_of("input") == "gen_ai.prompt":
         texts = listed(reader.attributes.get("gen_ai.prompt"))
-        if texts and all(map(_is_plain, texts)):
+        if texts and all(isinstance(text, str) and text[:1] not in ("{", "[") for text in texts):
             reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)
-
-
-def _is_plain(text: object) -> bool:
-    return isinstance(text, str) and text[:1] not in ("{", "[")

@@ -8,10 +8,9 @@ from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.parts import text_message
-from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import role_of, words
 
 # --- OpenLIT: OpenTelemetry's names; until 2025 a conversation was one text with a role before each line ---
 

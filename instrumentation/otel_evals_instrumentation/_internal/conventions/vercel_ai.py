@@ -18,17 +18,16 @@ from otel_evals_instrumentation._internal.readers.vocabulary import first_count,
 _METADATA = "ai.telemetry.metadata."
 
 
-def _early(name: str) -> tuple[str, ...]:
-    """Return an attribute's names in the first versions of Mastra, which begin with the function."""
-    return words(name, "stream.", "generateText.", "streamText.", "streamObject.", "generateObject.")
-
-
 _OF_MODELS = words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
 """Attributes of model calls, in Mastra 0.2x without an operation."""
 _OBJECTS = ("ai.model", "ai.response", "ai.usage")
 """Attributes of early versions that are one object each."""
 _CACHED = ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputTokens")
-_CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
+# Early versions of Mastra have names that begin with the function.
+_EARLY = words(
+    "response.toolCalls", "stream.", "generateText.", "streamText.", "streamObject.", "generateObject."
+)
+_CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_EARLY)
 
 
 def vercel_ai() -> SpanConvention:

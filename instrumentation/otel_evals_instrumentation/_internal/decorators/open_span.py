@@ -57,7 +57,9 @@ class OpenSpan:
         """Factory of this `with` block; None for a decorated function."""
         self._above: OpenSpan | None = None
         self._chunks: list[Any] | None = None
-        self._said = self._kept = False
+        self._said = False
+        self.kept_open = False
+        """Do not end the span at the end of the current `with` block."""
 
     @classmethod
     def current(cls) -> Self:
@@ -70,7 +72,8 @@ class OpenSpan:
             # OpenTelemetry's `error.type` for errors without a type.
             message, kind = error, "_OTHER"
         else:
-            message, kind = f"{type(error).__name__}: {error}", _type_name(error)
+            message, kind = f"{type(error).__name__}: {error}", type(error).__qualname__
+            kind = f"{type(error).__module__}.{kind}".removeprefix("builtins.")
         self.span.set_status(Status(StatusCode.ERROR, message))
         self.span.set_attribute(semconv.ERROR_TYPE, error_type or kind)
 
@@ -100,10 +103,6 @@ class OpenSpan:
         self._detach()
         return inside
 
-    def keep_open(self) -> None:
-        """Do not end the span at the end of the current `with` block."""
-        self._kept = True
-
     def _detach(self) -> None:
         if self._token is not None:
             context_api.detach(self._token)
@@ -115,8 +114,8 @@ class OpenSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._kept:
-            self._kept = False
+        if self.kept_open:
+            self.kept_open = False
             return
         self._detach()
         # As in the SDK: a BaseException such as a cancellation is not an error.
@@ -132,13 +131,17 @@ class OpenSpan:
 
     # --- what differs by kind ---
 
+    _set_input: Callable[[Any], None]
+    _set_output: Callable[[Any], None]
+
     def take_input(self, arguments: dict[str, Any], wanted: str | None) -> None:
-        """Record a function's arguments; `wanted` names the input."""
-        raise NotImplementedError
+        """Record the input among a function's arguments; `wanted` names it."""
+        self._set_input(_pick(arguments, wanted))
 
     def take_output(self, result: Any) -> None:
-        """Record a function's return value."""
-        raise NotImplementedError
+        """Record a function's return value, unless its body recorded an output."""
+        if not self._said:
+            self._set_output(result)
 
     def _note_first_chunk(self, seconds: float) -> None:
         """Do nothing: only model calls and agents have an attribute for it."""
@@ -158,14 +161,26 @@ class OpenSpan:
             _logger.debug("could not record %s", key, exc_info=True)
 
 
-def _type_name(error: BaseException) -> str:
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def open_spans() -> Iterator[OpenSpan]:
     """Yield the open spans of the current context, innermost first."""
     span: Any = context_api.get_value(_HERE)
     while span is not None:
         yield span
         span = span._above
+
+
+# --- which argument is the input ---
+
+_INPUTS = (
+    *("messages", "input", "prompt", "question", "query", "message", "text", "task"),
+    *("user_input", "user_message", "user_prompt", "request"),
+)
+
+
+def _pick(arguments: dict[str, Any], wanted: str | None) -> Any:
+    """Return the wanted argument, the only one, the first with a usual name, or all."""
+    if wanted is not None:
+        return arguments.get(wanted)
+    if len(arguments) == 1:
+        return next(iter(arguments.values()))
+    return next((arguments[name] for name in _INPUTS if name in arguments), arguments or None)

@@ -217,7 +217,7 @@ _LATER = frozenset((CoroutineType, GeneratorType, AsyncGeneratorType))
 def _hand_over(span: OpenSpan, later: Any) -> Any:
     """Keep the span open until a returned coroutine or generator has ended."""
     # Else the `with` block of the call would end the span before the work.
-    span.keep_open()
+    span.kept_open = True
     started = span, span.leave(), later
     if isinstance(later, CoroutineType):
         return _finish(started)

@@ -38,10 +38,7 @@ class ToolSpan(OpenSpan):
         """Record a function's arguments."""
         self.set_arguments(arguments)
 
-    def take_output(self, result: Any) -> None:
-        """Record a function's return value, unless its body recorded a result."""
-        if not self._said:
-            self.set_result(result)
+    _set_output = set_result
 
 
 class RetrievalSpan(OpenSpan):
@@ -60,14 +57,7 @@ class RetrievalSpan(OpenSpan):
         self._said = True
         self._write(semconv.GEN_AI_RETRIEVAL_DOCUMENTS, serialization.documents, documents)
 
-    def take_input(self, arguments: dict[str, Any], wanted: str | None) -> None:
-        """Record the query among a function's arguments."""
-        self.set_query(_pick(arguments, wanted))
-
-    def take_output(self, result: Any) -> None:
-        """Record the documents that a function returned, unless its body recorded some."""
-        if not self._said and result is not None:
-            self.set_documents(result)
+    _set_input, _set_output = set_query, set_documents
 
 
 class MessagesSpan(OpenSpan):
@@ -88,14 +78,7 @@ class MessagesSpan(OpenSpan):
         self.conversation_id = conversation_id
         self.span.set_attribute(semconv.GEN_AI_CONVERSATION_ID, conversation_id)
 
-    def take_input(self, arguments: dict[str, Any], wanted: str | None) -> None:
-        """Record the input among a function's arguments."""
-        self.set_input(_pick(arguments, wanted))
-
-    def take_output(self, result: Any) -> None:
-        """Record a function's return value, unless its body recorded an output."""
-        if not self._said:
-            self.set_output(result)
+    _set_input, _set_output = set_input, set_output
 
     def _note_first_chunk(self, seconds: float) -> None:
         self.span.set_attribute(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, seconds)
@@ -201,23 +184,6 @@ class InferenceSpan(ModelSpan):
             self.set_usage(**usage_of(reply))
         except Exception:
             _logger.debug("could not read a reply", exc_info=True)
-
-
-# --- which argument is the input ---
-
-_INPUTS = (
-    *("messages", "input", "prompt", "question", "query", "message", "text", "task"),
-    *("user_input", "user_message", "user_prompt", "request"),
-)
-
-
-def _pick(arguments: dict[str, Any], wanted: str | None) -> Any:
-    """Return the wanted argument, the only one, the first with a usual name, or all."""
-    if wanted is not None:
-        return arguments.get(wanted)
-    if len(arguments) == 1:
-        return next(iter(arguments.values()))
-    return next((arguments[name] for name in _INPUTS if name in arguments), arguments or None)
 
 
 # --- replies of providers ---

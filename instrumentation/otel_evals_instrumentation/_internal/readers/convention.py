@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from otel_evals.conventions import CONTENT, Record, is_pseudo_tool, recovered
 from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
@@ -27,10 +29,9 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
     SpanReader,
     exceptions_of,
     read_events,
-    without_json_quotes,
 )
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
-from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
+from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import (
     kind_of,
     make_usage,
@@ -63,6 +64,16 @@ _CONTENT = {
 }
 """Fields of content by kind."""
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
+
+_WORDS = (
+    "gen_ai.operation.name",
+    "ai.operationId",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "span.type",
+    "llm.request.type",
+)
+"""Attributes whose value is one word; quotes around it show that a backend stored it as JSON."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ class SpanConvention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        recorded = without_json_quotes(span)
+        recorded = _without_json_quotes(span)
         kind = self.kind_of(recorded) or kind_of(recorded)
         if kind is None:
             return None
@@ -164,6 +175,19 @@ class _Content(Record, frozen=True):
             if name in reader.fields:
                 found[name] = reader.fields[name]
         return {**found, **_notes(reader, self.kind)}
+
+
+def _without_json_quotes(span: SpanRecord) -> SpanRecord:
+    """Return a span with its attributes as recorded: backends such as MLflow store all of them as JSON."""
+    attributes = span.attributes
+    for word in _WORDS:
+        value = attributes.get(word)
+        if value is not None:
+            # A backend stores all attributes alike: the first word that is there decides.
+            if type(value) is str and value[:1] == '"':
+                return replace(span, attributes={key: unquoted(v) for key, v in attributes.items()})
+            return span
+    return span
 
 
 def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:

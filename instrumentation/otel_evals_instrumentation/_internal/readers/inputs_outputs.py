@@ -12,21 +12,24 @@ from msgspec.structs import replace
 from otel_evals.model import Availability, Message, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.content import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
-from otel_evals_instrumentation._internal.readers.logs import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import read_messages, typed_messages
 from otel_evals_instrumentation._internal.readers.parts import (
     text_message,
     text_of,
 )
-from otel_evals_instrumentation._internal.readers.single_message import ROLES
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
+from otel_evals_instrumentation._internal.readers.span_reader import (
+    SpanReader,
+    event_messages,
+    event_name,
+    exceptions_of,
+)
 from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     parse,
     parse_or_repair,
     without_cut_mark,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, words
 
 _STREAMING = words("gen_ai.is_streaming llm.is_streaming gen_ai.request.stream gen_ai.request.streaming")
 _STREAMED = re.compile(r'"stream": ?true\b')

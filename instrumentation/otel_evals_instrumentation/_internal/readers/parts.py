@@ -117,9 +117,10 @@ def blocks_in(text: str) -> Any:
         parsed = [parsed] if isinstance(parsed, dict) else parsed
     if not isinstance(parsed, list) or not all(isinstance(part, dict) for part in parsed):
         return text
-    if all(map(_is_block, parsed)) or (any(map(_is_text, parsed)) and all("type" in part for part in parsed)):
-        return parsed
-    return text
+    # In a list with a text, any other type is a part too.
+    has_text = any(part.get("type") in _TEXTS and isinstance(part.get("text"), str) for part in parsed)
+    are_parts = all(map(_is_block, parsed)) or (has_text and all("type" in part for part in parsed))
+    return parsed if are_parts else text
 
 
 def _is_block(item: dict[str, Any]) -> bool:
@@ -128,11 +129,6 @@ def _is_block(item: dict[str, Any]) -> bool:
     if kind is not None:
         return kind in _KNOWN or kind == "generic"
     return item.keys() == _BARE_CALL or (len(item) == 1 and not _BY_KEY.isdisjoint(item))
-
-
-def _is_text(item: dict[str, Any]) -> bool:
-    """Return True for a text; in a list with a text, any other type is a part too."""
-    return item.get("type") in _TEXTS and isinstance(item.get("text"), str)
 
 
 def read_part(item: Any) -> Part:
@@ -162,10 +158,6 @@ def _text(item: dict[str, Any]) -> Part:
         if value is not None:
             return Part(kind="text", text=unmasked(text_of(value)))
     return Part(kind="text")
-
-
-def _refusal(item: dict[str, Any]) -> Part:
-    return replace(_text(item), kind="refusal")
 
 
 def _reasoning(item: dict[str, Any]) -> Part:
@@ -239,7 +231,7 @@ def text_of(value: Any) -> str:
 
 _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_TEXTS, _text),
-    "refusal": _refusal,
+    "refusal": lambda item: replace(_text(item), kind="refusal"),
     **dict.fromkeys(_THOUGHTS, _reasoning),
     **dict.fromkeys(_CALLS, tool_call),
     **dict.fromkeys(_RESULTS, tool_result),

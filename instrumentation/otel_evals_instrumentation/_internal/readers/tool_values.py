@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Part
+from otel_evals_instrumentation._internal.readers.envelopes import read_message_str, read_result_str
 from otel_evals_instrumentation._internal.readers.media import read_media
-from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_result_str
 from otel_evals_instrumentation._internal.readers.values import (
     first_present,
     first_text,
@@ -216,7 +216,8 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
             return _of_execution(executed)
         message = read_message_str(parsed)
         parsed = parsed if message is None else message
-    if isinstance(parsed, list) and len(parsed) == 2 and _is_outcome(*parsed):
+    # AG2's pair of a flag and the message of a function.
+    if isinstance(parsed, list) and len(parsed) == 2 and mapping(parsed[1]).get("role") == "function":
         return result_value(parsed[1].get("content")), not parsed[0]
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
@@ -234,11 +235,6 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
     if wrapped and "response" in keys and keys <= _GEMINI:
         return unwrapped_value(result_value(parsed["response"])), False
     return result_value(parsed), _says_failed(parsed)
-
-
-def _is_outcome(succeeded: Any, message: Any) -> bool:
-    """Return True for AG2's pair of a flag and the message of a function."""
-    return isinstance(succeeded, bool) and mapping(message).get("role") == "function"
 
 
 def _says_failed(result: dict[str, Any]) -> bool:

@@ -203,3 +203,31 @@ def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
             return int(value)
     return None
+
+
+# --- roles of messages ---
+
+
+_OTHER_ROLES = {
+    "human": "user",
+    "developer": "system",
+    **dict.fromkeys(words("ai model bot tool-call tool_call"), "assistant"),
+    **dict.fromkeys(words("function tool_response tool-response toolresult"), "tool"),
+}
+ROLES = ("user", "assistant", "tool", "system")
+LANGCHAIN = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "chat": "user",
+}
+
+
+def role_of(name: Any, default: str = "user") -> str:
+    """Return OpenTelemetry's name of a role."""
+    if not isinstance(name, str) or not name:
+        return default
+    role = name.lower().removeprefix("messagerole.").removeprefix("chatrole.")
+    return _OTHER_ROLES.get(role, role)
