@@ -80,9 +80,8 @@ def test_what_is_in_the_topic_is_scored_and_committed_and_poison_set_aside(
 
 
 def check_dead_letters(brokers: str, values: set[bytes]) -> None:
-    options = {"bootstrap.servers": brokers, "group.id": "dead", "auto.offset.reset": "earliest"}
-    consumer = kafka.Consumer(options)
-    consumer.subscribe([DEAD])
+    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "dead"})
+    consumer.assign([kafka.TopicPartition(DEAD, n, kafka.OFFSET_BEGINNING) for n in range(4)])
     found: list[Any] = []
     eventually(lambda: (found.extend(consumer.consume(10, 0.2)), len(found) >= len(values))[1])
     consumer.close()

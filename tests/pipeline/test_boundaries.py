@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +12,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import NotScored, Rule, Run, scorer
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
-from otel_evals._internal.attach.metrics import BoundedNames
 from otel_evals.destinations import DestinationStats
 from otel_evals.sampling import Chance, Sampler
 from tests.support.traffic import Live, agent_run
 from tests.support.wired import wired
-
-AROUND = (0, 1, MOST_NAMES - 1, MOST_NAMES, MOST_NAMES + 1, 3 * MOST_NAMES)
 
 
 def counted(counts: Mapping[str, int], population: int) -> None:
@@ -29,13 +25,7 @@ def counted(counts: Mapping[str, int], population: int) -> None:
     assert counts.get(OTHER, 0) == max(0, population - MOST_NAMES)
 
 
-@pytest.mark.parametrize("population", AROUND)
-def test_names_beyond_the_limit_share_one(population: int) -> None:
-    bounded = BoundedNames()
-    counted(Counter(bounded(f"n{number}") for number in range(population)), population)
-
-
-@pytest.mark.parametrize("population", AROUND)
+@pytest.mark.parametrize("population", [MOST_NAMES, 3 * MOST_NAMES])
 def test_a_destination_counts_made_up_reasons_within_the_limit(population: int) -> None:
     stats = DestinationStats()
     for number in range(population):
@@ -56,7 +46,7 @@ class Whim(Sampler):
         return "whim"
 
 
-@pytest.mark.parametrize("population", [0, 1, MOST_NAMES, MOST_NAMES + 5])
+@pytest.mark.parametrize("population", [1, MOST_NAMES + 5])
 def test_rules_count_made_up_reasons_types_and_models_within_the_limit(population: int) -> None:
     def fails(run: Run) -> float:
         raise type(f"Error{run.trace_id}", (Exception,), {})()
@@ -94,7 +84,7 @@ def test_rules_count_made_up_reasons_types_and_models_within_the_limit(populatio
                     assert all(len(values) <= MOST_NAMES + 1 for values in labels.values()), metric.name
 
 
-@pytest.mark.parametrize("population", [0, 1, 2, 3])
+@pytest.mark.parametrize("population", [1, 3])
 @pytest.mark.parametrize("scope", ["run", "agent", "conversation"])
 def test_every_limit_at_one_still_ends_every_evaluation(population: int, scope: Any) -> None:
     async def body() -> None:
@@ -110,12 +100,3 @@ def test_every_limit_at_one_still_ends_every_evaluation(population: int, scope: 
             assert w.ledger.pending == 0
 
     asyncio.run(body())
-
-
-def test_without_rules_and_without_runs_everything_is_zero() -> None:
-    with Live() as live:
-        assert live.flush()
-        stats = live.pipeline.stats()
-        assert (stats.seen, stats.rules, stats.losses, stats.check()) == (0, {}, {}, [])
-        assert live.pipeline.health().status == "idle"
-        assert live.pipeline.explain("1" * 32).status == "ruled_out"

@@ -28,8 +28,7 @@ from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
 from tests.support.agents import body, recorded
 from tests.support.captures import FOLDERS
-from tests.support.gateways import GatewayThread
-from tests.support.recordings import send_recording
+from tests.support.gateways import GatewayThread, post
 from tests.support.scored_files import score_files
 from tests.support.waits import SECONDS, eventually
 
@@ -64,6 +63,19 @@ def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Failed" not in done.stderr, done.stderr
+
+
+def send_recording(path: Path, url: str) -> None:
+    """Post every export request of a file of OTLP/JSON, one text or one per line; each must be accepted."""
+    text = path.read_text()
+    try:
+        json.loads(text)
+        requests = [text]
+    except ValueError:
+        requests = [line for line in text.splitlines() if line.strip()]
+    for request in requests:
+        status, answer, _ = post(url, request.encode(), "application/json")
+        assert status == 200, answer
 
 
 def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:

@@ -75,7 +75,7 @@ def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:
         span = scoped.spans.add(trace_id=trace, span_id=number.to_bytes(8), name="chat m")
         span.parent_span_id = b"" if number == 1 else (1).to_bytes(8)
         span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
-    with GatewayThread(Rule(answered()), gateway={"quiet": 3.0, "idle": 6.0}) as gateway:
+    with GatewayThread(Rule(answered()), gateway={"quiet": 1.0, "idle": 2.0}) as gateway:
         assert gateway.post("/v1/traces", request.SerializeToString())[0] == 200
         scoring = gateway.service.scoring
         losses = eventually(lambda: not scoring.gatherer.usage[0] and scoring.engine.stats().losses)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from otel_evals import Rule, Score
-from otel_evals._internal.judges.litellm import load
 from otel_evals.context import tool_results
-from otel_evals.judges import LiteLLMJudge
+from otel_evals.judges import OpenAICompatibleJudge
 from otel_evals.scorers import hallucination
 from tests.support.judge_scorers import reply_of
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import Live
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loaded() -> None:
-    """Loading takes seconds, once: that is not part of what these tests time."""
-    load()
 
 
 def checker(body: dict[str, Any]) -> Any:
@@ -31,12 +22,11 @@ def checker(body: dict[str, Any]) -> Any:
     return reply_of("hallucination", date, good=date in material)
 
 
-def scorer(stub: StubOpenAI, **options: Any) -> Any:
-    judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+def scorer(stub: StubOpenAI) -> Any:
+    judge = OpenAICompatibleJudge("stub", api_base=stub.url)
     return hallucination(judge, get_context=tool_results())
 
 
-@pytest.mark.slow
 def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
     with StubOpenAI(checker) as stub, Live(Rule(scorer(stub))) as live:
         dates = [f"2031-0{n}-11" for n in range(1, 7)]

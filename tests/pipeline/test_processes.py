@@ -36,61 +36,53 @@ def python(folder: Path, *arguments: str, **environ: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_of_multiprocessing_leave_in_order(tmp_path: Path, method: str) -> None:
-    """They run no exit handlers when they were forked; parent and children are scored all the same."""
-    program = tmp_path / "program.py"
-    program.write_text(f"""
-import multiprocessing
-from tests.support import service
-
-if __name__ == "__main__":
-    how = multiprocessing.get_context({method!r})
+CHILDREN = """
+    how = multiprocessing.get_context("METHOD")
     children = [how.Process(target=service.work, args=(3,)) for _ in range(2)]
     for child in children:
         child.start()
     for child in children:
         child.join(100)
         assert child.exitcode == 0, child.exitcode
-    service.work(2)
-""")
-    python(tmp_path, str(program))
-    check_books(tmp_path, 8)
-
-
-@pytest.mark.slow
-def test_a_pool_of_processes_leaves_in_order(tmp_path: Path) -> None:
-    """concurrent.futures ends its processes by itself."""
-    program = tmp_path / "program.py"
-    program.write_text("""
-from concurrent.futures import ProcessPoolExecutor
-from tests.support import service
-
-if __name__ == "__main__":
+"""
+POOL = """
     with ProcessPoolExecutor(2) as pool:
         assert sum(map(len, pool.map(service.work, [1, 2, 3]))) == 6
-""")
-    python(tmp_path, str(program))
-    check_books(tmp_path, 6)
-
-
-@pytest.mark.slow
-def test_a_pool_that_is_terminated_leaves_in_order(tmp_path: Path) -> None:
-    """Leaving a multiprocessing.Pool's block sends its processes SIGTERM, which they handle when asked to."""
-    program = tmp_path / "program.py"
-    program.write_text("""
-import multiprocessing
-from tests.support import service
-
-if __name__ == "__main__":
+"""
+TERMINATED = """
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert sum(map(len, pool.map(service.work, [1, 2, 3]))) == 6
         pool.terminate()
         pool.join()
-""")
-    python(tmp_path, str(program), SERVICE_OPTIONS='{"handle_sigterm": true}')
-    check_books(tmp_path, 6)
+"""
+LOOP = """
+    async def main():
+        await asyncio.gather(*(asyncio.to_thread(service.work, 2) for _ in range(3)))
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "options"),
+    [
+        # Processes that were forked run no exit handlers.
+        *((CHILDREN.replace("METHOD", method), "{}") for method in ("fork", "spawn", "forkserver")),
+        (POOL, "{}"),
+        # The end of a pool's block sends its processes SIGTERM, which they handle when asked to.
+        (TERMINATED, '{"handle_sigterm": true}'),
+        (LOOP, "{}"),  # which is closed by the time its runs are scored
+    ],
+    ids=["fork", "spawn", "forkserver", "a pool", "a pool that is terminated", "an event loop"],
+)
+def test_what_a_program_starts_leaves_in_order(work: str, options: str, tmp_path: Path) -> None:
+    """Six runs elsewhere, and one in the program itself."""
+    program = tmp_path / "program.py"
+    imports = "import asyncio, multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+    main = f'from tests.support import service\nif __name__ == "__main__":{work}    service.work()\n'
+    program.write_text(imports + main)
+    python(tmp_path, str(program), SERVICE_OPTIONS=options)
+    check_books(tmp_path, 7)
 
 
 @pytest.mark.slow
@@ -119,21 +111,6 @@ def traces(folder: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         return len((folder / "traces").read_text().split())
     return 0
-
-
-@pytest.mark.slow
-def test_an_event_loop_that_closed_first_loses_nothing(tmp_path: Path) -> None:
-    """Runs of an application's own loop, which is gone by the time they are scored."""
-    python(
-        tmp_path,
-        "-c",
-        "import asyncio\nfrom tests.support import service\n"
-        "async def main():\n"
-        "    await asyncio.gather(*(asyncio.to_thread(service.work, 2) for _ in range(3)))\n"
-        "    service.work()\n"
-        "asyncio.run(main())",
-    )
-    check_books(tmp_path, 7)
 
 
 @pytest.mark.slow

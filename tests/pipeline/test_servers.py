@@ -155,24 +155,21 @@ def _latest(receiver: OtlpReceiver) -> dict[str, float]:
     }
 
 
-def test_gunicorn_s_uvicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path) -> None:
-    """Uvicorn raises SIGTERM again after it has drained, so the worker needs a handler of its own."""
-    worker = ("-k", "uvicorn.workers.UvicornWorker")
-    command = [part.replace(":application", ":app") for part in GUNICORN]
-    server = serve(*command, *worker, options={"handle_sigterm": True})
-    for _ in range(20):
-        server.get()
-    server.signal(signal.SIGTERM)
-    assert server.ends() == 0, server.logged()
-    check_books(tmp_path, 20)
-
-
-def test_gunicorn_s_gevent_workers_answer_and_leave_in_order(
-    serve: Callable[..., Server], tmp_path: Path
+@pytest.mark.parametrize(
+    ("worker", "application", "options"),
+    [
+        # Uvicorn raises SIGTERM again after it has drained, so the worker needs a handler of its own.
+        ("uvicorn.workers.UvicornWorker", "app", {"handle_sigterm": True}),
+        # Each request runs an event loop of the application, next to the engine's.
+        ("gevent", "application", {}),
+    ],
+)
+def test_gunicorn_s_other_workers_answer_and_leave_in_order(
+    serve: Callable[..., Server], tmp_path: Path, worker: str, application: str, options: dict[str, object]
 ) -> None:
-    """Each request runs an event loop of the application, next to the engine's."""
-    pytest.importorskip("gevent")
-    server = serve(*GUNICORN, "-k", "gevent")
+    pytest.importorskip(worker.partition(".")[0])
+    command = [part.replace(":application", f":{application}") for part in GUNICORN]
+    server = serve(*command, "-k", worker, options=options)
     for _ in range(20):  # one at a time: greenlets share a thread, which runs one event loop
         server.get()
     server.signal(signal.SIGTERM)

@@ -7,7 +7,6 @@ Agent traffic and records
     sampled_traffic     traffic with a known mean under a sampler that looks at runs
     handwritten         an agent made with the decorators, and what became of its spans
     trace_builder       spans with attributes, and what conventions read from them
-    recordings          sends recorded traffic to an endpoint
     runs                runs made by hand, for scorers
     scored              scored runs, for destinations
     scored_files        scores the runs of OTLP files, as `otel-evals score` does

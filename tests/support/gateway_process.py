@@ -74,7 +74,9 @@ class GatewayProcess:
         self.path = folder / "gateway.yaml"
         self.path.write_text(yaml.safe_dump({"gateway": section, "rules": list(rules), **options}))
         self.log = folder / "gateway.log"
-        self._environment = {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "500", **(environment or {})}
+        delays = dict.fromkeys(("OTEL_BSP_SCHEDULE_DELAY", "OTEL_BLRP_SCHEDULE_DELAY"), "100")
+        delays["OTEL_METRIC_EXPORT_INTERVAL"] = "500"
+        self._environment = {**os.environ, **delays, **(environment or {})}
         self.process: Any = None
         self.ports: dict[str, int] = {}
 

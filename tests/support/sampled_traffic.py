@@ -19,20 +19,9 @@ from typing import Any
 from opentelemetry import trace
 
 from otel_evals import Rule, Run, sampling, scorer
-from otel_evals.model import Evaluation, Score
+from otel_evals.model import Score
 from otel_evals.statistics import Sums
 from tests.support.traffic import Live, SeededIds, agent_run
-
-__all__ = ["SAMPLED", "passes", "scored_sums", "send"]
-
-
-@scorer(inline=True)
-def passes(run: Run) -> bool:
-    """Whether the answer is right."""
-    return run.output == "right"
-
-
-SAMPLED = Rule(passes, sample=sampling.ratio(0.05) | sampling.errors())
 
 
 def send(live: Live, rng: random.Random, runs: int) -> float:
@@ -42,22 +31,12 @@ def send(live: Live, rng: random.Random, runs: int) -> float:
         failed = number % 10 == 0
         right = rng.random() < (0.2 if failed else 0.97778)
         total += right
-        agent_run(live.tracer, answer="right" if right else "wrong", during=_fail if failed else _go_on)
+        agent_run(live.tracer, answer="right" if right else "wrong", **({"during": _fail} if failed else {}))
     return total / runs
-
-
-def scored_sums(evaluations: list[Evaluation]) -> Sums:
-    """The sums of these scores."""
-    scored = [(e.outcome.value, e.sampled.weight) for e in evaluations if isinstance(e.outcome, Score)]
-    return Sums.of_runs(scored)
 
 
 def _fail(span: trace.Span) -> None:
     span.set_status(trace.StatusCode.ERROR)
-
-
-def _go_on(span: trace.Span) -> None:
-    pass
 
 
 def main(seed: int, runs: int) -> None:
@@ -70,20 +49,22 @@ def main(seed: int, runs: int) -> None:
     server, _ = start_http_server(0, "127.0.0.1")
     scraped = threading.Event()
 
-    @scorer(id="passes", version="1")
-    def waits(run: Run) -> bool:
+    @scorer(version="1")
+    def passes(run: Run) -> bool:
         scraped.wait()
         return run.output == "right"
 
-    live = Live(Rule(waits, sample=SAMPLED.sample, timeout=600), ids=SeededIds(seed))
+    sampled = sampling.ratio(0.05) | sampling.errors()
+    live = Live(Rule(passes, sample=sampled, timeout=600), ids=SeededIds(seed))
     agent_run(live.tracer, answer="wrong", during=_fail)
     _say(port=server.server_port)
     sys.stdin.readline()
     scraped.set()
     mean = send(live, random.Random(seed), runs)
     live.flush(300_000)
-    evaluations = [e for scored in live.scored.runs for e in scored.evaluations]
-    _say(sums=asdict(scored_sums(evaluations)), mean=mean)
+    scored = [e for e in live.scored.evaluations if isinstance(e.outcome, Score)]
+    sums = Sums.of_runs([(e.outcome.value, e.sampled.weight) for e in scored])
+    _say(sums=asdict(sums), mean=mean)
     sys.stdin.read()
     live.pipeline.shutdown()
 
