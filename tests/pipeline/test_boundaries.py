@@ -29,7 +29,7 @@ def counted(counts: Mapping[str, int], population: int) -> None:
 def test_a_destination_counts_made_up_reasons_within_the_limit(population: int) -> None:
     stats = DestinationStats()
     for number in range(population):
-        stats = stats.ended(f"r{number}", 1, {f"r{number}": 2}, pending=False)
+        stats = stats.ended(f"r{number}", 1, {f"r{number}": 2}, left=1)
     assert stats.failed == population
     counted(stats.losses, population)
     assert sum(stats.lost_evaluations.values()) == 2 * population

@@ -29,7 +29,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "w": "yes: one warning per process, without the value",
     "q": "yes: where an error quotes it; commands escape it, your own log handlers may not",
     "e": "yes: as text, escaped",
-    "u": "yes: your own sampler may obey its unsampled flag; counted",
+    "u": "yes: your own sampler may obey its unsampled flag",
     "t": "yes: requests with one trace id share a trace; each stays a run",
     "r": "yes: only for rules whose `when` or `sample` reads it",
     "c": "yes: a conversation id joins runs of one service and user",
