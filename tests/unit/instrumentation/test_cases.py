@@ -1,6 +1,7 @@
 """Every case of every convention, and of situations that several products share, is read as it says.
 
-`cases/` has a file for each convention, `situations/` one for each situation, with two products at least.
+`cases/` has a file for each convention, `situations/` one for each situation, with two products at least;
+`../read/` has what is the same in every convention.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import pytest
 from tests.support.convention_cases import check, load
 
 FOLDER = Path(__file__).parent
-FILES = sorted((*(FOLDER / "cases").glob("*.yaml"), *(FOLDER / "situations").glob("*.yaml")))
+FILES = sorted(
+    path
+    for place in (FOLDER / "cases", FOLDER / "situations", FOLDER.parent / "read")
+    for path in place.glob("*.yaml")
+)
 CASES = [(path, case) for path in FILES for case in load(path)]
 
 

@@ -20,13 +20,6 @@ def a_trace(question: str, trace_id: str = "b" * 32) -> list[SpanRecord]:
     return [replace(s, trace_id=trace_id) for s in builder.spans]
 
 
-def test_each_trace_gives_its_runs() -> None:
-    traces = [a_trace("one", "1" * 32), [], a_trace("two", "2" * 32)]
-    runs = list(read_runs(traces, KNOWN_CONVENTIONS))
-    assert [(run.trace_id, run.input) for run in runs] == [("1" * 32, "one"), ("2" * 32, "two")]
-    assert [len(run.operations) for run in runs] == [2, 2]
-
-
 def test_runs_are_handed_on_while_traces_are_read() -> None:
     """A file of any length need not fit into memory."""
     read: list[str] = []
@@ -39,20 +32,3 @@ def test_runs_are_handed_on_while_traces_are_read() -> None:
     runs = read_runs(traces(), KNOWN_CONVENTIONS)
     assert next(runs).trace_id == f"{1:032x}"
     assert len(read) < 10
-
-
-def test_links_stand_in_for_parents_that_are_missing() -> None:
-    root, chat = a_trace("one")
-    orphan = SpanRecord(
-        trace_id=root.trace_id,
-        span_id=chat.span_id,
-        parent_span_id="f" * 16,
-        attributes=CHAT,
-        start_time=(root.end_time or 0) + 1,
-        end_time=(root.end_time or 0) + 2,
-        scope_name="app",
-    )
-    apart = list(read_runs([[root, orphan]], KNOWN_CONVENTIONS))
-    (joined,) = read_runs([[root, orphan]], KNOWN_CONVENTIONS, {orphan.span_id: root.span_id})
-    assert len(joined.operations) == 2
-    assert len(apart) == 2

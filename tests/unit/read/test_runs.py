@@ -15,7 +15,7 @@ from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_split_runs
 from otel_evals._internal.trust.keys import proof_of
 from otel_evals.conventions import Conventions, load_conventions
-from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
+from otel_evals.model import Operation, Run, SpanRecord, Usage
 from tests.support.lines_run import lines_run
 
 KNOWN_CONVENTIONS = load_conventions()
@@ -79,19 +79,6 @@ def runs_of(*spans: SpanRecord) -> list[Run]:
 USAGE = {"gen_ai__usage__input_tokens": 40, "gen_ai__usage__output_tokens": 10}
 
 
-def test_the_root_is_the_outermost_agent_and_spans_above_it_are_none() -> None:
-    (run,) = runs_of(
-        span(1, None, name="POST /chat"),
-        span(2, 1, "invoke_workflow"),
-        span(3, 2, "invoke_agent", gen_ai__agent__name="support"),
-        chat(4, 3, [said("user", "Hi")], [said("assistant", "Hello")]),
-    )
-    assert run.root_span_id == f"{2:016x}"
-    assert run.root_kind is OperationKind.WORKFLOW
-    assert run.agent_name == "support"
-    assert (run.input, run.output) == ("Hi", "Hello")
-
-
 def test_unclaimed_spans_between_operations_are_bridged() -> None:
     spans = [span(1, None, "invoke_agent"), span(2, 1, name="SELECT"), chat(3, 2, [said("user", "Hi")], [])]
     (run,) = runs_of(*spans)
@@ -105,15 +92,6 @@ def test_links_stand_in_for_dropped_spans() -> None:
         [root, dropped, call], KNOWN_CONVENTIONS
     )
     assert len(find_runs([root, call], KNOWN_CONVENTIONS)) == 2  # without the link nobody knows
-
-
-def test_several_roots_of_one_trace_are_several_runs() -> None:
-    runs = runs_of(
-        span(1, None),
-        span(2, 1, "invoke_agent", gen_ai__input__messages=json.dumps([said("user", "one")])),
-        span(3, 99, "invoke_agent", gen_ai__input__messages=json.dumps([said("user", "two")])),
-    )
-    assert [run.input for run in runs] == ["one", "two"]
 
 
 def test_every_agent_inside_is_a_run_of_its_own_on_request() -> None:
@@ -130,32 +108,6 @@ def test_every_agent_inside_is_a_run_of_its_own_on_request() -> None:
     assert [o.span_id for o in helper.operations] == [f"{3:016x}", f"{4:016x}"]
 
 
-def test_this_turn_is_told_from_its_history() -> None:
-    messages = [
-        said("system", "Be brief."),
-        said("user", "old"),
-        called("c0", q="old"),
-        got("c0", "old result"),
-        said("assistant", "old answer"),
-        said("user", "new"),
-    ]
-    (run,) = runs_of(chat(1, None, messages, [said("assistant", "new answer")]))
-    assert run.input == "new"
-    assert [m.text for m in run.history if m.text] == ["old", "old answer"]
-    assert run.system_instructions == "Be brief."
-    assert run.tool_calls == ()
-
-
-def test_history_is_taken_from_the_model_call_where_the_agent_tells_only_the_turn() -> None:
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", gen_ai__input__messages=json.dumps([said("user", "new")])),
-        chat(
-            2, 1, [said("user", "old"), said("assistant", "x"), said("user", "new")], [said("assistant", "y")]
-        ),
-    )
-    assert (run.input, [m.text for m in run.history]) == ("new", ["old", "x"])
-
-
 def test_a_tool_is_told_once_though_span_and_messages_tell_it() -> None:
     asked = said("user", "Hi")
     (run,) = runs_of(
@@ -167,43 +119,6 @@ def test_a_tool_is_told_once_though_span_and_messages_tell_it() -> None:
     (call,) = run.tool_calls
     assert (call.id, call.arguments, call.result, call.source) == ("c1", {"q": 1}, {"n": 2}, "both")
     assert call.span_id == f"{3:016x}"
-
-
-@pytest.mark.parametrize("ids", [("c1", "c2"), (None, None)], ids=["ids", "no ids"])
-def test_calls_without_spans_are_recovered_from_later_messages(ids: tuple[str | None, str | None]) -> None:
-    one, two = ids
-    asked, both = said("user", "Hi"), [called(one, q=1), called(two, q=2)]
-    (run,) = runs_of(
-        chat(1, None, [asked], both),
-        chat(2, None, [asked, *both, got(one, "r1"), got(two, "r2")], [said("assistant", "done")]),
-    )
-    assert [(c.arguments, c.result, c.status, c.source) for c in run.tool_calls] == [
-        ({"q": 1}, "r1", "unknown", "messages"),
-        ({"q": 2}, "r2", "unknown", "messages"),
-    ]
-
-
-def test_the_same_call_made_twice_is_two_calls() -> None:
-    asked = said("user", "Hi")
-    first, second = [asked, called("c1", q=1), got("c1", "r")], [called("c2", q=1), got("c2", "r")]
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", end_time=100),
-        chat(2, 1, [asked], [called("c1", q=1)]),
-        chat(3, 1, first, [called("c2", q=1)]),
-        chat(4, 1, [*first, *second], [said("assistant", "done")]),
-    )
-    assert [c.id for c in run.tool_calls] == ["c1", "c2"]
-
-
-def test_calls_without_ids_are_told_apart_by_their_arguments() -> None:
-    asked = said("user", "Hi")
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", end_time=100),
-        chat(2, 1, [asked], [called(None, q=1)]),
-        chat(3, 1, [asked], [called(None, q=2)]),
-        chat(4, 1, [asked, called(None, q=1), got(None, "r1")], [said("assistant", "done")]),
-    )
-    assert [(c.arguments, c.result) for c in run.tool_calls] == [({"q": 1}, "r1"), ({"q": 2}, None)]
 
 
 def roots(count: int) -> list[SpanRecord]:
@@ -259,104 +174,6 @@ def test_reading_takes_time_linear_in_the_number_of_spans(shape: Callable[[int],
         return lines_run(lambda: [run.tool_calls for run in find_runs(spans, KNOWN_CONVENTIONS)])
 
     assert lines(400) < 5 * lines(100)
-
-
-def test_one_call_told_under_two_ids_is_one_call() -> None:
-    asked = said("user", "Hi")
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", end_time=100),
-        chat(2, 1, [asked], [called("call_1", q=1)]),
-        chat(3, 1, [asked, called("fc_1", q=1), got("call_1", "r")], [said("assistant", "done")]),
-    )
-    assert [(c.id, c.result) for c in run.tool_calls] == [("call_1", "r")]
-
-
-def test_a_client_and_a_server_span_of_one_tool_are_one_call() -> None:
-    (run,) = runs_of(
-        span(
-            1,
-            None,
-            "execute_tool",
-            gen_ai__tool__name="mcp__w__search",
-            gen_ai__tool__call__arguments='{"q":1}',
-        ),
-        span(2, 1, mcp__method__name="tools/call", gen_ai__tool__name="search"),
-        span(
-            3, 2, mcp__method__name="tools/call", gen_ai__tool__name="search", gen_ai__tool__call__result="r"
-        ),
-    )
-    assert [(c.name, c.arguments, c.result) for c in run.tool_calls] == [("mcp__w__search", {"q": 1}, "r")]
-
-
-def test_usage_is_summed_from_the_innermost_operations_and_once_per_response() -> None:
-    (run,) = runs_of(
-        span(
-            1,
-            None,
-            "invoke_agent",
-            gen_ai__usage__input_tokens=80,
-            gen_ai__usage__output_tokens=20,
-            end_time=100,
-        ),
-        chat(2, 1, [said("user", "Hi")], [], gen_ai__response__id="r1", **USAGE),
-        chat(3, 2, [said("user", "Hi")], [], gen_ai__response__id="r1", **USAGE),
-        chat(4, 1, [said("user", "Hi")], [], gen_ai__response__id="r2", **USAGE),
-        chat(5, 1, [said("user", "Hi")], [], gen_ai__response__id="r2", **USAGE),
-    )
-    assert run.usage == Usage(input_tokens=80, output_tokens=20)
-
-
-def test_a_model_call_does_not_swallow_the_usage_of_an_agent_below_it() -> None:
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", end_time=100),
-        chat(2, 1, [said("user", "Hi")], [], **USAGE),
-        span(3, 2, "execute_tool", gen_ai__tool__name="transfer"),
-        span(4, 3, "invoke_agent"),
-        chat(5, 4, [said("user", "Hi")], [], **USAGE),
-    )
-    assert run.usage == Usage(input_tokens=80, output_tokens=20)
-
-
-def test_usage_of_the_agent_counts_where_no_call_tells_any() -> None:
-    (run,) = runs_of(span(1, None, "invoke_agent", **USAGE), chat(2, 1, [said("user", "Hi")], []))
-    assert run.usage == Usage(input_tokens=40, output_tokens=10)
-
-
-def test_an_aborted_run_has_no_answer_and_its_error() -> None:
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", status="ERROR", status_message="boom", error__type="ValueError"),
-        chat(2, 1, [said("user", "Hi")], [called("c1", q=1)]),
-    )
-    assert (run.output, run.error, run.error_type) == (None, "boom", "ValueError")
-
-
-def test_a_tools_error_is_not_the_runs() -> None:
-    (run,) = runs_of(
-        span(1, None, "invoke_agent", end_time=100),
-        span(2, 1, "execute_tool", gen_ai__tool__name="search", status="ERROR", status_message="no"),
-        chat(3, 1, [said("user", "Hi")], [said("assistant", "Sorry")]),
-    )
-    assert (run.error, run.tool_calls[0].error, run.output) == (None, "no", "Sorry")
-
-
-def test_documents_are_told_once_and_join_the_turn_they_serve() -> None:
-    documents = json.dumps([{"id": "d1", "score": 0.5, "content": "30 days"}])
-    (run,) = runs_of(
-        span(1, None, name="app"),
-        span(2, 1, "retrieval", gen_ai__retrieval__documents=documents, end_time=29),
-        span(3, 2, "retrieval", gen_ai__retrieval__documents=documents, start=21),
-        chat(4, 1, [said("user", "Hi")], [said("assistant", "30 days")]),
-    )
-    assert [(d.id, d.content, d.score) for d in run.documents] == [("d1", "30 days", 0.5)]
-    assert run.root_span_id == f"{4:016x}"
-
-
-def test_independent_model_calls_under_one_span_are_runs_of_their_own() -> None:
-    runs = runs_of(
-        span(1, None, name="batch job"),
-        *(chat(n, 1, [said("user", f"question {n}")], [said("assistant", f"answer {n}")]) for n in (2, 3, 4)),
-    )
-    assert [(r.input, r.output) for r in runs] == [(f"question {n}", f"answer {n}") for n in (2, 3, 4)]
 
 
 def test_a_turn_scattered_over_traces_is_joined() -> None:
@@ -449,27 +266,6 @@ def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> 
     assert lines(800) < 2.2 * lines(400)
 
 
-def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:
-    assert runs_of(span(1, None, openinference__span__kind="CHAIN", input__value="Hi")) == []
-    assert runs_of(span(1, None, "create_agent")) == []
-    assert find_runs([], KNOWN_CONVENTIONS) == []
-
-
-def test_embeddings_make_a_run_only_where_there_is_nothing_else() -> None:
-    embedding = span(1, None, "embeddings", gen_ai__input__messages=json.dumps([said("user", "text")]))
-    (run,) = runs_of(embedding)
-    assert (run.root_kind, run.input, run.output) == (OperationKind.EMBEDDING, "text", None)
-    (run,) = runs_of(embedding, chat(2, None, [said("user", "Hi")], [said("assistant", "Hello")]))
-    assert run.root_kind is OperationKind.INFERENCE
-
-
-def test_a_choice_that_was_logged_above_its_call_is_given_back() -> None:
-    choice = SpanEvent(name="gen_ai.choice", time=30, body={"index": 0, "message": {"content": "Hello"}})
-    asked = SpanEvent(name="gen_ai.user.message", body={"content": "Hi"})
-    (run,) = runs_of(span(1, None, name="app", logs=(choice,)), span(2, 1, "chat", logs=(asked,)))
-    assert (run.input, run.output) == ("Hi", "Hello")
-
-
 def test_the_order_of_spans_does_not_matter() -> None:
     spans = [
         span(1, None, "invoke_agent", end_time=100),
@@ -503,12 +299,3 @@ def test_a_convention_that_raises_does_not_take_the_trace_down() -> None:
     ]
     (run,) = find_runs(spans, conventions)
     assert run.input == "Hi"
-
-
-def test_the_longest_scope_wins_over_markers_and_order() -> None:
-    choose = KNOWN_CONVENTIONS.choose
-    assert choose("openinference.instrumentation.smolagents", {}).name == "smolagents"  # type: ignore[union-attr]
-    assert choose("openinference.instrumentation.openai", {}).name == "openinference"  # type: ignore[union-attr]
-    assert choose("whatever", {"gen_ai.system": "x", "ai.operationId": "ai.toolCall"}).name == "vercel_ai"  # type: ignore[union-attr]
-    assert choose("whatever", {"gen_ai.system": "x"}).name == "otel_genai"  # type: ignore[union-attr]
-    assert choose("whatever", {"http.route": "/"}) is None

@@ -6,14 +6,12 @@ import json
 import math
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.inputs_outputs import typed_messages
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.values import MAX_TEXT, parse
+from otel_evals_instrumentation._internal.readers.values import parse
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -59,44 +57,6 @@ def test_a_text_is_the_messages_of_the_list_that_it_spells_out(messages: list[An
     typed, spelled_out = typed_messages(written), read_messages(json.loads(written))
     assert repr(read_messages(written)) == repr(spelled_out)
     assert typed is None or repr(typed) == repr(spelled_out)
-
-
-def test_the_current_form_is_decoded_by_its_type() -> None:
-    call = {"type": "tool_call", "id": "c1", "name": "lookup", "arguments": {"order": 7}}
-    result = {"type": "tool_call_response", "id": "c1", "response": '{"status": "sent"}'}
-    written = json.dumps(
-        [
-            said("system", text("Be brief.")),
-            said("user", text("Where is it?"), name="Ann"),
-            said("assistant", text("I look."), call, finish_reason="tool_calls"),
-            said("tool", result),
-        ]
-    )
-    system, user, assistant, tool = typed_messages(written) or ()
-    assert (system.role, system.text) == ("system", "Be brief.")
-    assert user == Message(role="user", parts=(Part(kind="text", text="Where is it?"),), name="Ann")
-    assert assistant.parts[1] == Part(kind="tool_call", data={"order": 7}, tool_call_id="c1", name="lookup")
-    assert tool.parts == (Part(kind="tool_result", data={"status": "sent"}, tool_call_id="c1"),)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        None,
-        7,
-        [said("user", text("hi"))],
-        "hi",
-        "[{",
-        json.dumps([{"role": "user", "content": "hi"}]),
-        json.dumps([said("model", text("hi"))]),
-        json.dumps([said("user", {"type": "blob", "content": "x"})]),
-        json.dumps([said("user", text("hi"), more=1)]),
-        json.dumps([said("user", text("x" * MAX_TEXT))]),
-    ],
-    ids=lambda other: str(other)[:40],
-)
-def test_what_has_another_form_is_left_to_the_reader_of_all_forms(other: Any) -> None:
-    assert typed_messages(other) is None
 
 
 @given(VALUES | st.lists(MESSAGES, max_size=2), st.booleans(), st.sampled_from(("", " ", "\n", "x")))
