@@ -7,12 +7,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import anyio.lowlevel
 from msgspec import structs
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats
+from otel_evals._internal.deliver.destination import NEVER_SENT, Destination, DestinationStats, Unaccepted
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import (
     FINAL,
@@ -21,13 +22,13 @@ from otel_evals._internal.deliver.retry import (
     asked_wait,
     may_pass,
     reason_of,
-    unaccepted,
 )
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task, outcome_of
 from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text
 from otel_evals._internal.util.retry import backoff
+from otel_evals.errors import DestinationError
 
 _log = logging.getLogger(__name__)
 _LAST_SECONDS = 0.05
@@ -179,7 +180,7 @@ class DeliveryQueue:
         self._due = None
         began = self._began = self._clock()
         sent = [delivery.left for delivery in batch]
-        answer = await outcome_of(lambda: self.destination.export(sent), self._limits.timeout)
+        answer = await outcome_of(lambda: self._export(sent), self._limits.timeout)
         self._began, self._failed = math.inf, isinstance(answer, BaseException)
         failures = _failures(batch, answer)
         errors = [error for each in failures.values() for _, error in each]
@@ -197,6 +198,13 @@ class DeliveryQueue:
                 ended[next(iter(delivery.lost), "exported")].append(delivery)
         for end, deliveries in ended.items():
             self._finish(end, deliveries)
+
+    async def _export(self, sent: Sequence[ScoredRun]) -> dict[_Key, DestinationError]:
+        """Send; returns why evaluations were not accepted."""
+        answer = await self.destination.export(sent)
+        # A destination of yours may return anything; it is then taken as accepted.
+        given = answer if isinstance(answer, list | tuple) else ()
+        return {_key(each.evaluation): each.error for each in given if isinstance(each, Unaccepted)}
 
     def _back_off(self, errors: Sequence[BaseException], tries: int) -> float:
         """Decide when to send at all after these errors; returns when to send again what failed."""
@@ -269,17 +277,17 @@ class DeliveryQueue:
         _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, said)
 
 
+_Key = tuple[str, str, int]
 _Failure = tuple[Evaluation | None, BaseException]
 """An evaluation that was not accepted, or None for a run without any, and why."""
 
 
-def _failures(batch: Sequence[PendingDelivery], answer: object) -> Mapping[int, Sequence[_Failure]]:
+def _failures(batch: Sequence[PendingDelivery], answer: Any) -> Mapping[int, Sequence[_Failure]]:
     """Return what failed of each delivery, by its number."""
     if isinstance(answer, BaseException):
         return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
-    errors = {_key(each.evaluation): each.error for each in unaccepted(answer)}
-    return {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
+    return {p.number: [(e, answer[_key(e)]) for e in p.left.evaluations if _key(e) in answer] for p in batch}
 
 
-def _key(evaluation: Evaluation) -> tuple[str, str, int]:
+def _key(evaluation: Evaluation) -> _Key:
     return evaluation.trace_id, evaluation.evaluation_id, evaluation.revision

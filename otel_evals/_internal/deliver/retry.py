@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from otel_evals._internal.deliver.destination import Unaccepted
-from otel_evals._internal.model import Evaluation
 from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER
 from otel_evals.errors import DestinationError
 
@@ -58,17 +56,6 @@ class Limits:
     ends, since another one at the same time would send twice, and counts as failing after this time."""
     clock: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
-
-
-def unaccepted(answer: object) -> Sequence[Unaccepted]:
-    """Return the evaluations that a destination says it did not accept; nothing for other answers."""
-    # A destination of yours may return anything; it is then taken as accepted.
-    given = answer if isinstance(answer, list | tuple) else ()
-    return [each for each in given if isinstance(each, Unaccepted) and _is_valid(each)]
-
-
-def _is_valid(given: Unaccepted) -> bool:
-    return isinstance(given.evaluation, Evaluation) and isinstance(given.error, DestinationError)
 
 
 def reason_of(error: BaseException) -> str:

@@ -60,13 +60,6 @@ def test_nothing_is_taken_once_it_is_closed() -> None:
     assert (backlog.free, backlog.admits(recorded(1), 0), backlog.refused) == (0, False, 1)
 
 
-def test_the_trace_of_a_refused_item_is_remembered() -> None:
-    backlog, item = Backlog(0, 1), captured()
-    backlog.admits(item, 0)
-    assert item.span.context is not None
-    assert list(backlog.traces) == [item.span.context.trace_id]
-
-
 @pytest.mark.parametrize(
     "item",
     [

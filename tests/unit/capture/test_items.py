@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals._internal.capture import items
-from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
+from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals.model import SpanEvent, SpanRecord
 
 ATTRIBUTES = st.dictionaries(
@@ -147,13 +147,6 @@ def test_a_span_of_nobody_knows_whom_is_read_too() -> None:
         None,
         {},
     )
-
-
-def test_items_carry_what_assembly_needs() -> None:
-    span = ReadableSpan("it", context=SpanContext(1, 2, is_remote=False))
-    assert (CapturedSpan(span, 3).owner, CapturedSpan(span, 3).span) == (3, span)
-    log = CapturedLog(1, 2, SpanEvent(name="e"))
-    assert (log.trace_id, log.span_id, log.event.name) == (1, 2, "e")
 
 
 def test_links_are_kept() -> None:

@@ -364,12 +364,8 @@ def waiting(seconds: Any) -> DestinationError:
 ODD: dict[str, Callable[[Sequence[ScoredRun]], Any]] = {
     "not a number": lambda batch: waiting(float("nan")),
     "a wait before now": lambda batch: waiting(-1e30),
-    "no evaluation": lambda batch: [Unaccepted(None, waiting(None))],  # type: ignore[arg-type]
-    "no error": lambda batch: (Unaccepted(batch[0].evaluations[0], None),),  # type: ignore[arg-type]
     "another's evaluation": lambda batch: [Unaccepted(scored_run(99).evaluations[0], waiting(None))],
     "a text": lambda batch: "sent",
-    "an exception": lambda batch: [ValueError("so")],
-    "a class": lambda batch: Unaccepted,
 }
 
 
