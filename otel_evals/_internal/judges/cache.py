@@ -51,7 +51,11 @@ class CachedJudge:
     def __init__(self, judge: Judge, *, store: str | Path | None = None, max_entries: int = 10_000) -> None:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
-        self._judge = judge
+        self.judge = judge
+        """Answers new questions."""
+        self.model = judge.model
+        self.images = bool(getattr(judge, "images", False))
+        """True if the judge is shown images."""
         self._max_entries = max_entries
         self._file = SQLiteFile(MEMORY if store is None else store, _SCHEMA, wait=1.0)
         self._warned = False
@@ -59,25 +63,10 @@ class CachedJudge:
         self.redact = getattr(judge, "redact", redact)
 
     @property
-    def judge(self) -> Judge:
-        """The judge that answers new questions."""
-        return self._judge
-
-    @property
-    def model(self) -> str:
-        """The model asked."""
-        return self._judge.model
-
-    @property
-    def images(self) -> bool:
-        """True if the judge is shown images."""
-        return bool(getattr(self._judge, "images", False))
-
-    @property
     def identity(self) -> str:
         """Everything else that answers depend on: the judge's `identity`, or its type and model."""
-        own = getattr(self._judge, "identity", None)
-        return own if isinstance(own, str) else f"{type(self._judge).__qualname__} {self._judge.model}"
+        own = getattr(self.judge, "identity", None)
+        return own if isinstance(own, str) else f"{type(self.judge).__qualname__} {self.judge.model}"
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Return a remembered answer, wait for an equal question, or ask; failures are not remembered.
@@ -97,7 +86,7 @@ class CachedJudge:
         try:
             pending.reply = await in_thread(self._remembered, key, request)
             if pending.reply is None:
-                pending.reply = await self._judge.ask(request)
+                pending.reply = await self.judge.ask(request)
                 await in_thread(self._remember, key, pending.reply)
             return pending.reply
         finally:

@@ -91,16 +91,17 @@ class Fence:
         lines = [f"{n}. {item}" for n, item in enumerate(items, 1)]
         return self._block(name, "\n".join(lines) or "(none)")
 
-    def wrap_all(self, slots: Mapping[str, Slot], max_chars: int) -> tuple[dict[str, str], bool]:
-        """Fence several slots; if they exceed `max_chars` together, cut the longest.
+    def wrap_all(self, slots: Mapping[str, Slot]) -> tuple[dict[str, str], bool]:
+        """Fence several slots; if they exceed the limit together, cut the longest.
 
         Returns:
             The fenced slots, and whether all are whole.
         """
         wrapped = {name: self.wrap(name, slot) for name, slot in slots.items()}
-        if sum(map(len, wrapped.values())) <= max_chars:
+        if sum(map(len, wrapped.values())) <= self.max_chars:
             return wrapped, all(map(self._is_whole, slots.values()))
-        smaller = replace(self, max_chars=_equal_share([len(text) for text in wrapped.values()], max_chars))
+        share = _equal_share([len(text) for text in wrapped.values()], self.max_chars)
+        smaller = replace(self, max_chars=share)
         cut = {
             name: smaller.wrap(name, slots[name]) if len(text) > smaller.max_chars else text
             for name, text in wrapped.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.lowlevel import RunVar
 
-from otel_evals._internal.judges.model_judge import ModelJudge, Prices
+from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of
 from otel_evals._internal.util.calls import of_this_loop
@@ -52,9 +52,6 @@ class OpenAICompatibleJudge(ModelJudge):
     @property
     def _base(self) -> str:
         return self.api_base or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-
-    async def _prices(self) -> Prices:
-        return self.input_price, self.output_price
 
     @property
     def _key(self) -> str | None:

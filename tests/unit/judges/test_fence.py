@@ -142,7 +142,7 @@ def test_of_too_many_items_the_first_and_the_last_are_shown() -> None:
 
 def test_all_slots_together_are_bounded() -> None:
     slots: dict[str, Slot] = {"a": "a" * 50_000, "b": ["b" * 100] * 300, "c": "short", "d": 0.5}
-    wrapped, whole = Fence(mark=MARK).wrap_all(slots, 20_000)
+    wrapped, whole = Fence(mark=MARK, max_chars=20_000).wrap_all(slots)
     assert not whole
     assert sum(map(len, wrapped.values())) < 40_000
     assert "short" in wrapped["c"]

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from string import Template
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -63,19 +63,6 @@ class ScoreReply(BaseModel):
     score: float
 
 
-class Asking(Protocol):
-    """The scorer of a step."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def judge(self) -> Judge | None: ...
-
-    @property
-    def instructions(self) -> str: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class PromptStep(Generic[_R]):
     """A question to a judge.
@@ -107,10 +94,10 @@ class PromptStep(Generic[_R]):
         if isinstance(self.judge, str):
             object.__setattr__(self, "judge", resolve_judge(self.judge))
 
-    async def ask(
-        self, params: Params[Any, Any], record: StepRecordBuilder, scorer: Asking
-    ) -> _R | NotScored:
+    async def ask(self, params: Params[Any, Any], record: StepRecordBuilder, scorer: Any) -> _R | NotScored:
         """Fill the slots and ask; ask again if the answer does not pass `check`.
+
+        `scorer` is the StepScorer of the step.
 
         Raises:
             JudgeError: there is no usable answer.
@@ -154,7 +141,7 @@ class PromptStep(Generic[_R]):
             return hidden
         need_span()
         fence = Fence(max_chars=window_of(judge).max_prompt_chars, redact=getattr(judge, "redact", redact))
-        fenced, whole = fence.wrap_all(slots, fence.max_chars)
+        fenced, whole = fence.wrap_all(slots)
         cut = _cut(params, None if whole else sum(map(length, slots.values())), fence.max_chars)
         if cut is not None and params.step != "generate_reason":  # a reason may rest on less
             if window_of(judge).on_cut == "not_scored":
