@@ -203,7 +203,7 @@ def mark_truncated(contents: Sequence[Found]) -> None:
     limit = max((len(value) for each in contents for value in _cut_values(each)), default=0)
     # A longer value shows that no limit for all attributes cut the JSON.
     values = (value for attributes, _ in contents for value in attributes.values())
-    if any(isinstance(value, str) and len(value) > limit for value in values):
+    if not limit or any(isinstance(value, str) and len(value) > limit for value in values):
         return
     for attributes, found in contents:
         for field, source in found["sources"].items():

@@ -96,7 +96,7 @@ def versions_and_tenant(root: Operation, operations: Iterable[Operation]) -> dic
         *(_ANY.intersection(o.span.attributes) for o in places)
     )
     found: dict[str, Named] = {}
-    for field in NAMES:
+    for field in NAMES if present else ():
         # There are many names, and a run has few of them.
         first, last = (filter(present.__contains__, names) for names in (_FIRST[field], _LAST[field]))
         candidates = chain(

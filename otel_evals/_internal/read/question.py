@@ -56,8 +56,8 @@ def asks(messages: Sequence[Message], index: int) -> bool:
 
 def is_observation(messages: Sequence[Message], index: int) -> bool:
     """Return True for the result of an action that a model asked for in words, as ReAct's agents do."""
-    text, before = messages[index].text, "".join(m.text for m in messages[max(0, index - 1) : index])
-    return text.startswith("Observation:") and "Action:" in before
+    before = messages[max(0, index - 1) : index]
+    return messages[index].text.startswith("Observation:") and any("Action:" in m.text for m in before)
 
 
 def turn_start(operation: Operation) -> int:

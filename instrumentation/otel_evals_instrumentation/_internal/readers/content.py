@@ -83,8 +83,10 @@ def take_answer(reader: SpanReader) -> None:
 def unwrap_state(reader: SpanReader) -> None:
     """Replace a workflow's state in a user's message by the messages in it."""
     messages = reader.fields["input_messages"]
-    if len(messages) == 1 and messages[0].text[:1] == "{":
-        reader.fields["input_messages"] = read_messages(messages[0].text) or messages
+    text = messages[0].text if len(messages) == 1 else ""
+    # The text of a whole attribute is one that has no messages.
+    if text[:1] == "{" and not any(value is text for value in reader.attributes.values()):
+        reader.fields["input_messages"] = read_messages(text) or messages
 
 
 def availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:

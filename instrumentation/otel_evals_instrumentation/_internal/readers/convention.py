@@ -242,9 +242,10 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
     _read_name(reader, kind)
-    usage = make_usage(*map(reader.number, _COUNTED))
-    if usage is not None:
-        fields["usage"] = usage
+    if "input_tokens" in found_at or "output_tokens" in found_at:
+        usage = make_usage(*map(reader.number, _COUNTED))
+        if usage is not None:
+            fields["usage"] = usage
     for _, key in found_at.get("usage", ()):
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:

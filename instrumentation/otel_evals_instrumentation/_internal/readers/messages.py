@@ -46,6 +46,12 @@ _TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks", "text")
 
 
+_BESIDE = frozenset(
+    words("audio images tool_calls toolCalls function_call function_call_name additional_kwargs")
+)
+"""Keys of media and calls next to a content."""
+
+
 def read_message(item: dict[str, Any], default: str) -> Message:
     """Read a message; one without a role gets the default."""
     role = role_of(item.get("role"), LANGCHAIN.get(str(item.get("type")), default))
@@ -59,7 +65,8 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     refusal = first_text(item, ("refusal",))
     if refusal:
         parts = (*parts, Part(kind="refusal", text=refusal))
-    parts = _with_calls((*parts, *_media(item)), _tool_calls(item))
+    if not _BESIDE.isdisjoint(item):
+        parts = _with_calls((*parts, *_media(item)), _tool_calls(item))
     name = first_text(item, ("name",))
     is_read = any(part.kind in _TOOL_KINDS for part in parts)
     if role == "tool" and not is_read and (parts or content or call_id or name):
@@ -225,8 +232,8 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     if kind in LANGCHAIN and isinstance(item.get("data"), dict):
         _collect({"type": kind, **item["data"]}, role, found, depth + 1)
         return
-    # OpenInference's names inside a list have a prefix.
-    item = {key.removeprefix("message."): value for key, value in item.items()}
+    if "message.role" in item or "message.content" in item:  # OpenInference's names inside a list
+        item = {key.removeprefix("message."): value for key, value in item.items()}
     if "_role" in item:  # Haystack, before it dropped the underscores
         item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
     if is_part(item):
