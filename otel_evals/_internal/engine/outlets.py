@@ -23,7 +23,7 @@ from otel_evals._internal.deliver.destination import DestinationStats, EventPres
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.attempt import Target
-from otel_evals._internal.engine.source import Unfinished
+from otel_evals._internal.engine.source import UNKEPT, Unfinished
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.util.calls import hide_task
@@ -79,7 +79,8 @@ class Deliveries:
             return
         # A target that was only held for its checks has no evaluations: each check delivers its own.
         delivers = self._has_destinations and scored.evaluations
-        names = self.fan_out.put(scored, kept=self._left is not None) if delivers else []
+        kept = self._left is not None and not target.run.__dict__.get(UNKEPT)
+        names = self.fan_out.put(scored, kept=kept) if delivers else []
         # A check is not counted: the run that it judges is, once it has closed.
         if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)
@@ -93,14 +94,15 @@ class Deliveries:
         # A run that the shutdown cuts off stays counted: the source keeps it for the next process.
         if self._left is None or end == "shutdown":
             return
-        if end in FINAL:
-            self._left.accepted(batch)
+        again = [each for each in batch if end not in FINAL and not each.run.__dict__.get(UNKEPT)]
+        self._left.accepted([each for each in batch if not again or each.run.__dict__.get(UNKEPT)])
+        if not again:
             return
-        size = sum(size_of_run(scored.run) for scored in batch)
+        size = sum(size_of_run(scored.run) for scored in again)
         if self._waiting_bytes + size <= self._max_bytes:
-            self._waiting_runs += len(batch)
+            self._waiting_runs += len(again)
             self._waiting_bytes += size
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, batch, destination, size)
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._put_again, again, destination, size)
         # Logged once: it would be repeated for each batch.
         elif not self._leaves_runs:
             self._leaves_runs = True

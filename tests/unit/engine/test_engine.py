@@ -19,6 +19,7 @@ from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.engine.engine import Engine
 from otel_evals._internal.engine.source import Source
 from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals.errors import DestinationError
 from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals.sampling import always, never, ratio
 from otel_evals.testing import InMemoryDestination
@@ -165,6 +166,23 @@ def test_what_no_rule_samples_is_done_without_being_kept() -> None:
     with app(Rule(one, when=lambda run: False), source=source) as a:
         agent_run(a.tracer)
         eventually(lambda: [what for what, _ in source.events] == ["done"])
+
+
+def test_scores_of_a_run_that_the_source_could_not_keep_are_counted_if_they_do_not_arrive() -> None:
+    class Full(Source):
+        def sampled(self, group: SpanGroup) -> bool:
+            return False
+
+    class Down(InMemoryDestination):
+        async def export(self, batch: Any) -> Any:
+            raise DestinationError("disk full", retryable=True)
+
+    with app(Rule(one), source=Full(), destination=Down()) as a:
+        agent_run(a.tracer)
+        assert not a.engine.flush(1.0)
+    assert a.engine.stats().not_kept == 1
+    (stats,) = a.engine.destination_stats().values()
+    assert (stats.pending, sum(stats.losses.values())) == (0, 1)
 
 
 def test_what_a_shutdown_drops_is_not_done() -> None:
