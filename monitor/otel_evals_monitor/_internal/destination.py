@@ -76,7 +76,7 @@ class ResultsDestination:
         with extra("cli", "results"):
             # Fails now instead of with the first batch. A child that is forked while another thread imports
             # would wait for the import for ever.
-            from otel_evals_monitor._internal.store import labels, picks, retention, writer  # noqa: F401
+            from otel_evals_monitor._internal.store import labels, picks, retention  # noqa: F401
         self.place = Path(path).absolute() if path is not None else str(url)
         """The store: a path, or a URL."""
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:

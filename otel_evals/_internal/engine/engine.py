@@ -40,8 +40,6 @@ _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
 _COUNT_SECONDS = 0.5
 """Minimum seconds for counting unscored runs at the end."""
-_RAISES = 16
-"""Number of remembered increases of the highest sampling probability."""
 
 
 class Engine(Stages):
@@ -235,7 +233,7 @@ class Engine(Stages):
             self.ledger.add_rules(rule.name for rule in config.rules)
             self.conversations.use_rules(config.rules)
             if config.ceiling > self.config.ceiling:
-                self._raised = [*self._raised, (time.time_ns(), self.config.ceiling)][-_RAISES:]
+                self.ignore_runs_before(time.time_ns(), self.config.ceiling)
             self.scorer.use(config)
             self.config = config
             if self._attacher.metrics is not None:
@@ -247,10 +245,13 @@ class Engine(Stages):
 
         return self.run(use, seconds) is True
 
-    def ignore_runs_before(self, time_ns: int) -> None:
-        """Count runs that began before a time, instead of scoring them: some of their spans are lacking."""
+    def ignore_runs_before(self, time_ns: int, ceiling: float = 0.0) -> None:
+        """Count runs that began before a time, instead of scoring them: some of their spans are lacking.
+
+        Runs that were sampled with a probability of `ceiling` are whole.
+        """
         # Another thread calls this: the list is replaced, since the engine's may iterate over it.
-        self._raised = [*self._raised, (time_ns, 0.0)][-_RAISES:]
+        self._raised = [*self._raised, (time_ns, ceiling)][-16:]
 
     def flush(self, timeout: float, *, ending: bool = False) -> bool:
         """Score and deliver everything captured so far; returns False after a timeout.

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 _LONGEST_WAIT = 1.0
@@ -78,13 +78,9 @@ def renew_after_fork(thing: Any, *, last: bool = False) -> None:
 def _is_importing() -> bool:
     """Return True if another thread is inside an import of ours: in a child, its lock would stay taken."""
     for thread, frame in sys._current_frames().items():
-        here: FrameType | None = frame if thread != threading.get_ident() else None
-        imports = False
-        while here is not None:
-            imports = imports or here.f_code.co_filename == "<frozen importlib._bootstrap>"
-            if imports and str(here.f_globals.get("__name__")).startswith("otel_evals"):
-                return True
-            here = here.f_back
+        files = " ".join(each.f_code.co_filename for each, _ in walk_stack(frame))
+        if "importlib._bootstrap" in files and "otel_evals" in files and thread != threading.get_ident():
+            return True
     return False
 
 

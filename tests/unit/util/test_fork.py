@@ -20,8 +20,8 @@ def test_a_child_can_import_what_a_thread_of_ours_was_importing(
 ) -> None:
     (tmp_path / "slow_import.py").write_text("import time\n\ntime.sleep(0.3)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ours: dict[str, Any] = {"__name__": "otel_evals.ours"}
-    exec("def load():\n    import slow_import", ours)
+    ours: dict[str, Any] = {}
+    exec(compile("def load():\n    import slow_import", "otel_evals/ours.py", "exec"), ours)
     thread = threading.Thread(target=ours["load"])
     thread.start()
     time.sleep(0.05)

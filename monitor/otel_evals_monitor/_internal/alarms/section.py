@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
@@ -18,7 +17,6 @@ from pydantic.dataclasses import dataclass
 from otel_evals import semconv
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import MODEL, PositiveSeconds, Problems, raises_config_errors, suggestion
-from otel_evals.sdk.util import extra
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.receivers import HttpReceiver, Receiver
 
@@ -142,9 +140,6 @@ class AlarmWatch:
         self._logger = logger
         self._stopped = threading.Event()
         self._logged = ""
-        # Not on the thread: a child that is forked during an import would wait for it for ever.
-        with extra("cli", "alarms"):
-            import_module("otel_evals_monitor._internal.alarms.check")
         self.start()
 
     def start(self) -> None:
