@@ -91,15 +91,11 @@ class LangsmithDestination(ApiDestination):
         return self._session
 
 
-def _run_id(span_id: str) -> str:
-    return str(UUID(int=int(span_id, 16)))
-
-
 def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
     comment = item.error[1] if item.error else item.explanation
     fields = {
         "id": item.uuid,
-        "run_id": _run_id(item.span_id),
+        "run_id": str(UUID(int=int(item.span_id, 16))),
         "session_id": session,
         "start_time": iso(item.run.start_time) if item.run.start_time else None,
         "key": item.name,

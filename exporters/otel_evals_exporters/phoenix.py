@@ -89,8 +89,8 @@ class PhoenixDestination(ApiDestination):
         """Return the annotation of the judged span, which Phoenix has once the span has arrived."""
         sent = _annotation(item, span_id=item.span_id)
         for project in await self._projects(None):
-            path, asked = f"/v1/projects/{project}/span_annotations", {"span_ids": [item.span_id]}
-            async for found in self._items(path, asked):
+            path = f"/v1/projects/{project}/span_annotations"
+            async for found in self._items(path, {"span_ids": [item.span_id]}):
                 # A span has annotations of other scorers and people, too.
                 if all(found.get(key) == sent[key] for key in ("span_id", "name", "identifier")):
                     return dict(found)

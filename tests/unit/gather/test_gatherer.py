@@ -367,13 +367,3 @@ def test_a_log_record_is_cut_where_it_is_too_deep_to_be_stored(depth: int, mappi
     (group,) = gatherer.close_due(1.0)
     (held,) = group.spans[0].logs
     assert len(json.dumps([held.body, dict(held.attributes)])) < 1_000
-
-
-def test_log_records_beyond_a_limit_are_counted_one_by_one() -> None:
-    """At most as many per span as spans per trace; the oldest span's give way."""
-    gatherer = live(max_spans_per_trace=2)
-    assert reasons(gatherer.add([log(10) for _ in range(5)], 0.0)) == {"log_limit": 3}
-    assert reasons(gatherer.add([log(20), log(30)], 0.0)) == {"log_limit": 2}
-    gatherer.add([span(20)], 0.0)
-    (group,) = gatherer.close_due(1.0)
-    assert len(group.spans[0].logs) == 1
