@@ -66,7 +66,10 @@ class Trace(Struct, frozen=True):
 def grouped(trace: Trace, conventions: Conventions) -> Trace:
     """Take the spans of a trace through all passes."""
     trace = roots(link(drop_ours(trace), conventions))
-    return group_turns(split_groups(drop_foreign_tools(adopt_loose(trace))))
+    # A lone root can neither adopt operations nor drop any.
+    if trace.loose or len(trace.roots) > 1:
+        trace = drop_foreign_tools(adopt_loose(trace))
+    return group_turns(split_groups(trace))
 
 
 def collect(spans: Sequence[SpanRecord], links: Mapping[str, str | None] | None) -> Trace:
@@ -90,7 +93,7 @@ def drop_ours(trace: Trace) -> Trace:
         is_proven = proof is not None and is_proof(proof, record.trace_id, record.span_id)
         if record.scope_name == _SCOPE or is_proven:
             ours.add(record.span_id)
-    return replace(trace, ours=frozenset(ours))
+    return replace(trace, ours=frozenset(ours)) if ours else trace
 
 
 def link(trace: Trace, conventions: Conventions) -> Trace:

@@ -59,7 +59,6 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     # Some record the parts as a text of JSON or of Python.
     content = blocks_in(content) if isinstance(content, str) else content
     parts = spread(read_parts(content))
-    call_id = first_text(item, ("tool_call_id", "toolCallId", "id"))
     if role == "user" and "tool_call_id" in item and item.get("contents") is None:
         role = "tool"  # Anthropic's results are the user's
     refusal = first_text(item, ("refusal",))
@@ -68,9 +67,10 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     if not _BESIDE.isdisjoint(item):
         parts = _with_calls((*parts, *_media(item)), _tool_calls(item))
     name = first_text(item, ("name",))
-    is_read = any(part.kind in _TOOL_KINDS for part in parts)
-    if role == "tool" and not is_read and (parts or content or call_id or name):
-        parts = (_as_result(parts, content, call_id, name, item),)
+    if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
+        call_id = first_text(item, ("tool_call_id", "toolCallId", "id"))
+        if parts or content or call_id or name:
+            parts = (_as_result(parts, content, call_id, name, item),)
     return Message(role=role, parts=parts, name=name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -172,6 +173,7 @@ _METADATA = (
         words("langfuse_session_id session_id sessionId thread_id threadId conversation_id conversationId"),
     ),
 )
+_NAME = itemgetter(1)
 CHECKPOINTS = "langgraph_checkpoint_ns"
 
 
@@ -219,7 +221,7 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def number(self, field: str) -> int | None:
         """Return the most trusted natural number among a field's attributes."""
-        return first_count(self.attributes, (key for _, key in self.found_at.get(field, ())))
+        return first_count(self.attributes, map(_NAME, self.found_at.get(field, ())))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""
