@@ -120,7 +120,10 @@ def test_by_default_only_evaluations_with_judges_have_spans_in_traces_of_their_o
     judged = {s.context.span_id: s for s in spans if s.context and s.name == "invoke_agent support"}
     for span in evaluations:
         (link,) = span.links
-        root = judged[link.context.span_id]
+        root, own = judged[link.context.span_id], span.context
+        assert own is not None
+        assert own.trace_id != link.context.trace_id
+        assert own.trace_id % 2**64 == link.context.trace_id % 2**64
         if span.name == "evaluate asked":
             attributes = span.attributes or {}
             found = (root.attributes or {})["otel_evals.score.asked.evaluation_id"]

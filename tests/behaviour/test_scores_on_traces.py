@@ -14,10 +14,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from otel_evals import Rule, Run, Score, sampling, scorer
-from otel_evals.scorers import answered, classifier
+from otel_evals.scorers import answered
 from tests.behaviour.app import ROOT, App
 from tests.support.agents import agent_run
-from tests.support.auto_judge import AutoJudge
 from tests.support.waits import SECONDS, eventually
 
 SCORE = "otel_evals.score.half"
@@ -93,24 +92,6 @@ def test_each_way_can_be_switched_off_alone(options: dict[str, Any], gone: str) 
         "metrics": len(app.points("otel_evals.score")) == 1,
     }
     assert [way for way, there in present.items() if not there] == [gone]
-
-
-def test_an_evaluation_with_a_judge_has_a_trace_of_its_own_linked_to_the_judged_span() -> None:
-    """Its service is another one, so latency, tokens and cost of the application's traces stay the same."""
-    app = App(classifier(AutoJudge(), question="Is it so?", classes={"yes": 1.0, "no": 0.0}))
-    app.run()
-    app.settle()
-    root, span = app.span(), app.span("evaluate classifier")
-    assert span.context.trace_id != root.context.trace_id
-    assert span.context.trace_id % 2**64 == root.context.trace_id % 2**64
-    assert [link.context.span_id for link in span.links] == [root.context.span_id]
-    assert (
-        span.resource.attributes["service.name"] == root.resource.attributes["service.name"] + "-evaluations"
-    )
-    children = [
-        s for s in app.exported.get_finished_spans() if s.parent and s.parent.span_id == span.context.span_id
-    ]
-    assert children, "its steps and judge calls"
 
 
 def test_the_event_of_a_failed_evaluation_names_the_error() -> None:

@@ -13,10 +13,8 @@ from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.conventions import load_conventions
 from otel_evals.model import Availability, OperationKind
-from otel_evals.scorers import grounded_in_tools, tool_call_accuracy
 from otel_evals_instrumentation import agent, inference, retrieval, tool, workflow
 from tests.support.handwritten import Recorder, support_agent
-from tests.support.traffic import Live
 
 ANSWER = "Order A-7 costs $12.50; returns are free."
 QUESTION = "What does order A-7 cost?"
@@ -80,18 +78,6 @@ def test_errors_of_tools_and_streams_are_read_back() -> None:
     assert (run.output, run.error) == ("One moment: no.", None)
 
 
-def test_a_hand_written_agent_is_scored_live() -> None:
-    with Live(grounded_in_tools(), tool_call_accuracy(expected_tool="find_order")) as live:
-        support_agent(tracer_provider=live.provider, capture_content=True)(QUESTION)
-        assert live.flush()
-        (scored,) = live.scored.runs
-        assert {e.scorer_id: e.outcome.value for e in scored.evaluations} == {
-            "grounded_in_tools": 1.0,
-            "tool_call_accuracy": 1.0,
-        }
-        live.provider.force_flush()
-        root = live.span("invoke_agent support")
-        assert root.attributes["otel_evals.score.grounded_in_tools"] == 1.0
 
 
 def test_it_nests_under_and_over_another_instrumentation() -> None:

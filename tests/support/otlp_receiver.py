@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -40,12 +40,8 @@ class ReceivedLog:
     trace_id: str
     span_id: str
     event_name: str
-    body: Any
     attributes: Mapping[str, Any]
     trace_flags: int
-    severity_number: int
-    time: int
-    scope_name: str
     resource: Mapping[str, Any]
 
 
@@ -54,14 +50,10 @@ class ReceivedMetric:
     """One data point; `value` is the number of a sum or gauge, or the sum of a histogram."""
 
     name: str
-    unit: str
-    kind: str
-    """`sum`, `gauge`, `histogram`, ..."""
     attributes: Mapping[str, Any]
     value: float
-    count: int = 1
-    scope_name: str = ""
-    resource: Mapping[str, Any] = field(default_factory=dict)
+    count: int
+    resource: Mapping[str, Any]
 
 
 class OtlpReceiver:
@@ -71,9 +63,10 @@ class OtlpReceiver:
         self.fail_with: int | None = None
         self.requests: list[tuple[str, int]] = []
         """Path and answered status, of every request."""
-        self._spans: list[SpanRecord] = []
-        self._logs: list[ReceivedLog] = []
-        self._metrics: list[ReceivedMetric] = []
+        self.spans: list[SpanRecord] = []
+        """Those received so far, in order of arrival, as are log records and data points."""
+        self.logs: list[ReceivedLog] = []
+        self.metrics: list[ReceivedMetric] = []
         self._changed = threading.Condition()
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.receiver = self
@@ -84,24 +77,6 @@ class OtlpReceiver:
         """Base URL: the value of OTEL_EXPORTER_OTLP_ENDPOINT."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    @property
-    def spans(self) -> list[SpanRecord]:
-        """Spans received so far, in order of arrival."""
-        with self._changed:
-            return list(self._spans)
-
-    @property
-    def logs(self) -> list[ReceivedLog]:
-        """Log records received so far, in order of arrival."""
-        with self._changed:
-            return list(self._logs)
-
-    @property
-    def metrics(self) -> list[ReceivedMetric]:
-        """Data points received so far, in order of arrival; later ones supersede earlier ones."""
-        with self._changed:
-            return list(self._metrics)
-
     def wait(self, ready: Callable[[OtlpReceiver], object], timeout: float = SECONDS) -> None:
         """Block until `ready(receiver)` is true.
 
@@ -111,19 +86,19 @@ class OtlpReceiver:
         with self._changed:
             if not self._changed.wait_for(lambda: ready(self), timeout):
                 raise TimeoutError(
-                    f"after {timeout} s: {len(self._spans)} spans {[s.name for s in self._spans][-20:]}, "
-                    f"{len(self._logs)} logs, {len(self._metrics)} data points; last {self.requests[-5:]}"
+                    f"after {timeout} s: {len(self.spans)} spans {[s.name for s in self.spans][-20:]}, "
+                    f"{len(self.logs)} logs, {len(self.metrics)} data points; last {self.requests[-5:]}"
                 )
 
     def wait_for_spans(self, count: int, timeout: float = SECONDS) -> list[SpanRecord]:
         """Block until that many spans are here, and return all of them."""
         self.wait(lambda r: len(r.spans) >= count, timeout)
-        return self.spans
+        return list(self.spans)
 
     def wait_for_logs(self, count: int, timeout: float = SECONDS) -> list[ReceivedLog]:
         """Block until that many log records are here, and return all of them."""
         self.wait(lambda r: len(r.logs) >= count, timeout)
-        return self.logs
+        return list(self.logs)
 
     def wait_for_metric(self, name: str, timeout: float = SECONDS) -> list[ReceivedMetric]:
         """Block until a metric of that name is here, and return all its data points."""
@@ -150,25 +125,17 @@ class OtlpReceiver:
         return status, answer
 
     def _decode(self, path: str, body: bytes) -> tuple[int, bytes]:
-        try:
-            match path[path.rfind("/v1/") :]:  # some have a prefix
-                case "/v1/traces":
-                    spans = list(_spans(ExportTraceServiceRequest.FromString(body)))
-                    with self._changed:
-                        self._spans += spans
-                    return 200, ExportTraceServiceResponse().SerializeToString()
-                case "/v1/logs":
-                    logs = list(_logs(ExportLogsServiceRequest.FromString(body)))
-                    with self._changed:
-                        self._logs += logs
-                    return 200, ExportLogsServiceResponse().SerializeToString()
-                case "/v1/metrics":
-                    metrics = list(_metrics(ExportMetricsServiceRequest.FromString(body)))
-                    with self._changed:
-                        self._metrics += metrics
-                    return 200, ExportMetricsServiceResponse().SerializeToString()
-        except DecodeError:
-            return 400, b""
+        for signal, request, response, read, kept in (
+            ("traces", ExportTraceServiceRequest, ExportTraceServiceResponse, _spans, self.spans),
+            ("logs", ExportLogsServiceRequest, ExportLogsServiceResponse, _logs, self.logs),
+            ("metrics", ExportMetricsServiceRequest, ExportMetricsServiceResponse, _metrics, self.metrics),
+        ):
+            if path.endswith(f"/v1/{signal}"):  # some have a prefix
+                try:
+                    kept.extend(read(request.FromString(body)))
+                except DecodeError:
+                    return 400, b""
+                return 200, response().SerializeToString()
         return 404, b""
 
 
@@ -238,12 +205,8 @@ def _logs(request: ExportLogsServiceRequest) -> Iterator[ReceivedLog]:
                     trace_id=record.trace_id.hex(),
                     span_id=record.span_id.hex(),
                     event_name=record.event_name,
-                    body=_value(record.body),
                     attributes=_attributes(record.attributes),
                     trace_flags=record.flags & 0xFF,
-                    severity_number=record.severity_number,
-                    time=record.time_unix_nano or record.observed_time_unix_nano,
-                    scope_name=scoped.scope.name,
                     resource=resource,
                 )
 
@@ -253,17 +216,13 @@ def _metrics(request: ExportMetricsServiceRequest) -> Iterator[ReceivedMetric]:
         resource = _attributes(group.resource.attributes)
         for scoped in group.scope_metrics:
             for metric in scoped.metrics:
-                kind = metric.WhichOneof("data")
-                for point in getattr(metric, kind).data_points:
+                for point in getattr(metric, metric.WhichOneof("data")).data_points:
                     number = None if hasattr(point, "count") else point.WhichOneof("value")
                     yield ReceivedMetric(
                         name=metric.name,
-                        unit=metric.unit,
-                        kind=kind,
                         attributes=_attributes(point.attributes),
                         value=float(getattr(point, number) if number else getattr(point, "sum", 0.0)),
                         count=getattr(point, "count", 1),
-                        scope_name=scoped.scope.name,
                         resource=resource,
                     )
 
