@@ -78,8 +78,6 @@ def test_errors_of_tools_and_streams_are_read_back() -> None:
     assert (run.output, run.error) == ("One moment: no.", None)
 
 
-
-
 def test_it_nests_under_and_over_another_instrumentation() -> None:
     """A workflow of ours holds a pydantic-ai agent, whose tool is decorated and calls an agent of ours."""
     from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart, ToolCallPart
