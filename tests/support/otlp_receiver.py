@@ -90,9 +90,9 @@ class OtlpReceiver:
                     f"{len(self.logs)} logs, {len(self.metrics)} data points; last {self.requests[-5:]}"
                 )
 
-    def wait_for_spans(self, count: int, timeout: float = SECONDS) -> list[SpanRecord]:
+    def wait_for_spans(self, count: int) -> list[SpanRecord]:
         """Block until that many spans are here, and return all of them."""
-        self.wait(lambda r: len(r.spans) >= count, timeout)
+        self.wait(lambda r: len(r.spans) >= count)
         return list(self.spans)
 
     def wait_for_logs(self, count: int, timeout: float = SECONDS) -> list[ReceivedLog]:
@@ -100,9 +100,9 @@ class OtlpReceiver:
         self.wait(lambda r: len(r.logs) >= count, timeout)
         return list(self.logs)
 
-    def wait_for_metric(self, name: str, timeout: float = SECONDS) -> list[ReceivedMetric]:
+    def wait_for_metric(self, name: str) -> list[ReceivedMetric]:
         """Block until a metric of that name is here, and return all its data points."""
-        self.wait(lambda r: any(m.name == name for m in r.metrics), timeout)
+        self.wait(lambda r: any(m.name == name for m in r.metrics))
         return [m for m in self.metrics if m.name == name]
 
     def __enter__(self) -> Self:
