@@ -374,6 +374,16 @@ def test_nothing_is_imported_on_a_thread_while_the_application_may_fork(tmp_path
     assert subprocess.check_output(run, text=True) == "[]\n"
 
 
+@pytest.mark.parametrize("text", [r"a\u0000", "a\x00", "\\\x00\\", r"\\u0000", json.dumps("\x00\x00")])
+def test_nul_characters_in_any_form_leave_json_readable(store: ResultsStore, text: str) -> None:
+    store.write([{**record(1, 1.0), "input": text, "attributes": {"k": text}}])
+    with store.database.reading() as connection:
+        query = "SELECT content, attributes FROM runs"
+        content, attributes = connection.exec_driver_sql(query).one()
+    kept = text.replace("\x00", "")
+    assert (json.loads(content)["input"], json.loads(attributes)["k"]) == (kept, kept)
+
+
 def test_only_the_runs_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     async def deliver() -> list[str]:
         destination = ResultsDestination(tmp_path / "results.db")

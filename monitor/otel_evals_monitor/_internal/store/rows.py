@@ -8,6 +8,7 @@ field.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
 _SMALLEST = 2.0**-56
 """Smallest probability that a sampler of OpenTelemetry's 56 random bits can have."""
+_ESCAPE = re.compile(r"\\u0000|(\\.)")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
 _LATE, _LATE_TURN = 3_600 * schema.NANO, 86_400 * schema.NANO
@@ -264,8 +266,10 @@ def storable(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    # PostgreSQL's JSON functions fail on an escaped NUL too.
-    return storable(_encode(value).replace("\\u0000", ""))
+    # PostgreSQL's JSON functions fail on an escaped NUL too. Other escapes stay, such as that of the
+    # backslash in a text that has an escaped NUL of its own.
+    text = _encode(value)
+    return storable(_ESCAPE.sub(r"\1", text) if "\\u0000" in text else text)
 
 
 def _number(value: Any) -> float | None:
