@@ -7,6 +7,7 @@ provider has asked for a pause that is longer than a call should wait.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from collections import deque
@@ -190,7 +191,7 @@ class JudgeLimits:
             with self.lock:
                 self._breaker.call_succeeded()
 
-    async def _take_turn(self, call: Call) -> Taken | None:
+    async def _take_turn(self, call: Call) -> Taken:
         """Wait until every window has a place and take it; return the tokens taken."""
         # The bound counts bytes, of which about three make a token; 500 stand for an answer without a limit.
         tokens = call.max_input_tokens // 3 + (call.max_output_tokens or 500)
@@ -199,21 +200,17 @@ class JudgeLimits:
                 # Asked each time: the breaker may open, or a pause begin, while this call waits.
                 self._refuse_if_stopped()
                 now = self._clock()
-                waits = [self._paused_until - now]
-                if self._requests is not None:
-                    waits.append(self._requests.wait(now, 1))
-                if self._tokens is not None:
-                    waits.append(self._tokens.wait(now, tokens))
+                waits = (
+                    self._paused_until - now,
+                    self._requests.wait(now, 1),
+                    self._tokens.wait(now, tokens),
+                )
                 # Taken under the same lock as looked at: threads with other loops share the windows.
                 if max(waits) <= 0.0:
-                    return self._start(now, tokens)
+                    self._breaker.call_started(now)
+                    self._requests.take(now, 1)
+                    return self._tokens.take(now, tokens)
             await anyio.sleep(min(max(waits), _POLL))
-
-    def _start(self, now: float, tokens: int) -> Taken | None:
-        self._breaker.call_started(now)
-        if self._requests is not None:
-            self._requests.take(now, 1)
-        return None if self._tokens is None else self._tokens.take(now, tokens)
 
     def _refuse_if_stopped(self) -> None:
         now = self._clock()
@@ -225,9 +222,9 @@ class JudgeLimits:
             return
         raise JudgeUnavailableError(f"{problem}: not asked again for {wait:.0f} s", retry_after=wait)
 
-    def _correct(self, taken: Taken | None, usage: Usage | None) -> None:
+    def _correct(self, taken: Taken, usage: Usage | None) -> None:
         """Replace the estimated tokens by the used ones; an unknown use stays as estimated."""
-        if taken is not None and usage is not None:
+        if usage is not None:
             with self.lock:
                 taken.amount = max(usage.total_tokens, 0)
 
@@ -240,8 +237,9 @@ class JudgeLimits:
             self._breaker.call_failed(now)
 
 
-def _window(rate: str | None, field: str) -> RateWindow | None:
-    return RateWindow(*parse_rate(rate, field)) if rate else None
+def _window(rate: str | None, field: str) -> RateWindow:
+    # Without a rate, nothing stays in the window, and everything fits.
+    return RateWindow(*parse_rate(rate, field)) if rate else RateWindow(sys.maxsize, 0.0)
 
 
 class _LoopQueue:

@@ -18,6 +18,7 @@ from typing import Any
 from otel_evals._internal.judges.model_judge import ModelJudge, Prices
 from otel_evals._internal.judges.refusals import RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of, cost_of, field_of
+from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import in_thread
 from otel_evals._internal.util.installed import install_hint
 from otel_evals.errors import ConfigError
@@ -96,7 +97,8 @@ class LiteLLMJudge(ModelJudge):
         return self.input_price, self.output_price
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
-        mark = self._mark(self._is_own_server())
+        # A server of your own that runs otel-evals does not score the call.
+        mark = mark_headers() if self._is_own_server() else {}
         # A user's header wins over one of the mark with the same name.
         headers = {"extra_headers": {**mark, **fields.get("extra_headers", {})}} if mark else {}
         # A placeholder: the environment's key must not be sent to another server.

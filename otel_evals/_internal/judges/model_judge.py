@@ -42,7 +42,7 @@ from otel_evals._internal.judges.structured import (
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_values
-from otel_evals._internal.trust.marks import ECHOES, mark_headers, need_span
+from otel_evals._internal.trust.marks import ECHOES, need_span
 from otel_evals._internal.util.credentials import credentials, without_credentials
 from otel_evals._internal.util.plain import plain_text
 from otel_evals.errors import ConfigError, JudgeError
@@ -252,22 +252,17 @@ class ModelJudge(ABC):
         # Bytes bound the tokens; 100 more are for a provider's text around the messages.
         tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
         tokens += IMAGE_TOKENS * len(request.media)
+        inward, outward = prices
+        max_cost = None
+        if self.max_tokens is not None and inward is not None and outward is not None:
+            max_cost = (tokens * inward + self.max_tokens * outward) / 1e6
         return Call(
             model=self.model,
             scorer_id=request.scorer_id,
             max_input_tokens=tokens,
             max_output_tokens=self.max_tokens,
-            max_cost=self._max_cost(prices, tokens),
+            max_cost=max_cost,
         )
-
-    def _max_cost(self, prices: Prices, input_tokens: int) -> float | None:
-        if self.max_tokens is None or prices[0] is None or prices[1] is None:
-            return None
-        return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
-
-    def _mark(self, own_server: bool) -> dict[str, str]:
-        """Return headers with which a server of your own that runs otel-evals does not score the call."""
-        return mark_headers() if own_server else {}
 
     def _cost(self, answer: Completion) -> float | None:
         usage = answer.usage

@@ -13,6 +13,7 @@ from anyio.lowlevel import RunVar
 from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of
+from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import of_this_loop
 from otel_evals._internal.util.credentials import credentials
 from otel_evals._internal.util.installed import extra
@@ -93,7 +94,7 @@ class OpenAICompatibleJudge(ModelJudge):
             AnswerTooLongError: it exceeds the bound, or is compressed without being asked to.
         """
         # Uncompressed, since a small compressed answer may expand to any size.
-        headers = {"accept-encoding": "identity", **self._mark(self._base != _OPENAI)}
+        headers = {"accept-encoding": "identity", **(mark_headers() if self._base != _OPENAI else {})}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         # As LiteLLM takes it: an option with headers, which is no field of the body.

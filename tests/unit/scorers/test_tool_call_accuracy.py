@@ -94,13 +94,3 @@ def test_the_expectation_may_depend_on_the_run() -> None:
 def test_an_expectation_that_can_decide_nothing_is_refused_when_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"^tool_call_accuracy\.expected_(tool|order): "):
         tool_call_accuracy(**options)
-
-
-def test_the_version_tells_expectations_apart() -> None:
-    versions = {
-        tool_call_accuracy(expected_tool="a").version,
-        tool_call_accuracy(expected_tool="b").version,
-        tool_call_accuracy(expected_tool="a", strict=True).version,
-        tool_call_accuracy(expected_order=["a"]).version,
-    }
-    assert len(versions) == 4
