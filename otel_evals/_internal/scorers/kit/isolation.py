@@ -219,20 +219,16 @@ def _score(key: str, packed: bytes | None, run: Run) -> Any:
         reply: Any = _runner.run(_scored(scorer, run))
     except BaseException as error:
         reply = _raised(error)
-    return reply if _is_portable(reply) else _raised(TypeError("its result cannot be sent to this process"))
+    try:
+        pickle.dumps(reply)
+    except Exception:
+        return _raised(TypeError("its result cannot be sent to this process"))
+    return reply
 
 
 async def _scored(scorer: Scorer, run: Run) -> Any:
     attach(mark())  # for each run, since old marks expire
     return to_outcome(await scorer.score(run))
-
-
-def _is_portable(reply: Any) -> bool:
-    try:
-        pickle.dumps(reply)
-    except Exception:
-        return False
-    return True
 
 
 def _set_up() -> None:

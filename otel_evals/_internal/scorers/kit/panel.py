@@ -51,14 +51,12 @@ class Panel(Scorer):
         steps = _steps(outcomes)
         scores = [o for o in outcomes if isinstance(o, Score)]
         refusals = [o for o in outcomes if isinstance(o, NotScored)]
-        failures = [
-            (o, answer) for o, answer in zip(outcomes, answers, strict=True) if isinstance(o, ScorerFailure)
-        ]
+        failures = [o for o in outcomes if isinstance(o, ScorerFailure)]
         if refusals and len(refusals) >= len(scores):
             return replace(refusals[0], steps=steps)
         if len(failures) * 2 <= len(outcomes) and scores:
             return replace(self._settle(scores), steps=steps)
-        first, raised = failures[0]
+        first, raised = failures[0], answers[outcomes.index(failures[0])]
         message = f"{len(failures)} of {len(outcomes)} members failed: {first.error_type}: {first.message}"
         cause = root_cause(raised) if isinstance(raised, BaseException) else TypeError(first.message)
         raise StepFailure(message, steps=steps) from cause

@@ -275,11 +275,9 @@ class _StepExecution:
     async def _params(
         self, name: StepName, score: float | None, record: StepRecordBuilder
     ) -> Params[Any, Any]:
+        kind: Any = Params if score is None else ReasonParams
         results = Results(self.preprocessed, self.analyzed)
-        if score is None:
-            params = Params(run=self.run, results=results, step=name)
-        else:
-            params = ReasonParams(run=self.run, results=results, step=name, score=score)
+        params: Params[Any, Any] = kind(run=self.run, results=results, step=name, score=score)
         resolver = self.scorer.get_context
         if resolver is None or name == "preprocess":
             return params
