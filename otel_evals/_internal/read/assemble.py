@@ -262,6 +262,8 @@ def _outside(
     guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
 ) -> Sequence[Operation]:
     """Return the operations outside of guards."""
+    if not guards:
+        return operations
     inside = {o.span_id for o in operations if o.span_id in guards}
     for operation in operations:  # sorted by start: parents come first
         if above.get(operation.span_id) in inside:

@@ -44,7 +44,8 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[
 
 
 def _set_system(reader: SpanReader, messages: Iterable[Message]) -> bool:
-    text = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
+    # A list is built without a call for each message.
+    text = "\n\n".join([m.text for m in messages if m.role == "system" and m.text])
     if text:
         reader.fields["system_instructions"] = text
     return bool(text)

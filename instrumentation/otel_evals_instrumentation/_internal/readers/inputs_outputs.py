@@ -92,8 +92,8 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
             continue
         messages, cut, is_text = _said(reader, value, side, role)
         has_content, speaks = (False, True) if is_text else _content_in(messages)
-        # A description of an agent has a role too, but is no message.
-        messages = tuple(each for each in messages if each.parts or each.role in ROLES)
+        if not has_content:  # a description of an agent has a role too, but is no message
+            messages = tuple(each for each in messages if each.parts or each.role in ROLES)
         if not has_content and _may_have_called(reader.attributes):
             best = best or messages
         elif has_content or (messages and not best):
@@ -138,7 +138,9 @@ def _was_left(span: SpanRecord, attributes: Mapping[str, Any]) -> bool:
 
     OpenInference says OK for streams that were read to the end.
     """
-    streamed = any(attributes.get(name) in (True, "true", "True") for name in _STREAMING)
+    streamed = False
+    for name in _STREAMING:
+        streamed = streamed or attributes.get(name) in (True, "true", "True")
     given = attributes.get("llm.invocation_parameters")
     if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
         return False

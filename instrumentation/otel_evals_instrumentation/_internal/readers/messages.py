@@ -303,9 +303,11 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
     except (ValueError, RecursionError):
         return None
     messages = tuple(map(_message, said[:MAX_MESSAGES]))
-    # A tool's message with text only, or with nothing, is the result.
-    kinds = ({part.kind for part in message.parts} for message in messages if message.role == "tool")
-    return None if any(found <= {"text"} for found in kinds) else messages
+    for message in messages:
+        # A tool's message with text only, or with nothing, is the result.
+        if message.role == "tool" and {part.kind for part in message.parts} <= {"text"}:
+            return None
+    return messages
 
 
 def _message(said: _Said) -> Message:

@@ -221,7 +221,8 @@ class SpanReader(msgspec.Struct, eq=False):
 
     def number(self, field: str) -> int | None:
         """Return the most trusted natural number among a field's attributes."""
-        return first_count(self.attributes, map(_NAME, self.found_at.get(field, ())))
+        keys = self.found_at.get(field)
+        return first_count(self.attributes, map(_NAME, keys)) if keys else None
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""
