@@ -209,17 +209,14 @@ class Gatherer:
         self._traces.settle(trace, active=active)
         if trace.state is State.CLOSED:
             trace.due = inf
-            self._note_left(trace)
+            if self.reports_left:
+                self._left[trace.trace_id] = None
         elif trace.ended or self._closing.whole:
             ends = trace.ended.values()
             self._look_at(trace, min(ends) if ends else self._closing.closes_at(trace, self._latest))
         self.next_eviction = min(self.next_eviction, self._latest + self._shortest)
         if losses is not None and self._traces.full:
             self._make_room(trace, losses)
-
-    def _note_left(self, trace: Trace) -> None:
-        if self.reports_left:
-            self._left[trace.trace_id] = None
 
     def _look_at(self, trace: Trace, due: float) -> None:
         if due < trace.due:
@@ -247,7 +244,8 @@ class Gatherer:
             if trace.spans or (waits and trace.state is State.UNCLAIMED):
                 again.append(trace)
             else:
-                self._note_left(trace)
+                if self.reports_left:
+                    self._left[trace.trace_id] = None
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
         self.waits = len(closed) >= capacity
@@ -300,7 +298,8 @@ class Gatherer:
             lost = sum(map(len, trace.logs.values()))
             if lost:
                 losses.append(Loss("log", "log_limit", trace.trace_id, lost))
-            self._note_left(trace)  # nothing of it is left to do
+            if self.reports_left:  # nothing of it is left to do
+                self._left[trace.trace_id] = None
 
     def _evict(self, trace: Trace, reason: str) -> list[Loss]:
         """Drop the open runs of a trace, including their spans that have not ended yet."""

@@ -132,6 +132,8 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def _speaking(self) -> Sequence[Operation]:
         # Guards judge the conversation: their messages must not become its question or answer.
+        if not self._guards:
+            return self._operations
         return self._part(_outside, self._guards, self._operations, self._above)
 
     def _question(self) -> Question | None:
@@ -262,8 +264,6 @@ def _outside(
     guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
 ) -> Sequence[Operation]:
     """Return the operations outside of guards."""
-    if not guards:
-        return operations
     inside = {o.span_id for o in operations if o.span_id in guards}
     for operation in operations:  # sorted by start: parents come first
         if above.get(operation.span_id) in inside:

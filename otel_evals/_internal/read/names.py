@@ -207,6 +207,8 @@ def first_of(name: str, root: Operation, operations: Iterable[Operation]) -> Any
 
 
 def agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
+    if root.agent_name and root.agent_name != _UNNAMED:  # most runs
+        return root.agent_name
     names = filter(None, _names(root, operations))
     first = next(names, None)
     return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)

@@ -213,8 +213,10 @@ def answer_of(operation: Operation) -> str | None:
 
 def _text_after(kind: str, message: Message) -> str:
     """Return the text after the last part of a kind; without any, the whole text."""
-    end = max((n for n, part in enumerate(message.parts, 1) if part.kind == kind), default=0)
-    return replace(message, parts=message.parts[end:]).text
+    for end in range(len(message.parts), 0, -1):
+        if message.parts[end - 1].kind == kind:
+            return replace(message, parts=message.parts[end:]).text
+    return message.text
 
 
 def says_tools(operation: Operation) -> bool:
@@ -236,7 +238,7 @@ def is_unfinished(root: Operation) -> bool:
     if root.kind is OperationKind.INFERENCE:
         return asks_for_tools(root)
     # An agent may say something next to its calls.
-    asks = root.kind is OperationKind.AGENT and says_tools(root)
+    asks = root.kind is OperationKind.AGENT and bool(root.finish_reasons) and says_tools(root)
     return asks and any(map(waiting_calls, root.output_messages[-1:]))
 
 
@@ -268,7 +270,10 @@ def _structured(operations: Sequence[Operation]) -> Answer | None:
 
 def _is_error(text: str, root: Operation, operations: Sequence[Operation]) -> bool:
     """Return True if a framework returned an error as the run's text: a step's, or the last model call's."""
-    if root.error is not None and any(o.error == text for o in operations):
+    failed = [o.error for o in operations if o.error is not None]
+    if not failed:
+        return False
+    if root.error is not None and text in failed:
         return True
     asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
     last = max(asked, key=lambda o: o.span.end_time or o.span.start_time, default=root)

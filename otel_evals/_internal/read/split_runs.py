@@ -72,7 +72,7 @@ class SplitRuns:
 
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
-        joined = _join_with(run, self._held)
+        joined = _join_with(run, self._held) if self._held else run
         if is_unfinished(joined) or _lacks_its_beginning(joined):
             self._held.append(joined)
             # A joined run waits for its own continuation, from the start again.

@@ -109,7 +109,6 @@ _KINDS = kinds(
     retrieval="rag_vector_operation",
     embedding="rag_embedding",
 )
-_SESSIONS = "threadId sessionId"
 _METADATA = "mastra.metadata."
 
 

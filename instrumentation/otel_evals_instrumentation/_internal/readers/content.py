@@ -38,7 +38,7 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[
             reader.note("system", key)
             return
     for side, messages in (("input", inputs), ("output", outputs)):
-        if _set_system(reader, messages):
+        if "system" in [message.role for message in messages] and _set_system(reader, messages):
             reader.noted["system"] = reader.noted[side]
             return
 

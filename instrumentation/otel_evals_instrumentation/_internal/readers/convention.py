@@ -26,6 +26,7 @@ from otel_evals_instrumentation._internal.readers.content import (
 )
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_inputs_outputs
 from otel_evals_instrumentation._internal.readers.span_reader import (
+    SPECIAL,
     SpanReader,
     exceptions_of,
     read_events,
@@ -33,6 +34,7 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import (
+    OPERATIONS,
     kind_of,
     make_usage,
     words,
@@ -110,8 +112,12 @@ class SpanConvention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        recorded = _without_json_quotes(span)
-        kind = self.kind_of(recorded) or kind_of(recorded)
+        operation = span.attributes.get("gen_ai.operation.name")
+        # A name without quotes: no backend stored this span's attributes as JSON.
+        plain = type(operation) is str and operation in OPERATIONS
+        recorded = span if plain else _without_json_quotes(span)
+        named = plain and self.kind_of is kind_of
+        kind = OPERATIONS[str(operation)] if named else self.kind_of(recorded) or kind_of(recorded)
         if kind is None:
             return None
         reader = self.open(recorded)
@@ -238,12 +244,16 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: SpanConvention
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for text in filter(found_at.__contains__, _TEXTS):
-        value = reader.text(text)
+        value = reader.attributes[found_at[text][0][1]]
+        # Most are plain words in the most trusted attribute.
+        if type(value) is not str or value[:1] in SPECIAL:
+            value = reader.text(text)
         if value is not None and value not in _UNKNOWN:
             fields[text] = value
-    _read_name(reader, kind)
+    if "name" in found_at or kind in (OperationKind.TOOL, OperationKind.AGENT):
+        _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
-        usage = make_usage(*map(reader.number, _COUNTED))
+        usage = make_usage(*[reader.number(name) if name in found_at else None for name in _COUNTED])
         if usage is not None:
             fields["usage"] = usage
     for _, key in found_at.get("usage", ()):
@@ -266,7 +276,8 @@ def _read_name(reader: SpanReader, kind: OperationKind) -> None:
         identity = reader.attributes.get("gen_ai.agent.id")
         if reader.span.name == f"invoke_agent {identity}":
             reader.offer("agent_name", identity)
-        reader.offer("name", fields.get("agent_name"))
+        if "agent_name" in fields:
+            fields.setdefault("name", fields["agent_name"])
     else:
         reader.offer("name", reader.text("name"))
 

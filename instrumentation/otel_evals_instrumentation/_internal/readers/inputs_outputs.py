@@ -55,7 +55,8 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     read_system(reader, inputs, outputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
-    reader.fields["new_messages_from"] = reader.number("new_messages_from")
+    if "new_messages_from" in reader.found_at:
+        reader.fields["new_messages_from"] = reader.number("new_messages_from")
     read_definitions(reader)
 
 
@@ -82,7 +83,7 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
     best: tuple[Message, ...] = ()
     for key, value in reader.with_lists(side):
-        if is_masked(value):
+        if type(value) is str and value[:2] != "[{" and is_masked(value):
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue

@@ -21,6 +21,7 @@ from otel_evals_instrumentation._internal.readers.envelopes import (
 )
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import (
+    LISTS,
     blocks_in,
     is_definition,
     is_part,
@@ -30,6 +31,7 @@ from otel_evals_instrumentation._internal.readers.parts import (
 )
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
+    MASKS,
     MAX_DEPTH,
     MAX_TEXT,
     first_text,
@@ -311,11 +313,18 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
 
 
 def _message(said: _Said) -> Message:
-    return Message(role=said.role, parts=spread(tuple(map(_part, said.parts))), name=said.name or None)
+    parts = tuple(map(_part, said.parts))
+    for part in parts:
+        if part.text and part.text[:2] in LISTS:
+            parts = spread(parts)
+            break
+    return Message(role=said.role, parts=parts, name=said.name or None)
 
 
 def _part(part: _Text | _Call | _Result) -> Part:
     if type(part) is _Text:
-        return Part(kind="text", text=unmasked(part.content))
+        text = part.content
+        # Most texts begin like no mask.
+        return Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text)
     read = tool_call if type(part) is _Call else tool_result
     return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})

@@ -270,11 +270,13 @@ class SpanReader(msgspec.Struct, eq=False):
             if side in self.fields:
                 self.fields[side] = tuple(map(rewrite, self.fields[side]))
 
-    def with_lists(self, field: str) -> Iterator[tuple[str, Any]]:
-        """Yield a field's attributes as (name, value), with lists spread over indexed keys."""
+    def with_lists(self, field: str) -> list[tuple[str, Any]]:
+        """Return a field's attributes as (name, value), with lists spread over indexed keys."""
+        found = []
         for _, key in self.found_at.get(field + ".*") or self.found_at.get(field, ()):
             is_list = key.endswith(".*")
-            yield key, unflatten(self.attributes, key[:-2]) if is_list else self.attributes[key]
+            found.append((key, unflatten(self.attributes, key[:-2]) if is_list else self.attributes[key]))
+        return found
 
 
 def agent_around(checkpoints: Any) -> str | None:
