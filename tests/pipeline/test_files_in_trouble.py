@@ -143,7 +143,7 @@ denied(files[0])
 stats = scores(3)
 assert stats.rules["one"].scored == 3, stats
 jsonl = pipeline.destination_stats()["jsonl"]
-assert (jsonl.exported, jsonl.failed) == (0, 0), jsonl  # sent again later
+assert (jsonl.exported, jsonl.failed) == (0, 3), jsonl  # neither written nor kept: counted
 otel_evals.shutdown()
 nothing_is_kept()
 for file in files:

@@ -32,7 +32,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from otel_evals import Rule, Run
-from otel_evals._internal.trust.marks import is_marked
+from otel_evals._internal.trust.marks import ECHOES, is_marked
 from otel_evals.judges import JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
 from otel_evals.scorers import classifier, scorer
 from tests.support import PYTHONPATH
@@ -227,6 +227,14 @@ def test_a_gateway_that_taps_the_proxy_does_not_judge_its_calls(reads: Sequence[
         assert len(gateway.scored.evaluations) == 1
 
 
+@pytest.fixture
+def judges_go_on() -> Iterator[None]:
+    """Let judges be asked again afterwards, as the next configuration would."""
+    yield
+    ECHOES.reset()
+
+
+@pytest.mark.usefixtures("judges_go_on")
 def test_a_loop_that_nothing_marks_is_noticed_and_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """Neither headers nor contents come through: the token counts of the judge's own calls come back."""
     with (

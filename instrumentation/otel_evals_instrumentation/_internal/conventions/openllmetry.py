@@ -31,7 +31,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, 
 
 
 _KINDS = kinds(workflow="workflow", agent="agent", tool="tool", inference="llm", other="task")
-"""Libraries that only Traceloop instruments under such a scope."""
 _MCP = "opentelemetry.instrumentation.mcp"
 """Scope whose results are wrapped in `{"result": ...}`."""
 
