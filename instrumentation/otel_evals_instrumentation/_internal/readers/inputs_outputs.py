@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from otel_evals.model import Availability, Message, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.content import read_definitions, read_system
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
-from otel_evals_instrumentation._internal.readers.messages import read_messages, typed_messages
+from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import (
     text_message,
     text_of,
@@ -23,6 +23,7 @@ from otel_evals_instrumentation._internal.readers.span_reader import (
     event_name,
     exceptions_of,
 )
+from otel_evals_instrumentation._internal.readers.typed_messages import typed_messages
 from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     parse,
