@@ -121,6 +121,14 @@ def test_every_way_out_goes_through_the_hook(
         assert all(text in said for text in kept), way
 
 
+def test_a_key_in_an_agent_s_name_is_in_no_metric() -> None:
+    app = App(explains)
+    app.run(agent=f"support {KEY}")
+    app.settle()
+    points = app.points("otel_evals.score")
+    assert [point.attributes["gen_ai.agent.name"] for point in points] == ["support [redacted]"]
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [

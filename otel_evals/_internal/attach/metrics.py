@@ -21,6 +21,7 @@ from otel_evals import semconv
 from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
 from otel_evals._internal.attach.observed import Measured, Observed
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
+from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ class BoundedNames:
 
     def __call__(self, name: str) -> str:
         if name not in self.known:
+            name = redact(name)  # anybody can name an agent or a model
             # Backends keep a series for each value: some applications have one per request.
-            if len(self.known) >= MOST_NAMES:
+            if len(self.known) >= MOST_NAMES and name not in self.known:
                 return OTHER
             self.known.add(name)
         return name
