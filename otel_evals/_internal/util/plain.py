@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from datetime import date, time
 from enum import Enum
 from itertools import islice
 from math import isfinite
@@ -99,6 +100,8 @@ class _Plain:
             return self.mapping(mapping, depth)
         if isinstance(value, list | tuple | Set):
             return [self.value(item, depth) for item in islice(value, self.max_items)]
+        if isinstance(value, date | time):
+            return value.isoformat()
         if isinstance(value, str | bytes):
             return plain_text(value)
         # Numbers of other libraries, such as NumPy's; other objects become text.

@@ -386,7 +386,7 @@ def deep() -> Any:
     [
         (lambda: Line(Order(id="A-7"), Decimal("1.50")), {"order": {"id": "A-7"}, "price": 1.5}),
         (lambda: Colour.RED, "red"),
-        (lambda: datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
+        (lambda: datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
         (lambda: {1: "a"}, {"1": "a"}),
         (lambda: {("a", 1): "b"}, {"('a', 1)": "b"}),
         (lambda: float("nan"), "nan"),
