@@ -133,7 +133,7 @@ def expected_delay(detector: Detector, usual: Sums, fall: float, needed: float) 
     Returns None if the fall would not be reported.
     """
     mean = usual.wx / usual.w
-    # The variance as a share of that of scores of 0 and 1.
+    # The variance, relative to scores of 0 and 1.
     share = max(0.0, usual.wxx / usual.w - mean * mean) / (mean * (1.0 - mean)) if mean < 1.0 else 1.0
     first = 1.0 - fall / mean
     # Scores of 0 and 1 keep x^2 = x, so both sums fall alike; if all scores fall, squares fall twice.

@@ -49,8 +49,8 @@ def check(config: Config) -> None:
 def _check_kafka(config: Config) -> None:
     if config.journal is not None:
         problem = (
-            "cannot be combined with `gateway.kafka`, whose topics keep what is not done; fix: leave it out, "
-            "or receive requests with another gateway"
+            "cannot be combined with `gateway.kafka`, whose topics keep unfinished messages; fix: "
+            "leave it out, or receive requests with another gateway"
         )
         raise ConfigError("journal", problem)
     if any(rule.scope == "conversation" for rule in config.rules):

@@ -53,7 +53,7 @@ class ScoringEngine:
         conventions: read spans.
         providers: take what is emitted; its `meters` are used for all metrics.
         held_spans: get the scores of the spans that are forwarded, if any are held.
-        source: is told which traces are done, if none of its spans may be lost.
+        source: notified of finished traces, if none of its spans may be lost.
         closing: creates what decides when traces close, with arguments as of `QuietClosing`.
     """
 

@@ -193,11 +193,11 @@ class Health:
     content_off: Mapping[str, str] = field(default_factory=dict)
     """Instrumentations that left content out, each with the setting that turns it on."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """Everything lost so far, by what was lost and the reason."""
+    """Losses so far, by kind and reason."""
 
     @property
     def ok(self) -> bool:
-        """Return True if the status is `healthy` or `idle`; otherwise `problem` says what is wrong."""
+        """Return True if the status is `healthy` or `idle`; otherwise see `problem`."""
         return self.status in ("healthy", "idle")
 
 

@@ -93,7 +93,7 @@ class FailureLog:
 
 
 class LossLog:
-    """Logs what was lost since the last line, at most once a minute; polls within a second do nothing."""
+    """Logs the losses since the last line, at most once a minute; polls within a second do nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.next_poll = self._next_line = -inf
@@ -101,7 +101,7 @@ class LossLog:
         self._logged: Counter[str] = Counter()
 
     def poll(self, losses: Mapping[str, int]) -> None:
-        """Log what was lost, unless the last line is less than a minute old."""
+        """Log new losses, unless the last line is less than a minute old."""
         now = self._clock()
         if now < self.next_poll:
             return

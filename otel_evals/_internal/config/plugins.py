@@ -54,7 +54,7 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 
 def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
     """Show the labels in a file to the scorer's judge."""
-    # What judges need, which others do not load.
+    # Imported late: only scorers with judges need it.
     from otel_evals._internal.scorers.kit.labels import read_labels, with_examples
 
     try:
@@ -98,7 +98,7 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
 
 
 def build_context(value: Any, field: str) -> Any:
-    """Build a resolver from its name, a call as text, or `{name: options}`; of a list, all of them."""
+    """Build a resolver from its name, a call as text, `{name: options}`, or a list of these."""
     if isinstance(value, str):
         if value.strip().startswith(PREFIX):
             return imported(value.strip(), field)

@@ -119,7 +119,7 @@ class ApiDestination(ABC):
             else:
                 problem = f"{self.name} has no place for {item.name} = {item.value}"
                 sending.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
-        # Requests of one batch run beside each other, within its limit.
+        # Requests of a batch run concurrently, within its limit.
         async with anyio.create_task_group() as tasks:
             for group in groups.values():
                 for start in range(0, len(group), self.most):

@@ -239,7 +239,7 @@ def force_flush(timeout_millis: int = 30_000) -> bool:
     """
     until = time.monotonic() + timeout_millis / 1000
     done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
-    # What is left, and a moment for the exporters however long scoring took.
+    # The remaining time, with a minimum for the exporters however long scoring took.
     left = max(until - time.monotonic(), min(timeout_millis / 1000, _LEAST_SECONDS))
     return _made.force_flush(int(min(left, FOREVER) * 1000)) and done
 

@@ -204,7 +204,7 @@ class BatchScorer:
 class EarlierScores:
     """The evaluations in files of the jsonl destination.
 
-    A conversation has one evaluation id, and a judged span and a revision for each of its states.
+    A conversation has one evaluation id; each state has its own judged span and revision.
     """
 
     def __init__(self, files: Iterable[str | os.PathLike[str]]) -> None:

@@ -270,7 +270,7 @@ def minimums_of(given: Sequence[str]) -> dict[str, float]:
 
 
 def missed(report: Mapping[str, Any], minimums: Mapping[str, float]) -> list[str]:
-    """Return what a report misses of the requirements; examples without a score miss them, too."""
+    """Return the requirements that a report misses; examples without a score miss them, too."""
     found = []
     for name, minimum in minimums.items():
         value = report[name]

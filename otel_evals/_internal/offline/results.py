@@ -146,10 +146,10 @@ class ItemResult:
     error: str | None = None
     """Exception of the target."""
     run: Run | None = None
-    """The scored run: the last one of its spans, or without spans a run of its input and output. None if the
+    """The scored run: the last run in its spans; without spans, a run made from input and output. None if the
     target failed without spans."""
     runs: tuple[Run, ...] = ()
-    """All runs of its spans, in the order of their ends."""
+    """All runs in its spans, by end time."""
     evaluations: tuple[Evaluation, ...] = ()
     duration: float = 0.0
     """Seconds that the target took."""

@@ -1,6 +1,6 @@
 """Reads the operations of a trace, their content on demand, and links them to a tree.
 
-The availability of one operation's content depends on all others.
+An operation's availability depends on all the others.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _defer_content(operations: Iterable[Operation]) -> None:
 
     Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for
     all attributes: if truncated JSON has the greatest length in the trace, a text of that length is
-    truncated too. So the availability of one operation's content depends on all others.
+    truncated too. An operation's availability therefore depends on all the others.
     """
     contents: list[_Content] = []
     trace = _TraceContent(())

@@ -272,7 +272,7 @@ class _Redacted:
 
 
 def _equal(one: Any, other: object) -> bool:
-    """Compare a redacted record with one of its own or the plain class, by their fields."""
+    """Compare a redacted record with another, redacted or plain, by their fields."""
     return isinstance(other, type(one).__mro__[1]) and all(
         getattr(one, field.name) == getattr(other, field.name) for field in fields(one)
     )

@@ -90,7 +90,7 @@ class _RateControl:
 
 
 class _Limited(NamedSampler):
-    """Limits all runs together, or those of each stratum by a function of the run."""
+    """Limits all runs together, or each stratum by a function of the run."""
 
     may_exclude = False
     counts = True

@@ -216,7 +216,7 @@ class Picks:
 
 
 def added(one: _Sums, other: _Sums, by: Mapping[str, Callable[..., Any]]) -> _Sums:
-    """Return the sum of two dataclasses: of each field, or what the functions in `by` make of it."""
+    """Return the sum of two dataclasses: each field's sum, or the result of its function in `by`."""
     kind: Any = type(one)
     values = {}
     for name in kind.__dataclass_fields__:

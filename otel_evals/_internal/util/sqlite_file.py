@@ -50,7 +50,7 @@ class _Opening:
         self._dropped.append(db)
 
     def suspend(self) -> None:
-        """Close what was dropped. Called with the lock held."""
+        """Close dropped connections. Called with the lock held."""
         while self._dropped:
             with suppress(sqlite3.Error):
                 self._dropped.popleft().close()

@@ -129,7 +129,7 @@ class Reports(Source):
         return max(0, _MOST_REPORTS - len(self._waiting))
 
     def handle(self) -> None:
-        """Note what is done."""
+        """Record finished traces."""
         taken = self.scoring.engine.intake.taken
         for _ in range(len(self._waiting)):
             report = self._waiting.popleft()

@@ -157,7 +157,7 @@ class _Parameters:
 
 
 Opener = Callable[[tuple[Any, ...], dict[str, Any]], OpenSpan]
-"""Opens the span of one call with these arguments."""
+"""Opens the span of a call with these arguments."""
 
 _Started = tuple[OpenSpan, Context, Any]
 

@@ -37,7 +37,7 @@ _KEYS = frozenset(
 
 
 def is_data(value: Any) -> bool:
-    """Return True for an object without messages, or a list of them, or of numbers: its JSON is the text."""
+    """Return True for an object without messages, a list of them, or numbers: its JSON is the text."""
     items = value if isinstance(value, list) else [value]
     return are_numbers(value) or (bool(items) and all(map(_is_object, items)))
 

@@ -202,7 +202,7 @@ def _watched(
     begin = max(first, since)
     # A store younger than a day and a half is watched too, against a shorter reference.
     recent = (begin, min(begin + _DAY, begin + max(last - begin, 0) * 2 // 3))
-    # An alarm that nobody has acknowledged fixes the reference.
+    # An unacknowledged alarm fixes the reference.
     reference = judged.fixed.get(key, recent)
     usual = Window(*reference)
     inside_reference = [steps[start] for start in starts if reference[0] <= start < reference[1]]

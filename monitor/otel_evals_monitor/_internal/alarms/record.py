@@ -199,10 +199,10 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentLine:
-    """The alarms of one scorer in an incident."""
+    """A scorer's alarms in an incident."""
 
     first: Alarm
-    """The most telling alarm."""
+    """The most certain alarm."""
     floor: float | None
     """The floor that the mean is below, or above if low scores are good."""
     evidence_text: str

@@ -45,7 +45,7 @@ def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
 
 
 def _pools(records: Sequence[_Record]) -> Mapping[str, Sequence[_Record]]:
-    """Return the records by what they show; similar ones if there are none."""
+    """Return the records by kind of outcome; similar ones if there are none."""
     pools: dict[str, list[_Record]] = {"passed over": [], "wrong": [], "admitted": [], "fine": []}
     for record in records:
         admitted = _value(record, "owns_up")

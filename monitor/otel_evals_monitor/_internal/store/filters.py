@@ -39,7 +39,7 @@ class Window:
         return Window(since, until)
 
     def ends(self, recorded: tuple[int, int]) -> tuple[int, int]:
-        """Return start and end, those of the recorded time for an open side."""
+        """Return start and end; an open side is the first or last recorded time."""
         return self.since or recorded[0], self.until or recorded[1]
 
     def of(self, query: Select[Any], column: Any, unit: int = 1) -> Select[Any]:

@@ -189,7 +189,7 @@ class PromptStep(Generic[_R]):
 
 
 def _cut(params: Params[Any, Any], chars: int | None, limit: int) -> str | None:
-    """Return why the judge sees a part of the evidence only; `chars` are those of evidence that is cut."""
+    """Return why the judge sees only a part of the evidence; `chars` is the length of cut evidence."""
     if chars is not None:
         return f"the evidence has {chars} characters, and the judge's max_prompt_chars is {limit}"
     if params.context is not None and params.context.truncated:

@@ -15,7 +15,7 @@ class RunStep(NamedTuple):
 
     title: str
     text: str
-    """All texts with their names, such as `arguments`. What an earlier step shows is not repeated."""
+    """All texts with their names, such as `arguments`. Texts of earlier steps are not repeated."""
     span_id: str | None
 
 
