@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 _LAST_SECONDS = 0.05
 _PARKED = 4  # times the size of the queue
 
-Ended = Callable[[str, Sequence[ScoredRun], str], object]
-"""Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
+Ended = Callable[[str, Sequence[PendingDelivery], str], object]
+"""Called with a destination's name, its deliveries, and `exported` or the reason why they were not."""
 
 
 class DeliveryQueue:
@@ -257,7 +257,7 @@ class DeliveryQueue:
         self._unaccepted += 0 if end == "exported" else len(deliveries)
         self.stats = self.stats.ended(end, len(counted), lost, left=len(deliveries))
         if self._ended is not None:
-            self._ended(self.name, [delivery.scored for delivery in deliveries], end)
+            self._ended(self.name, deliveries, end)
         # Replaced, because anyio's events cannot be reset.
         self._moved.set()
         self._moved = anyio.Event()

@@ -37,6 +37,8 @@ class Target(msgspec.Struct, eq=False):
     evaluations: tuple[Evaluation, ...] = ()
     size: int = 0
     """Approximate bytes of the run, while the target is open."""
+    kept: bool = True
+    """False if the source could not keep the run: no other process can deliver its scores then."""
 
 
 async def contained(scorer: Scorer, run: Run) -> Result:

@@ -21,9 +21,10 @@ from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
 from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.deliver.pending_deliveries import PendingDelivery
 from otel_evals._internal.deliver.retry import FINAL
 from otel_evals._internal.engine.attempt import Target
-from otel_evals._internal.engine.source import UNKEPT, Unfinished
+from otel_evals._internal.engine.source import Unfinished
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.util.calls import hide_task
@@ -79,23 +80,23 @@ class Deliveries:
             return
         # A target that was only held for its checks has no evaluations: each check delivers its own.
         delivers = self._has_destinations and scored.evaluations
-        kept = self._left is not None and not target.run.__dict__.get(UNKEPT)
+        kept = self._left is not None and target.kept
         names = self.fan_out.put(scored, kept=kept) if delivers else []
         # A check is not counted: the run that it judges is, once it has closed.
         if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)
 
-    def _ended(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+    def _ended(self, destination: str, deliveries: Sequence[PendingDelivery], end: str) -> None:
         """Record how a delivery ended, and deliver runs of a source again that were not accepted.
 
         Beyond `max_bytes`, it is left to the next process, since the source has it until it is done.
         """
-        self._ledger.trace_log.delivered(destination, batch, end)
+        self._ledger.trace_log.delivered(destination, [each.scored for each in deliveries], end)
         # A run that the shutdown cuts off stays counted: the source keeps it for the next process.
         if self._left is None or end == "shutdown":
             return
-        again = [each for each in batch if end not in FINAL and not each.run.__dict__.get(UNKEPT)]
-        self._left.accepted([each for each in batch if not again or each.run.__dict__.get(UNKEPT)])
+        again = [each.scored for each in deliveries if each.kept and end not in FINAL]
+        self._left.accepted([each.scored for each in deliveries if not each.kept or end in FINAL])
         if not again:
             return
         size = sum(size_of_run(scored.run) for scored in again)

@@ -13,8 +13,6 @@ from otel_evals._internal.engine.attempt import Target
 from otel_evals._internal.gather.trace import SpanGroup
 from otel_evals._internal.model import Run, ScoredRun
 
-UNKEPT = "_unkept"
-"""Whether the source could not keep a run: no other process can deliver its scores then."""
 _PAUSE = 1.0
 """Seconds for which a trace has had nothing left when it is done: more of its spans may be on their way."""
 

@@ -26,7 +26,7 @@ from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.conversations import Conversations, JoinedConversation
 from otel_evals._internal.engine.outlets import Deliveries, losses_of
 from otel_evals._internal.engine.score import RunScorer
-from otel_evals._internal.engine.source import UNKEPT, Source, Unfinished
+from otel_evals._internal.engine.source import Source, Unfinished
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
 from otel_evals._internal.gather.closing import LiveClosing
@@ -227,8 +227,10 @@ class Stages:
         waits = conversations.active and run.conversation_id and not conversations.rules_out(run)
         # Kept before an evaluation starts: one may crash the process.
         if self.source is not None and (sampled or waits):
-            run.__dict__[UNKEPT] = unkept = not self.source.sampled(group or group_of([run]))
-            self.ledger.not_kept += unkept
+            kept = self.source.sampled(group or group_of([run]))
+            self.ledger.not_kept += not kept
+            for target in sampled:
+                target.kept = kept
         if self._left is not None:
             self._left.sampled(sampled)
         self.scorer.start(sampled)

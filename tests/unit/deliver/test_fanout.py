@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
 from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.deliver.pending_deliveries import PendingDelivery
 from otel_evals._internal.redaction.redactor import Redaction, use_redaction
 from otel_evals.destinations import (
     ConsoleDestination,
@@ -43,8 +44,8 @@ def anyio_backend() -> str:
 Ended = tuple[str, Sequence[ScoredRun], str]
 
 
-def noting(ended: list[Ended]) -> Callable[[str, Sequence[ScoredRun], str], object]:
-    return lambda *end: ended.append(end)
+def noting(ended: list[Ended]) -> Callable[[str, Sequence[PendingDelivery], str], object]:
+    return lambda name, deliveries, end: ended.append((name, [each.scored for each in deliveries], end))
 
 
 class Scripted(InMemoryDestination):

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals._internal.deliver.pending_deliveries import PendingDelivery
 from otel_evals.destinations import DestinationStats, Unaccepted
 from otel_evals.errors import DestinationError
 from otel_evals.model import Evaluation, Outcome, Score, ScoredRun
@@ -192,9 +193,9 @@ def test_every_run_ends_exactly_once_whatever_becomes_of_its_scores(fates: list[
     told: Counter[int] = Counter()
     ends: Counter[str] = Counter()
 
-    def ended(_: str, batch: Sequence[ScoredRun], end: str) -> None:
-        told.update(id(scored) for scored in batch)
-        ends[end] += len(batch)
+    def ended(_: str, deliveries: Sequence[PendingDelivery], end: str) -> None:
+        told.update(id(each.scored) for each in deliveries)
+        ends[end] += len(deliveries)
 
     async def send() -> DestinationStats:
         fan_out = FanOut([picky], delay=0.0, batch_size=3, first=1e-3, longest=1e-3, ended=ended)
