@@ -18,13 +18,7 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from otel_evals._internal.capture.backlog import Backlog, IntakeLevel
-from otel_evals._internal.engine.event_loop import (
-    ContextExecutor,
-    call_soon,
-    new_loop,
-    report_death,
-    run_to_the_end,
-)
+from otel_evals._internal.engine.event_loop import ContextExecutor, new_loop, report_death, run_to_the_end
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.threads import OSThread, Wakeup
 
@@ -47,8 +41,7 @@ _START_AGAIN_SECONDS = 0.1
 class EngineThread:
     """Runs work on its own thread and event loop, which start on first use.
 
-    At most `capacity` items of about `max_bytes` wait. All work on the thread, of `Stages`, runs in copies of
-    `context`.
+    At most `capacity` items of about `max_bytes` wait. All work of `Stages` runs in copies of `context`.
     """
 
     def __init__(
@@ -110,7 +103,7 @@ class EngineThread:
         self._armed = True
         loop = self._loop or self._started()
         if loop is not None:
-            call_soon(loop, self._context, begin)
+            self._call_soon(loop, begin)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -148,7 +141,14 @@ class EngineThread:
         """Call a function on the thread; waits for the thread's start."""
         loop = self._loop or self._started(wait)
         if loop is not None:
-            call_soon(loop, self._context, function)
+            self._call_soon(loop, function)
+
+    def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+        """Call a function on the thread, in its own copy of the context: none can be entered twice."""
+        try:
+            loop.call_soon_threadsafe(function, context=self._context.copy())
+        except RuntimeError:  # the loop is closed
+            _logger.debug("the scoring thread has already ended")
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
@@ -165,10 +165,10 @@ class EngineThread:
             task.add_done_callback(lambda _: ended.set())
 
         # Not in the caller's context: draining and ticks handle items of other callers too.
-        call_soon(loop, self._context, begin)
+        self._call_soon(loop, begin)
         if ended.wait(timeout) and not tasks[0].cancelled():
             return tasks[0].result()
-        call_soon(loop, self._context, lambda: [task.cancel() for task in tasks])
+        self._call_soon(loop, lambda: [task.cancel() for task in tasks])
         if not tasks and not self.alive:  # or Python warns that it was never awaited
             coroutine.close()
         return None
@@ -177,7 +177,7 @@ class EngineThread:
         """Refuse further items and end the thread, waiting at most `timeout` seconds for it."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
         if self._loop is not None and self._stop is not None:  # it is set before the loop is
-            call_soon(self._loop, self._context, self._stop.set)
+            self._call_soon(self._loop, self._stop.set)
         if self._thread is not None and not self.here:
             self._thread.join(max(0.0, timeout))
         if not self.alive:
