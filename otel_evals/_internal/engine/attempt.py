@@ -1,8 +1,7 @@
-"""What is judged, and one attempt of a scorer to judge it: exceptions are values here."""
+"""What is judged, and what follows an attempt that failed."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 
@@ -10,16 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.model import Evaluation, NotScored, Outcome, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import Evaluation, Outcome, Run, ScorerFailure
 from otel_evals._internal.scorers.kit.isolation import ProcessDiedError
 from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, steps_of_error
-from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.retry import backoff
 
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 30.0
 
-Result = Score | NotScored | BaseException
 Known = Callable[[str, Run], tuple[int, Outcome | None]]
 """Returns the outcome of an evaluation, by its id, that was made of a run before, and its revision; without
 an outcome, the least revision of the evaluation to make."""
@@ -39,32 +36,6 @@ class Target(msgspec.Struct, eq=False):
     """Approximate bytes of the run, while the target is open."""
     kept: bool = True
     """False if the source could not keep the run: no other process can deliver its scores then."""
-
-
-async def contained(scorer: Scorer, run: Run) -> Result:
-    """Return the result of an attempt; SystemExit would end the loop."""
-    try:
-        return await scorer.score(run)
-    except asyncio.CancelledError as error:
-        # After a timeout, the steps so far are kept; otherwise the scorer cancelled itself.
-        return ended_early(steps_of_error(error))
-    except BaseException as error:
-        return error
-
-
-def score_at_once(scorer: Scorer, run: Run) -> Result:
-    """Return the result of a scorer that never waits."""
-    try:
-        return scorer.score_at_once(run)
-    except BaseException as error:
-        return error
-
-
-def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
-    """Return the failure of a scorer that was cancelled after these steps."""
-    failure = StepFailure("the scorer cancelled itself", steps=steps)
-    failure.__cause__ = asyncio.CancelledError("the scorer cancelled itself")
-    return failure
 
 
 def wait_before_retry(rule: Rule, attempts: int, cause: BaseException) -> float | None:

@@ -25,20 +25,18 @@ import msgspec
 
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.engine.attempt import (
-    Result,
-    Target,
-    contained,
-    ended_early,
-    failure_of_attempt,
-    score_at_once,
-    wait_before_retry,
-)
+from otel_evals._internal.engine.attempt import Target, failure_of_attempt, wait_before_retry
 from otel_evals._internal.engine.check import Check, CheckedRun
 from otel_evals._internal.model import Dropped, Outcome, Run, Sampled, ScorerFailure
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals._internal.scorers.kit.isolation import START_SECONDS, IsolatedScorer, most_processes
-from otel_evals._internal.scorers.kit.outcome import root_cause, to_outcome
+from otel_evals._internal.scorers.kit.outcome import (
+    Result,
+    attempted,
+    attempted_at_once,
+    ended_early,
+    root_cause,
+)
 from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, hide_task, in_thread
 from otel_evals._internal.util.error_log import log_error, safely
@@ -177,7 +175,7 @@ class RuleQueue:
                 break
             opened = self._open(pending)
             if self._at_once:
-                result = opened.context.run(score_at_once, self.scorer, pending.run)
+                result = opened.context.run(attempted_at_once, self.scorer, pending.run, pending.attempts)
             else:
                 self._start(pending, opened.context)
                 result = await _settled()
@@ -216,7 +214,7 @@ class RuleQueue:
     def _start(self, pending: Pending, context: contextvars.Context) -> None:
         """Start an attempt; its evaluation is settled with the result."""
         self.running[pending] = None
-        attempt = contained(self.scorer, pending.run)
+        attempt = attempted(self.scorer, pending.run, pending.attempts)
         pending.task = asyncio.get_running_loop().create_task(attempt, context=context)
         pending.task.add_done_callback(pending, context=self._context)
         if self._watch_timer is None:
@@ -235,11 +233,9 @@ class RuleQueue:
 
     def _outcome_of(self, pending: Pending, result: Result | Dropped) -> Outcome | None:
         """Return the outcome of an attempt; None if another attempt follows."""
-        if type(result) is Dropped:  # by `abort`
+        if not isinstance(result, BaseException):  # one that `abort` drops, too
             return result
         attempts, timed_out = pending.attempts, pending.timed_out
-        if not isinstance(result, BaseException):
-            return to_outcome(result, attempts=attempts)
         if not timed_out:
             cause = root_cause(result)
             wait = wait_before_retry(self.rule, attempts, cause)

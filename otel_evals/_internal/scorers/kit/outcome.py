@@ -1,4 +1,4 @@
-"""Converts what a scorer returned or raised to an outcome: validated once, here, and bounded in size.
+"""One attempt of a scorer, and its outcome: validated once, here, and bounded in size.
 
 A Score, a NotScored and a ScorerFailure keep their meaning if all their fields have the declared types.
 Anything else, and a value that cannot be read, is a failure of the scorer that names the problem.
@@ -6,13 +6,15 @@ Anything else, and a value that cannot be read, is a failure of the scorer that 
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from otel_evals._internal.model import NotScored, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
@@ -36,6 +38,35 @@ _LIMITS = {
     "prompt": _MAX_PROMPT,
 }
 """Characters of texts in outcomes and their steps, by field."""
+
+Result = Score | NotScored | ScorerFailure | BaseException
+"""Of an attempt: exceptions are values."""
+
+
+async def attempted(scorer: Scorer, run: Run, attempts: int) -> Result:
+    """Return the result of an attempt, given its number; SystemExit would end the loop."""
+    try:
+        return to_outcome(await scorer.score(run), attempts=attempts)
+    except asyncio.CancelledError as error:
+        # After a timeout, the steps so far are kept; otherwise the scorer cancelled itself.
+        return ended_early(steps_of_error(error))
+    except BaseException as error:
+        return error
+
+
+def attempted_at_once(scorer: Scorer, run: Run, attempts: int) -> Result:
+    """Return the result of a scorer that never waits."""
+    try:
+        return to_outcome(scorer.score_at_once(run), attempts=attempts)
+    except BaseException as error:
+        return error
+
+
+def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
+    """Return the failure of a scorer that was cancelled after these steps."""
+    failure = StepFailure("the scorer cancelled itself", steps=steps)
+    failure.__cause__ = asyncio.CancelledError("the scorer cancelled itself")
+    return failure
 
 
 def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
