@@ -1,4 +1,8 @@
-"""Attaches evaluations in the ways that are switched on."""
+"""Attaches evaluations in the ways that are switched on.
+
+The event is `gen_ai.evaluation.result` of the GenAI semantic conventions; everything else is in the
+`otel_evals` namespace. Event and span carry the same evaluation id.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, OwnSpa
 from otel_evals._internal.attach.hold import PendingScores
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
-from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
+from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.trust.marks import ScorerSpan, marks
+from otel_evals._internal.trust.marks import marks
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import type_name
 
@@ -31,7 +35,7 @@ _logger = logging.getLogger(__name__)
 class Opened(msgspec.Struct, gc=False):
     """An evaluation that has begun."""
 
-    span: ScorerSpan
+    span: OwnSpan
     """Stands for the evaluation span."""
     context: contextvars.Context
     """What the scorer runs in: below that span, and marked, so that nothing in it is scored."""
@@ -85,15 +89,6 @@ class Attacher:
         ]
         self._ways = [way for outlet, way in ways if outlet is not None and way is not None]
 
-    def expect(self, rule: str, run: Run) -> None:
-        """Start the metrics of a rule, given by its name, and a run. Never raises."""
-        if self.metrics is not None:
-            try:
-                self.metrics.estimates.expect(rule, run)
-            except BaseException as error:  # a meter of the application
-                message = "metrics of rule %s could not be started"
-                log_error(_logger, message, rule, error=error, level=logging.WARNING)
-
     def measure_with(self, metrics: Metrics) -> None:
         """Record evaluations as metrics."""
         self.metrics = metrics
@@ -116,9 +111,13 @@ class Attacher:
 
         Never raises: without an evaluation span, scoring continues.
         """
-        if self.metrics is not None:
-            self.expect(rule, run)
-        span: ScorerSpan | None = None
+        if self.metrics is not None and (rule, run.agent_name or "") not in self.metrics.estimates.expected:
+            try:
+                self.metrics.estimates.expect(rule, run)
+            except BaseException as error:  # a meter of the application
+                message = "metrics of rule %s could not be started"
+                log_error(_logger, message, rule, error=error, level=logging.WARNING)
+        span: OwnSpan | None = None
         if self._spans is not None:
             try:
                 span = self._spans.open(run, span_id, scorer_id, start_time)
@@ -127,7 +126,7 @@ class Attacher:
         span = OwnSpan(run) if span is None else span
         # Never detached: the context is this attempt's own.
         context.run(context_api.attach, trace.set_span_in_context(span, marks().context))
-        return Opened(span, context, span_id)
+        return Opened(span, context, span_id, span.judged)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
@@ -157,7 +156,7 @@ class Attacher:
         steps: object = getattr(evaluation.outcome, "steps", ())
         # If nothing was written on it and no step was made, the span is never created.
         if self._spans is not None and opened is not None and (opened.span.needed or steps):
-            self._spans.end(opened.span, evaluation)
+            self._spans.end(opened.span, evaluation, result_attributes(evaluation))
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
@@ -224,6 +223,63 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return attributes
 
 
+def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the attributes that the evaluation event and the evaluation span share."""
+    attributes: dict[str, Any] = {
+        semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
+        semconv.EVALUATION_ID: evaluation.evaluation_id,
+        semconv.EVALUATION_REVISION: evaluation.revision,
+        semconv.SCORER_VERSION: evaluation.scorer_version,
+        semconv.SAMPLING_RULE: evaluation.sampled.rule,
+    }
+    if evaluation.sampled.probability is not None:
+        attributes[semconv.SAMPLING_PROBABILITY] = evaluation.sampled.probability
+    if evaluation.verdict is not None:
+        attributes[semconv.CHECK_VERDICT] = evaluation.verdict
+    if evaluation.effect is not None:
+        attributes[semconv.CHECK_EFFECT] = evaluation.effect
+    match evaluation.outcome:
+        case Score() as score:
+            attributes.update(_score(score))
+        case NotScored() as missing:
+            attributes[semconv.EVALUATION_REASON] = missing.reason
+            if missing.explanation:
+                attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = missing.explanation[: records.MAX_TEXT]
+        case ScorerFailure() as failure:
+            attributes[semconv.ERROR_TYPE] = failure.error_type
+            attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = failure.message[: records.MAX_TEXT]
+    return attributes
+
+
+def _score(score: Score) -> dict[str, Any]:
+    attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value)}
+    if score.label is not None:
+        attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[: records.MAX_LABEL]
+    if score.explanation:
+        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[: records.MAX_TEXT]
+    if score.span_id is not None:
+        attributes[semconv.SCORE_OPERATION] = score.span_id
+    if score.agreement is not None:
+        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
+    return {**attributes, **_judges(score)} if score.steps else attributes
+
+
+def _judges(score: Score) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    # Sorted: the same judges always result in the same value.
+    models = sorted({s.model for s in score.steps if s.model is not None})
+    if models:
+        attributes[semconv.JUDGE_MODEL] = ",".join(models)
+        if score.cost is not None:
+            attributes[semconv.JUDGE_COST] = score.cost
+    if score.evidence_cut:
+        attributes[semconv.EVIDENCE_CUT] = True
+    digests = [s.context.digest for s in score.steps if s.context is not None]
+    if digests:
+        attributes[semconv.CONTEXT_DIGEST] = digests[0]
+    return attributes
+
+
 def emit_event(
     logger: Logger,
     run: Run,
@@ -236,7 +292,7 @@ def emit_event(
 
     Attributes that backends ask for, in `more`, replace none of the event's own.
     """
-    attributes = {**(more or {}), **records.result_attributes(evaluation)}
+    attributes = {**(more or {}), **result_attributes(evaluation)}
     if run.turns:
         attributes.update(records.conversation_attributes(run))
     for operation in run.operations:

@@ -11,6 +11,7 @@ import copy
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.context import Context
@@ -100,20 +101,19 @@ class EvaluationSpans:
         run, tracer = span.run, self._tracer
         # The scorer may have seen the ids already: the recorded span must have the same.
         if span.generator is not None:
-            judged = mark(judged_context(run, span.span_id))
-            tracer = with_ids(tracer, span.get_span_context(), judged)
+            tracer = with_ids(tracer, span.get_span_context(), mark(span.judged))
         links = judged_links(run, span.span_id)
         return _started(tracer, marks().context, links, run, span.scorer_id, span.start_time)
 
-    def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
-        """End a span with its evaluation's outcome, if it is needed."""
+    def end(self, span: ScorerSpan, evaluation: Evaluation, attributes: Mapping[str, Any]) -> None:
+        """End a span with its evaluation's outcome, which has these attributes, if it is needed."""
         asked_a_judge = any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
         if isinstance(span, EvaluationSpan) and (span.needed or asked_a_judge):
             tracer = self._given if self._same_trace else self._tracer
             if self._proposed:
                 span.recorded.set_attribute(semconv.GEN_AI_OPERATION_NAME, semconv.OPERATION_EVALUATION)
                 span.recorded.set_attributes(records.proposed_attributes(evaluation))
-            records.end_span(tracer, span.recorded, evaluation, may_fail=not self._same_trace)
+            records.end_span(tracer, span.recorded, evaluation, attributes, may_fail=not self._same_trace)
 
     def retry(self, span: ScorerSpan, end_time: int | None = None) -> None:
         """End a needed span whose evaluation is attempted again."""
@@ -201,6 +201,9 @@ def _own_context(run: Run, generator: IdGenerator | None) -> SpanContext:
 class OwnSpan(ScorerSpan):
     """The current span while a scorer runs, in a separate trace. Seldom does anything ask for its ids."""
 
+    judged: Context | None = None
+    """The judged span is current in it; None if nothing needed it so far."""
+
     def __init__(self, run: Run, generator: IdGenerator | None = None) -> None:
         super().__init__(INVALID_SPAN_CONTEXT)
         self.run = run
@@ -227,6 +230,7 @@ class EvaluationSpan(OwnSpan):
         recorded: Span | None = None,
     ) -> None:
         super().__init__(run, spans.generator)
+        self.judged: Context = judged_context(run, span_id)
         if recorded is not None:
             self.own_context = recorded.get_span_context()
         self.needed = spans.every

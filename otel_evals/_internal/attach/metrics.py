@@ -105,6 +105,8 @@ class Estimates:
         self._agents = agents
         self._reasons = BoundedNames()
         self._series: dict[tuple[str, str], _Series] = {}
+        self.expected: set[tuple[str, str]] = set()
+        """Rules, each with an agent's name or none, whose series have started. Both are bounded in number."""
         self._collections = 0
         self._lock = threading.Lock()  # `collecting` runs on a reader's thread
 
@@ -128,8 +130,9 @@ class Estimates:
     def expect(self, rule: str, run: Run) -> None:
         """Start the series of a rule and a run at zero: backends need that to see the first increase."""
         key = self._key(rule, run)
-        series = self._series.get(key) or self._of(key)
-        if _SCORED not in series.begun:
+        if key not in self.expected:
+            self.expected.add(key)
+            series = self._of(key)
             series.begun[_SCORED] = self._collections
             with self._lock:
                 self._count(series, _SCORED, (0.0,) * 5)

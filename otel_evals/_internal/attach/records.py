@@ -1,12 +1,9 @@
-"""An evaluation as OpenTelemetry data: the attributes of its event and span, and the span's end.
-
-The event is `gen_ai.evaluation.result` of the GenAI semantic conventions; everything else is in the
-`otel_evals` namespace. Event and span carry the same evaluation id.
-"""
+"""Evaluation spans as OpenTelemetry data: their attributes, their end, and the spans of a scorer's steps."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.trace import (
@@ -18,7 +15,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals import semconv
-from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.trust.marks import mark
 
 MAX_TEXT = 4_000
@@ -50,15 +47,16 @@ def proposed_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return attributes
 
 
-def end_span(tracer: Tracer, span: Span, evaluation: Evaluation, *, may_fail: bool) -> None:
-    """End the evaluation span with its outcome, and record its steps as children.
+def end_span(
+    tracer: Tracer, span: Span, evaluation: Evaluation, attributes: Mapping[str, Any], *, may_fail: bool
+) -> None:
+    """End the evaluation span with these attributes of its outcome, and record its steps as children.
 
     With `may_fail`, a failure sets the status of these spans; in a trace of the application it would become
     the trace's own.
     """
-    # A span that is not recorded ignores attributes, and composing them is work.
     if span.is_recording():
-        span.set_attributes(result_attributes(evaluation))
+        span.set_attributes(attributes)
         span.set_attribute(semconv.EVALUATION_OUTCOME, evaluation.outcome.status)
         span.set_attribute(semconv.SCORER_DIRECTION, evaluation.direction.value)
         if isinstance(evaluation.outcome, ScorerFailure) and may_fail:
@@ -93,63 +91,6 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     if step.error is not None and may_fail:
         child.set_status(Status(StatusCode.ERROR, step.error[:MAX_TEXT]))
     child.end(step.start_time + int(step.duration * 1e9) if step.start_time else None)
-
-
-def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the attributes that the evaluation event and the evaluation span share."""
-    attributes: dict[str, Any] = {
-        semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
-        semconv.EVALUATION_ID: evaluation.evaluation_id,
-        semconv.EVALUATION_REVISION: evaluation.revision,
-        semconv.SCORER_VERSION: evaluation.scorer_version,
-        semconv.SAMPLING_RULE: evaluation.sampled.rule,
-    }
-    if evaluation.sampled.probability is not None:
-        attributes[semconv.SAMPLING_PROBABILITY] = evaluation.sampled.probability
-    if evaluation.verdict is not None:
-        attributes[semconv.CHECK_VERDICT] = evaluation.verdict
-    if evaluation.effect is not None:
-        attributes[semconv.CHECK_EFFECT] = evaluation.effect
-    match evaluation.outcome:
-        case Score() as score:
-            attributes.update(_score(score))
-        case NotScored() as missing:
-            attributes[semconv.EVALUATION_REASON] = missing.reason
-            if missing.explanation:
-                attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = missing.explanation[:MAX_TEXT]
-        case ScorerFailure() as failure:
-            attributes[semconv.ERROR_TYPE] = failure.error_type
-            attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = failure.message[:MAX_TEXT]
-    return attributes
-
-
-def _score(score: Score) -> dict[str, Any]:
-    attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value)}
-    if score.label is not None:
-        attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[:MAX_LABEL]
-    if score.explanation:
-        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[:MAX_TEXT]
-    if score.span_id is not None:
-        attributes[semconv.SCORE_OPERATION] = score.span_id
-    if score.agreement is not None:
-        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
-    return {**attributes, **_judges(score)} if score.steps else attributes
-
-
-def _judges(score: Score) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    # Sorted: the same judges always result in the same value.
-    models = sorted({s.model for s in score.steps if s.model is not None})
-    if models:
-        attributes[semconv.JUDGE_MODEL] = ",".join(models)
-        if score.cost is not None:
-            attributes[semconv.JUDGE_COST] = score.cost
-    if score.evidence_cut:
-        attributes[semconv.EVIDENCE_CUT] = True
-    digests = [s.context.digest for s in score.steps if s.context is not None]
-    if digests:
-        attributes[semconv.CONTEXT_DIGEST] = digests[0]
-    return attributes
 
 
 def conversation_attributes(run: Run) -> dict[str, Any]:

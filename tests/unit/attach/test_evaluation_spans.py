@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import SpanContext, StatusCode, TraceState
 
+from otel_evals._internal.attach.attacher import result_attributes
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans
 from otel_evals._internal.trust.marks import is_marked, need_span
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
@@ -54,7 +55,7 @@ class Service:
     ) -> EvaluationSpan:
         span = self.spans.open(run, ended.span_id, ended.scorer_id, 5)
         span.needed = span.needed or needed
-        self.spans.end(span, ended)
+        self.spans.end(span, ended, result_attributes(ended))
         return span
 
     @property
@@ -97,7 +98,7 @@ def test_code_that_calls_no_judge_has_none() -> None:
     span = service.spans.open(RUN, SPAN, "x", 5)
     span.get_span_context()  # as log records and exemplars read it
     service.spans.retry(span)
-    service.spans.end(span, BY_CODE)
+    service.spans.end(span, BY_CODE, {})
     assert service.exported == ()
 
 
@@ -107,7 +108,8 @@ def test_a_judge_that_was_asked_in_vain_is_told() -> None:
     span = service.spans.open(RUN, SPAN, "slow", 5)
     with trace.use_span(span):
         need_span()
-    service.spans.end(span, evaluation("slow", ScorerFailure(error_type="timeout", message="30 s")))
+    ended = evaluation("slow", ScorerFailure(error_type="timeout", message="30 s"))
+    service.spans.end(span, ended, {})
     (found,) = service.exported
     assert found.status.status_code is StatusCode.ERROR
     need_span(Context())
@@ -129,7 +131,7 @@ def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
     span = service.spans.open(RUN, SPAN, "keyword_coverage", 5)
     assert span.is_recording()
     write(span)
-    service.spans.end(span, BY_CODE)
+    service.spans.end(span, BY_CODE, {})
     (found,) = service.exported
     assert len(found.links) + len(found.events) + ("a" in (found.attributes or {})) == 2
 
@@ -209,7 +211,7 @@ def test_without_the_sdk_s_tracer_it_is_recorded_and_nothing_below_it() -> None:
     spans = EvaluationSpans(Other())
     span = spans.open(RUN, SPAN, "hallucination", 5)
     assert not span.get_span_context().trace_flags.sampled
-    spans.end(span, BY_JUDGE)
+    spans.end(span, BY_JUDGE, {})
     found = inner.exported[-1]
     assert (found.name, found.parent, len(found.links)) == ("evaluate hallucination", None, 1)
 

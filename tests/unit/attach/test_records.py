@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
-from otel_evals._internal.attach.attacher import emit_event, span_attributes
+from otel_evals._internal.attach.attacher import emit_event, result_attributes, span_attributes
 from otel_evals._internal.attach.evaluation_spans import judged_context, judged_links
 from otel_evals._internal.attach.records import end_span, opening_attributes, proposed_attributes
 from otel_evals.model import (
@@ -81,7 +81,7 @@ def spans(ended: Evaluation, *, may_fail: bool = True) -> list[ReadableSpan]:
     tracer = provider.get_tracer("t")
     attributes = opening_attributes(RUN, ended.scorer_id)
     span = tracer.start_span("evaluate", attributes=attributes, start_time=5)
-    end_span(tracer, span, ended, may_fail=may_fail)
+    end_span(tracer, span, ended, result_attributes(ended), may_fail=may_fail)
     return list(exporter.get_finished_spans())
 
 
