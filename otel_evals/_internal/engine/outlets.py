@@ -61,7 +61,6 @@ class Deliveries:
         self._waiting_runs = self._waiting_bytes = 0
         """Scored runs that wait to be put again, and their approximate size."""
         self._leaves_runs = False
-        self._has_destinations = bool(config.destinations)
         self.fan_out = FanOut(
             config.destinations, queue_size=queue_size, max_bytes=config.limits.max_bytes, ended=self._ended
         )
@@ -79,9 +78,8 @@ class Deliveries:
             self._deliver(scored)
             return
         # A target that was only held for its checks has no evaluations: each check delivers its own.
-        delivers = self._has_destinations and scored.evaluations
         kept = self._left is not None and target.kept
-        names = self.fan_out.put(scored, kept=kept) if delivers else []
+        names = self.fan_out.put(scored, kept=kept) if scored.evaluations else []
         # A check is not counted: the run that it judges is, once it has closed.
         if self._left is not None and (target.held or target.run.turns):
             self._left.put(target, names)

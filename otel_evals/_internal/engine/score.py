@@ -18,6 +18,7 @@ from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.check import Check, CheckedRuns
 from otel_evals._internal.engine.conversations import JoinedConversation
 from otel_evals._internal.engine.rule_queue import Pending, RuleQueue
+from otel_evals._internal.engine.rules import Rules
 from otel_evals._internal.model import (
     Dropped,
     Evaluation,
@@ -31,59 +32,18 @@ from otel_evals._internal.model import (
 from otel_evals._internal.model.records import DERIVATION
 from otel_evals._internal.model.runs import SIZE, size_of_run
 from otel_evals._internal.read.runs import evaluation_id, subruns
-from otel_evals._internal.redaction.redactor import private_context, redacted
-from otel_evals._internal.sampling.decide import CHECKED, Decider, Decision, RunDecisions
+from otel_evals._internal.redaction.redactor import redacted
+from otel_evals._internal.sampling.decide import CHECKED, Decision, RunDecisions
 
+_PLAIN_LABELS = (None, "true", "false")
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
-
-
-class Rules:
-    """The rules of one configuration. A run keeps the rules that it began with."""
-
-    def __init__(self, config: Config, attacher: Attacher) -> None:
-        self._context = private_context(config.redact, content=config.capture_content)
-        self._attacher, self._queue_size = attacher, config.limits.queue_size
-        self.decider = Decider(config.rules)
-        self.scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
-        self.queues: dict[str, RuleQueue] = {}
-        for rule in config.rules:
-            self.add(rule)
-
-    def add(self, rule: Rule) -> RuleQueue:
-        queue = self._context.run(RuleQueue, rule, self._queue_size, self._attacher, self._context)
-        self.queues[rule.name] = queue
-        return queue
-
-    @property
-    def capacity(self) -> int:
-        """Number of further runs that every rule can queue. May be read from any thread."""
-        queues = tuple(self.queues.values())
-        return max(0, min((queue.capacity for queue in queues), default=self._queue_size))
-
-    def is_open(self) -> bool:
-        return not all(queue.idle for queue in self.queues.values())
-
-    async def prepare(self) -> None:
-        await asyncio.gather(*(queue.prepare() for queue in self.queues.values()))
-
-    def sampled(
-        self, target: Target, decisions: RunDecisions, decided: Iterable[Decision]
-    ) -> Iterator[Pending]:
-        """Yield the evaluations that were sampled."""
-        run = decisions.run
-        for decision in decided:
-            if decision.status == "sampled":
-                rule, queue = decision.rule, self.queues[decision.rule.name]
-                sampled = decisions.on_record[rule.scorer_id]
-                id = evaluation_id(run, rule.evaluation_key, queue.facts.version)
-                yield Pending(queue, target, run, decisions, sampled, id, target.revision)
 
 
 class RunScorer:
     """Scores runs by the current rules.
 
-    `deliver` is called once with each target whose evaluations have all ended, and must not raise; `known`
-    returns evaluations that were made before.
+    `deliver`, if anything takes scores, is called once with each target whose evaluations have all ended, and
+    must not raise; `known` returns evaluations that were made before.
     """
 
     def __init__(
@@ -91,7 +51,7 @@ class RunScorer:
         config: Config,
         ledger: Ledger,
         attacher: Attacher,
-        deliver: Callable[[Target], object],
+        deliver: Callable[[Target], object] | None = None,
         known: Known | None = None,
     ) -> None:
         self._ledger, self._attacher = ledger, attacher
@@ -134,8 +94,20 @@ class RunScorer:
                     await self._all_ended.wait()
         return not self.open
 
-    def decide(self, run: Run) -> dict[Target, list[Pending]]:
-        """Ask the rules about a run; returns the sampled evaluations by what they judge, for `start`."""
+    def score(self, run: Run, keep: Callable[[list[Target]], object] | None = None) -> list[Target]:
+        """Ask the rules about a run, and start what they sample; returns what is judged.
+
+        `keep` is called with that before an evaluation starts: one may crash the process.
+        """
+        sampled = self._decide(run)
+        judged = list(sampled)
+        if keep is not None:
+            keep(judged)
+        self.start(sampled)
+        return judged
+
+    def _decide(self, run: Run) -> dict[Target, list[Pending]]:
+        """Return the sampled evaluations by what they judge."""
         rules = self.rules
         targets: dict[str, Target] = {}
         sampled: dict[Target, list[Pending]] = {}
@@ -150,7 +122,7 @@ class RunScorer:
                 accepted.append((part, decided))
                 # The root of a run may be an agent, too.
                 target = targets.get(part.root_span_id) or Target(part)
-                pending = [*rules.sampled(target, decisions, decided)]
+                pending = [*_sampled(rules, target, decisions, decided)]
                 if pending:
                     targets[part.root_span_id] = target
                     sampled.setdefault(target, []).extend(pending)
@@ -163,7 +135,7 @@ class RunScorer:
         return sampled
 
     def decide_conversation(self, joined: JoinedConversation) -> dict[Target, list[Pending]]:
-        """Ask the rules about a conversation that is due, as `decide` does."""
+        """Ask the rules about a conversation that is due; returns the sampled evaluations, for `start`."""
         rules, run, due = self.rules, joined.run, joined.due
         if due.conversation.ruled_out:
             self._ledger.decided(run, rules.decider.rule_out(due.group))
@@ -171,7 +143,7 @@ class RunScorer:
         decisions, decided = rules.decider.decide(run, due.group)
         self._ledger.decided(run, decided)
         target = Target(run, due.conversation.revisions[due.group], held=False)
-        sampled = [*rules.sampled(target, decisions, decided)]
+        sampled = [*_sampled(rules, target, decisions, decided)]
         return {target: sampled} if sampled else {}
 
     def check(self, check: Check, run: Run) -> bool:
@@ -188,7 +160,7 @@ class RunScorer:
         else:
             self._ledger.resumed(run, rule.name, CHECKED)
         target = Target(run, number, held=False)
-        (pending,) = self.rules.sampled(target, checked.decisions, [decision])
+        (pending,) = _sampled(self.rules, target, checked.decisions, [decision])
         pending.check = check, checked
         self._start(self.rules, target, [pending])
         return True
@@ -262,7 +234,7 @@ class RunScorer:
             decided = rules.decider.follow(decisions, rule.scorer_id, outcome)
             self._ledger.decided(pending.run, decided)
             follows = closing or target
-            self._start(rules, follows, [*rules.sampled(follows, decisions, decided)])
+            self._start(rules, follows, [*_sampled(rules, follows, decisions, decided)])
         self._leave(target)
         if closing is not None:  # the span of a closed run was held for this check
             self._leave(closing)
@@ -274,7 +246,8 @@ class RunScorer:
             return
         if target.held and self._attacher.scores is not None:
             self._attacher.scores.release(target.run.trace_id, target.run.root_span_id)
-        self._deliver(target)
+        if self._deliver is not None:
+            self._deliver(target)
         if target in self.open:
             self.open.remove(target)
             self._bytes -= target.size
@@ -285,6 +258,8 @@ class RunScorer:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
         facts, run, rule = pending.queue.facts, pending.target.run, pending.queue.rule
         reviewed = rule.reviews is not None and isinstance(outcome, Score) and rule.reviews(outcome.value)
+        if not _is_bare(outcome):
+            outcome = redacted(outcome) if self._capture_content else without_content(outcome)
         return Evaluation(
             evaluation_id=pending.evaluation_id,
             scorer_id=facts.id,
@@ -293,7 +268,7 @@ class RunScorer:
             scale=facts.scale,
             trace_id=run.trace_id,
             span_id=run.root_span_id,
-            outcome=redacted(outcome) if self._capture_content else without_content(outcome),
+            outcome=outcome,
             sampled=pending.sampled,
             duration=time.monotonic() - pending.began if pending.began else 0.0,
             attempts=max(1, pending.attempts),
@@ -303,6 +278,29 @@ class RunScorer:
             review=rule.review if reviewed else None,
             conversation_id=run.conversation_id if run.turns else None,
         )
+
+
+def _sampled(
+    rules: Rules, target: Target, decisions: RunDecisions, decided: Iterable[Decision]
+) -> Iterator[Pending]:
+    """Yield the evaluations that were sampled."""
+    run = decisions.run
+    for decision in decided:
+        if decision.status == "sampled":
+            rule, queue = decision.rule, rules.queues[decision.rule.name]
+            sampled = decisions.on_record[rule.scorer_id]
+            id = evaluation_id(run, rule.evaluation_key, queue.facts.version)
+            yield Pending(queue, target, run, decisions, sampled, id, target.revision)
+
+
+def _is_bare(outcome: Outcome) -> bool:
+    """Return True for a score without a text of its own, as most are."""
+    return (
+        isinstance(outcome, Score)
+        and not outcome.explanation
+        and not outcome.steps
+        and outcome.label in _PLAIN_LABELS
+    )
 
 
 def lacks_spans(run: Run) -> bool:

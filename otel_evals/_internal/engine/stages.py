@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from math import inf
 from operator import attrgetter
@@ -98,11 +99,13 @@ class Stages:
         self.gatherer.reports_left = self.source is not None
         if self.source is not None:
             # Items that wait in the deque count as put: a trace is done only after they are taken.
-            put = lambda: self.thread.taken + self.thread.waiting  # noqa: E731
-            self._left = Unfinished(self.source, self._is_gathering, put, time.monotonic)
+            given = lambda: self.thread.taken + self.thread.waiting  # noqa: E731
+            self._left = Unfinished(self.source, self._is_gathering, given, time.monotonic)
         self._deliveries = Deliveries(config, self.ledger, self._left, self._queue_size, self._deliver_to)
         self.fan_out = self._deliveries.fan_out
-        self.scorer = RunScorer(config, self.ledger, self._attacher, self._deliveries.put, self._known)
+        takes = config.destinations or self._deliver_to is not None or self._left is not None
+        put = self._deliveries.put if takes else None
+        self.scorer = RunScorer(config, self.ledger, self._attacher, put, self._known)
         waits = (lambda *_: None) if self._left is None else self._left.waits
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
@@ -222,10 +225,13 @@ class Stages:
             if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
                 self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
                 return []
-        sampled = self.scorer.decide(run)
+        keep = None if self._left is None else partial(self._keep, run, group)
+        return self.scorer.score(run, keep)
+
+    def _keep(self, run: Run, group: SpanGroup | None, sampled: Sequence[Target]) -> None:
+        """Have the source keep a run that is sampled, or that waits for its conversation."""
         conversations = self.conversations
         waits = conversations.active and run.conversation_id and not conversations.rules_out(run)
-        # Kept before an evaluation starts: one may crash the process.
         if self.source is not None and (sampled or waits):
             kept = self.source.sampled(group or group_of([run]))
             self.ledger.not_kept += not kept
@@ -233,8 +239,6 @@ class Stages:
                 target.kept = kept
         if self._left is not None:
             self._left.sampled(sampled)
-        self.scorer.start(sampled)
-        return list(sampled)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
         for joined in due:

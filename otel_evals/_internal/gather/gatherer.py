@@ -240,12 +240,11 @@ class Gatherer:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf  # it has no entry any more
             closed += self._close(trace, now)
-            waits = now == inf or self._closing.closes_at(trace, now) > now
-            if trace.spans or (waits and trace.state is State.UNCLAIMED):
+            unclaimed = trace.state is State.UNCLAIMED
+            if trace.spans or (unclaimed and (now == inf or self._closing.closes_at(trace, now) > now)):
                 again.append(trace)
-            else:
-                if self.reports_left:
-                    self._left[trace.trace_id] = None
+            elif self.reports_left:
+                self._left[trace.trace_id] = None
         for trace in again:
             self._look_at(trace, self._closing.closes_at(trace, self._latest))
         self.waits = len(closed) >= capacity

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Media, Operation, Run, Score, SpanRecord
+from otel_evals._internal.model import Media, Operation, Run, SpanRecord
 from otel_evals._internal.model.records import DERIVATION, derives, recovered
 from otel_evals._internal.redaction.personal_data import redact_pii
 from otel_evals._internal.redaction.secrets import (
@@ -109,14 +109,6 @@ def redacted(value: _T) -> _T:
     Returns the value itself if nothing changes. Fields of runs are redacted on access: most of their spans
     never leaves.
     """
-    # Most scores have no text, and looking for some would be a call for each of their fields.
-    if (
-        isinstance(value, Score)
-        and not value.explanation
-        and not value.steps
-        and value.label in _PLAIN_LABELS
-    ):
-        return value
     redaction = _current.get()
     return value if not redaction.functions else _walk(value, _Texts(redaction), 0)
 
@@ -132,7 +124,6 @@ def before_redaction(run: Run) -> tuple[Run, Callable[[_T], _T]]:
     return run, lambda value: value
 
 
-_PLAIN_LABELS = (None, "true", "false")
 _OWN = frozenset((redact_secrets, redact_pii))
 
 

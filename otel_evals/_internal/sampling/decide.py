@@ -86,7 +86,8 @@ class Decider:
             rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
         if rules and _is_judge_question(run):
             return decisions, [Decision(rule, "not_sampled", "judge_question") for rule in rules]
-        ECHOES.seen(run)
+        if ECHOES.calls:
+            ECHOES.seen(run)
         return decisions, [self._ask(decisions, rule) for rule in rules]
 
     def rule_out(self, group: str) -> list[Decision]:

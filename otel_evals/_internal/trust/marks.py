@@ -188,7 +188,8 @@ class Echoes:
 
     def renew(self) -> None:
         self.lock = threading.Lock()
-        self._calls = OrderedDict[int, float]()
+        self.calls = OrderedDict[int, float]()
+        """The judges' calls of the last minutes."""
         self._echoes = OrderedDict[int, float]()
 
     def reset(self) -> None:
@@ -199,19 +200,19 @@ class Echoes:
     def called(self, usage: Usage | None, answer: str) -> None:
         with self.lock:
             for print_ in _prints(usage, answer):
-                _note(self._calls, print_, self._clock())
+                _note(self.calls, print_, self._clock())
 
     def seen(self, run: Run) -> None:
         """Count a run that is about to be scored if it echoes a call."""
-        if not self._calls or self._stopped:
+        if self._stopped:
             return
         with self.lock:
             now = self._clock()
             for print_ in _prints(run.usage, run.output or ""):
-                called = self._calls.get(print_)
+                called = self.calls.get(print_)
                 if called is not None and now - called < _ECHO_SECONDS:
                     _note(self._echoes, print_, now)
-            loops = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self._calls) / 3)
+            loops = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self.calls) / 3)
             warns, self._stopped = loops and not self._stopped, loops
         if warns:
             _log.warning("%s", _LOOP)
