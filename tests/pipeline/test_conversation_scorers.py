@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_evals import NotScored, Run, Score, sampling
-from otel_evals._internal.read.runs import as_conversation
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals.context import tool_results
 from otel_evals.judges import ScriptedJudge
 from otel_evals.model import Usage

@@ -33,7 +33,7 @@ import otel_evals
 from otel_evals import Rule, Run, Score, sampling, scorer, semconv
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.deliver.console import ConsoleDestination
-from otel_evals._internal.read.runs import conversation_key
+from otel_evals._internal.read.conversation import conversation_key
 from otel_evals._internal.trust.keys import proof_of, signature
 from otel_evals.model import Evaluation, StepRecord
 from otel_evals.sampling import Chance

@@ -20,7 +20,7 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.model import Run
 from otel_evals._internal.model.runs import size_of_run
-from otel_evals._internal.read.runs import as_conversation, conversation_key
+from otel_evals._internal.read.conversation import as_conversation, conversation_key
 from otel_evals._internal.sampling.consistent import conversation_number, is_sampled
 from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.util.error_log import log_error

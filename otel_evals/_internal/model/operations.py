@@ -261,3 +261,8 @@ class Operation:
     def span_id(self) -> str:
         """Id of the operation's span."""
         return self.span.span_id
+
+
+def end_of(operation: Operation) -> int:
+    """Return when an operation ended; one that never did counts as ended when it started."""
+    return operation.span.end_time or operation.span.start_time

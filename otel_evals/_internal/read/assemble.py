@@ -18,6 +18,7 @@ from otel_evals._internal.model import (
     ToolCall,
     Usage,
 )
+from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.model.records import ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
 from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
@@ -201,11 +202,11 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         last = self._last()
         if last is not None:
             return last if last.error is not None else None
-        return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+        return max(failed, key=end_of, default=None)
 
     def _last(self) -> Operation | None:
         calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
-        return max(calls, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+        return max(calls, key=end_of, default=None)
 
     # --- fields, by name ---
 

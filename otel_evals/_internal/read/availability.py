@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
 from otel_evals._internal.model.finish_reasons import finish_reason
+from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.read.question import Answer, Question, parts_of
 
 _PRESENT, _EMPTY, _REFUSED = Availability.PRESENT, Availability.EMPTY, Availability.REFUSED
@@ -121,7 +122,7 @@ def _of_side(
 ) -> Availability:
     models = [o for o in operations if o.kind is OperationKind.INFERENCE]
     # If nothing was found, the last model call is where an answer would be.
-    last = holder or max(models, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+    last = holder or max(models, key=end_of, default=None)
     recorded = last.availability.get(side) if last is not None else None
     if recorded is None or (recorded is _PRESENT and not text):
         mine = states.get(side, ())

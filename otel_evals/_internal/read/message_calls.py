@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part, ToolCall
+from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.read.question import given_this_turn, parts_of, this_turn
 
 _HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
@@ -207,7 +208,7 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
             said = this_turn(operation.output_messages)
             if operation.kind is OperationKind.INFERENCE:
                 said = _once(said)
-            start, end = operation.span.start_time, operation.span.end_time or operation.span.start_time
+            start, end = operation.span.start_time, end_of(operation)
             # A model call's input was complete when it started; an agent may add to its own while it runs.
             before = start if operation.kind is OperationKind.INFERENCE else end
             found.follow((given, before), (said, end))

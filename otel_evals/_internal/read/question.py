@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.finish_reasons import finish_reason
-from otel_evals._internal.model.operations import confirms_answer
+from otel_evals._internal.model.operations import confirms_answer, end_of
 from otel_evals._internal.util.plain import read_json
 
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
@@ -276,7 +276,7 @@ def _is_error(text: str, root: Operation, operations: Sequence[Operation]) -> bo
     if root.error is not None and text in failed:
         return True
     asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
-    last = max(asked, key=lambda o: o.span.end_time or o.span.start_time, default=root)
+    last = max(asked, key=end_of, default=root)
     return last.error is not None and last is not root and text in last.error
 
 
@@ -292,19 +292,16 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     is_data = root.kind is OperationKind.WORKFLOW and is_data_of(root, text)
     if answer is not None and answer.said and not is_data:
         return answer
-    order = {o.span_id: index for index, o in enumerate(operations)}
     # The latest end first; among equal ends the earliest start, which is the outer span.
-    ended = sorted(
-        (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
-        key=lambda o: (-(o.span.end_time or o.span.start_time), order[o.span_id]),
-    )
-    for operation in ended:
+    inside = [o for o in operations if o.kind in _HAVE_MESSAGES and o is not root]
+    inside.sort(key=end_of, reverse=True)
+    for operation in inside:
         text = answer_of(operation)
         if text is not None:
             if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
                 found = Answer(operation, operation.output_messages[-1:], text)
-                return found if found.said else answer or _structured((root, *ended)) or found
+                return found if found.said else answer or _structured((root, *inside)) or found
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
             # After a last model call without an answer, earlier texts are no answer.
-            return answer or _structured((root, *ended))
+            return answer or _structured((root, *inside))
     return answer

@@ -1,4 +1,4 @@
-"""Finds the runs in a trace, and combines the runs of a conversation.
+"""Finds the runs in a trace: pass after pass, from its spans to the groups of operations that are runs.
 
 Pure: the same spans give the same runs, live or from a file.
 """
@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from otel_evals import semconv
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Run, SpanRecord, Usage
+from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.records import with_given
-from otel_evals._internal.read.assemble import assemble, unique_documents
+from otel_evals._internal.read.assemble import assemble
+from otel_evals._internal.read.conversation import conversation_key
+from otel_evals._internal.read.logged import restore_choices
+from otel_evals._internal.read.loose import adopt_lost, contains, does_something, without_foreign_tools
 from otel_evals._internal.read.names import with_inherited_ids
-from otel_evals._internal.read.passes import collect, grouped, in_order
 from otel_evals._internal.read.split_runs import join_split_runs
-from otel_evals._internal.read.tree import Tree, guards_in, parents_in
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, in_order, parents_in, read_tree
+from otel_evals._internal.read.turns import group_loose, invocations_in
+from otel_evals._internal.trust.keys import is_proof
 
+# Called for every run and span, without a Python call each.
+_PARENT, _SPAN_ID, _LOGS = attrgetter("parent_span_id"), attrgetter("span_id"), attrgetter("logs")
 _OPERATIONS, _OPERATION_ID = attrgetter("operations"), attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
+_SCOPE, _PROOF = semconv.SCOPE_NAME, semconv.MARK_PROOF
+_NO_LINKS: Mapping[str, str | None] = {}
 _DEEPEST_AGENT = 100
 """Levels of nested agents that are judged separately."""
 
@@ -43,21 +49,123 @@ def find_runs(
         conventions: the conventions to read them with.
         links: by span id, the nearest ancestor if spans in between are missing.
     """
-    trace = grouped(collect(spans, links), conventions)
+    links = links or _NO_LINKS
+    records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
+    # Duplicates are rare: spans are compared one by one only then.
+    if len(records) < len(spans):
+        records = _most_complete(spans)
+    parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
+    parents.update(links)
+    tree = read_tree(_to_read(records, parents, conventions), parents, conventions)
+    roots, loose = _outermost(tree)
+    # A lone root can neither adopt operations nor drop any.
+    if loose or len(roots) > 1:
+        missing = {i for i, above in parents.items() if above is not None and above not in records}
+        tree, roots, loose = adopt_lost(tree, roots, loose, missing - links.keys())
+        loose = without_foreign_tools(tree, roots, loose)
     runs: list[Run] = []
-    for group in trace.groups:
-        run = _run(group.root, group.members, trace.tree)
-        whole = group.part_of
-        if whole is not None:
-            ids = {
-                each: getattr(run, each) or getattr(whole, each) for each in ("conversation_id", "user_id")
-            }
-            run = with_given(run, **ids)
-        runs.append(run)
+    for root in roots:
+        if root.groups_invocations:
+            runs += _parts_of(root, tree)
+        else:
+            runs.append(_run([root], tree))
+    if loose:
+        runs += [_run(turn, tree) for turn in group_loose(loose, runs)]
     runs.sort(key=_START)
-    if sum(map(len, map(_OPERATIONS, runs))) == len(trace.tree.operations) == len(trace.records):
+    if sum(map(len, map(_OPERATIONS, runs))) == len(tree.operations) == len(records):
         return runs  # no span is outside of them
-    return with_inherited_ids(runs, trace.tree.operations, trace.records, trace.parents)
+    return with_inherited_ids(runs, tree.operations, records, parents)
+
+
+def _to_read(
+    records: Mapping[str, SpanRecord], parents: Mapping[str, str | None], conventions: Conventions
+) -> Sequence[SpanRecord]:
+    """Return all spans except those of evaluations, with all inside them."""
+    found = list(records.values())
+    ours: set[str] = set()
+    for record in found:
+        # Anyone may write the mark; the proof needs the key.
+        proof = record.attributes.get(_PROOF)
+        is_proven = proof is not None and is_proof(proof, record.trace_id, record.span_id)
+        if record.scope_name == _SCOPE or is_proven:
+            ours.add(record.span_id)
+    if any(map(_LOGS, found)):
+        found = restore_choices(records, conventions)
+    return [r for r in found if not _is_inside(r.span_id, ours, parents)] if ours else found
+
+
+def _outermost(tree: Tree) -> tuple[list[Operation], list[Operation]]:
+    """Return the outermost agents and workflows, and the outermost other operations outside of them.
+
+    A tool that contains an agent is skipped: it only wraps it.
+    """
+    roots: list[Operation] = []
+    loose: list[Operation] = []
+    stack = [span_id for span_id, above in tree.above.items() if above is None]
+    while stack:
+        operation = tree.operations[stack.pop()]
+        if operation.span.span_id in tree.guards:
+            continue
+        if operation.kind in INVOCATIONS:
+            if operation.kind is OperationKind.AGENT or does_something(operation, tree):
+                roots.append(operation)
+        elif operation.kind is OperationKind.OTHER or contains(operation, INVOCATIONS, tree):
+            stack.extend(tree.below.get(operation.span_id, ()))
+        else:
+            loose.append(operation)
+    return sorted(roots, key=in_order), sorted(loose, key=in_order)
+
+
+def _parts_of(root: Operation, tree: Tree) -> Iterator[Run]:
+    """Yield the run of a root, or else of each invocation that it only groups; it may have their ids."""
+    for part in invocations_in(root, tree):
+        run = _run([part], tree)
+        ids = {each: getattr(run, each) or getattr(root, each) for each in ("conversation_id", "user_id")}
+        yield with_given(run, **ids)
+
+
+def _run(members: Sequence[Operation], tree: Tree) -> Run:
+    """Return the run of operations with all below them; its root is the last one."""
+    operations, below = tree.operations, tree.below
+    stack = list(map(_OPERATION_ID, members))
+    inside: set[str] = set()
+    while stack:
+        span_id = stack.pop()
+        inside.add(span_id)
+        if span_id in below:
+            stack.extend(below[span_id])
+    # Most traces are one run: it needs no sort, and shares the tree.
+    if len(inside) == len(operations):
+        return assemble(members[-1], list(operations.values()), below, tree.above, tree.guards)
+    mine = sorted((operations[i] for i in inside), key=in_order)
+    ids = [operation.span.span_id for operation in mine]
+    children = {span_id: below[span_id] for span_id in ids if span_id in below}
+    return assemble(members[-1], mine, children, tree.above, tree.guards)
+
+
+def _most_complete(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
+    records: dict[str, SpanRecord] = {}
+    for span in spans:
+        known = records.get(span.span_id)
+        if known is None or _completeness(span) > _completeness(known):
+            records[span.span_id] = span
+    return records
+
+
+def _completeness(span: SpanRecord) -> tuple[Any, ...]:
+    events = len(span.events) + len(span.logs)
+    return span.end_time is not None, len(span.attributes), events, span.end_time or 0
+
+
+def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
+    seen: set[str] = set()
+    # Senders write the parents, which may form a loop.
+    while span_id is not None and span_id not in seen:
+        if span_id in ours:
+            return True
+        seen.add(span_id)
+        span_id = parents.get(span_id)
+    return False
 
 
 def subruns(run: Run) -> list[Run]:
@@ -76,28 +184,10 @@ def subruns(run: Run) -> list[Run]:
         stack.extend((each, level) for each in below.get(span_id, ()))
     return [
         # Assembling the root's run again would lose ids that it inherited or got by joining.
-        run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
+        run if agent.span_id == run.root_span_id else _run([agent], tree)
         for agent in run.of_kind(OperationKind.AGENT)
         if levels.get(agent.span_id, 0) <= _DEEPEST_AGENT
     ]
-
-
-def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
-    operations, below = tree.operations, tree.below
-    stack = list(map(_OPERATION_ID, members))
-    inside: set[str] = set()
-    while stack:
-        span_id = stack.pop()
-        inside.add(span_id)
-        if span_id in below:
-            stack.extend(below[span_id])
-    # Most traces are one run: it needs no sort, and shares the tree.
-    if len(inside) == len(operations):
-        return assemble(root, list(operations.values()), below, tree.above, tree.guards)
-    mine = sorted((operations[i] for i in inside), key=in_order)
-    ids = [operation.span.span_id for operation in mine]
-    children = {span_id: below[span_id] for span_id in ids if span_id in below}
-    return assemble(root, mine, children, tree.above, tree.guards)
 
 
 _NOTHING = SpanGroup((), {})
@@ -123,101 +213,6 @@ def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:
         # Other spans between operations are not part of a run: links replace them.
         links.update((child, p) for child, p in parents_in(run.children).items() if child not in spans)
     return SpanGroup((*earlier, *group.spans), links)
-
-
-# --- Conversations: one run of all turns, which any scorer can judge ---
-
-
-_LONGEST_ID = 256
-_COLLECTED = {"tool_arguments": "tool_calls", "tool_results": "tool_calls", "documents": "documents"}
-_WORST_FIRST = (
-    Availability.CAPTURED_OFF,
-    Availability.NOT_RECORDED,
-    Availability.TRUNCATED,
-    Availability.PRESENT,
-)
-
-
-def as_conversation(runs: Iterable[Run]) -> Run:
-    """Combine the runs of a conversation, in any order, into one run.
-
-    Input, output, error, ids and resource come from the last run; the history is everything before it;
-    operations, tool calls, documents, models and usage come from all runs; it lasts from the first run's
-    start to the last run's end. The runs themselves are its `turns`.
-
-    Raises:
-        IndexError: there are no runs.
-    """
-    turns = tuple(sorted(runs, key=lambda run: (run.start_time, run.root_span_id)))
-    last = turns[-1]
-    ends = [run.end_time for run in turns if run.end_time is not None]
-    return replace(
-        last,
-        turns=turns,
-        trace_ids=tuple(dict.fromkeys(_all(turns, "trace_ids"))),
-        operations=tuple(sorted(_all(turns, "operations"), key=lambda o: o.span.start_time)),
-        children={parent: below for run in turns for parent, below in run.children.items()},
-        user_id=_latest(turns, "user_id"),
-        system_instructions=_latest(turns, "system_instructions"),
-        history=_history(turns),
-        tool_calls=tuple(_all(turns, "tool_calls")),
-        documents=unique_documents(_all(turns, "documents")),
-        models=tuple(dict.fromkeys(_all(turns, "models"))),
-        usage=sum((run.usage for run in turns), Usage()),
-        start_time=turns[0].start_time,
-        end_time=max(ends, default=None),
-        availability={**last.availability, **_availability(turns)},
-        sources={name: source for run in turns for name, source in run.sources.items()},
-    )
-
-
-def _all(turns: Sequence[Run], name: str) -> Iterable[Any]:
-    return chain.from_iterable(getattr(run, name) for run in turns)
-
-
-def _latest(turns: Sequence[Run], name: str) -> Any:
-    return next((value for run in reversed(turns) if (value := getattr(run, name)) is not None), None)
-
-
-def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
-    """Return the messages before the last turn: from the turns, or from the last run if that has more."""
-    messages = list(turns[0].history) if len(turns) > 1 else []
-    for run in turns[:-1]:
-        messages += (*run.input_messages, *run.output_messages)
-    # Some turns may be missing or lack their content, which the last request may repeat.
-    recorded = turns[-1].history
-    asked, known = ([m for m in each if m.role == "user" and m.text] for each in (recorded, messages))
-    return recorded if len(asked) > len(known) or not messages else tuple(messages)
-
-
-def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
-    """Return the worst availability of fields collected from all turns."""
-    states: dict[str, Availability] = {}
-    for name, holder in _COLLECTED.items():
-        # A turn without calls or documents lacks no content.
-        known = [run.availability[name] for run in turns if getattr(run, holder) and name in run.availability]
-        if known:
-            states[name] = min(known, key=_WORST_FIRST.index)
-    return states
-
-
-# --- identities, the same in every process ---
-
-
-def conversation_key(run: Run) -> tuple[str, str, str]:
-    """Return service name, conversation id and user id, each empty if not recorded.
-
-    Applications number conversations for each user, or call all of them "default", so conversations of two
-    users are never one. A digest replaces an id longer than 256 characters, because keys are kept for long.
-    """
-    service = str(run.resource.get(semconv.SERVICE_NAME) or "")
-    return _short(service), _short(run.conversation_id or ""), _short(run.user_id or "")
-
-
-def _short(name: str) -> str:
-    if len(name) <= _LONGEST_ID:
-        return name
-    return "sha256:" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def evaluation_id(run: Run, scorer_id: str, scorer_version: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
-from otel_evals._internal.model.operations import confirms_answer, is_pseudo_tool
+from otel_evals._internal.model.operations import confirms_answer, end_of, is_pseudo_tool
 from otel_evals._internal.read.message_calls import (
     Mentioned,
     MessageCall,
@@ -177,8 +177,7 @@ def _is_inside(inner: Operation, outer: Operation) -> bool:
 
 def _is_later(operation: Operation, before: Operation, call: ToolCall, known: ToolCall) -> bool:
     """Return True for a later execution with the id of another: a retry, or a number used again."""
-    ended = before.span.end_time or before.span.start_time
-    if not is_before(ended, operation.span.start_time):
+    if not is_before(end_of(before), operation.span.start_time):
         return False
     return operation.span.scope_name == before.span.scope_name or differ(call.arguments, known.arguments)
 

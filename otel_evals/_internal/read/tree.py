@@ -14,13 +14,13 @@ from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.model.records import DERIVATION, Derivation, ReadOnlyDict, read_only
 from otel_evals._internal.read.availability import mark_truncated
+from otel_evals._internal.read.logged import with_details
 from otel_evals._internal.util.error_log import log_error
 
 INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
@@ -58,8 +58,14 @@ class Tree(msgspec.Struct, frozen=True, eq=False):
             stack.extend(reversed(self.below.get(span_id, ())))
 
 
-def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None]) -> Tree:
-    """Return the tree of operations, given the parents of all spans."""
+def read_tree(
+    records: Iterable[SpanRecord], parents: Mapping[str, str | None], conventions: Conventions
+) -> Tree:
+    """Read spans, and link the operations to a tree, given the parents of all spans."""
+    # Next to claimed spans, these events repeat calls that are counted already.
+    found = _read(records, conventions) or _read(with_details(records), conventions)
+    found.sort(key=itemgetter(0, 1, 2))
+    operations = dict(map(itemgetter(2, 3), found))
     above = _nearest(operations, parents)
     below: dict[str, Any] = {}
     for span_id in operations:
@@ -84,6 +90,12 @@ def _is_guard(operation: Operation) -> bool:
 def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
     """Return the parent of each child."""
     return {child: parent for parent, below in children.items() for child in below}
+
+
+def in_order(operation: Operation) -> tuple[int, int, str]:
+    """Sort by start, then by end, the latest first."""
+    span = operation.span
+    return span.start_time, -(span.end_time or 0), span.span_id
 
 
 def is_during(inner: SpanRecord, outer: SpanRecord) -> bool:
@@ -166,9 +178,7 @@ _logged: set[str] = set()
 """Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
-def read_operations(
-    records: Iterable[SpanRecord], conventions: Conventions
-) -> list[tuple[int, int, str, Operation]]:
+def _read(records: Iterable[SpanRecord], conventions: Conventions) -> list[tuple[int, int, str, Operation]]:
     """Return the operations of a trace after what orders them: start, end (the latest first) and span id."""
     found: list[tuple[int, int, str, Operation]] = []
     for record in records:
@@ -265,55 +275,3 @@ class _ContentOfTrace(msgspec.Struct, eq=False, gc=False):
 
 
 _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
-
-
-_CHOICE: Final = "gen_ai.choice"
-_DETAILS: Final = "gen_ai.client.inference.operation.details"
-
-
-def restore_choices(records: Mapping[str, SpanRecord], conventions: Conventions) -> Mapping[str, SpanRecord]:
-    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
-
-    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
-    """
-    restored: dict[str, SpanRecord] = {}
-    for record in records.values():
-        if not record.logs or conventions.choose(record.scope_name, record.attributes) is not None:
-            continue
-        choices = [log for log in record.logs if log.name == _CHOICE]
-        if choices:
-            calls = sorted(
-                _without_choice(record.span_id, records, conventions), key=lambda r: r.end_time or 0
-            )
-            # If the numbers differ, nothing says which call a choice belongs to.
-            if len(calls) == len(choices):
-                restored.update(
-                    (c.span_id, replace(c, logs=(*c.logs, log)))
-                    for c, log in zip(calls, choices, strict=True)
-                )
-    return {**records, **restored}
-
-
-def _without_choice(
-    parent: str, records: Mapping[str, SpanRecord], conventions: Conventions
-) -> Iterable[SpanRecord]:
-    for record in records.values():
-        has_choice = any(log.name == _CHOICE for log in record.logs)
-        if record.parent_span_id != parent or record.status == "ERROR" or has_choice:
-            continue
-        if conventions.choose(record.scope_name, record.attributes) is not None:
-            yield record
-
-
-def with_details(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
-    """Yield the spans with an event for a whole model call, with the event's attributes as their own."""
-    for record in records:
-        added: dict[str, Any] = {}
-        for event in (*record.events, *record.logs):
-            if _DETAILS in (event.name, event.attributes.get("event.name")):
-                added.update(event.attributes)
-                if isinstance(event.body, dict):
-                    added.update(event.body)
-        if added:
-            # Another instrumentation recorded the event: the span's scope does not apply.
-            yield replace(record, scope_name="", attributes={**added, **record.attributes})

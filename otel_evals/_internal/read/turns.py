@@ -5,12 +5,13 @@ Also splits traces in which an application's span groups several invocations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from otel_evals._internal.model import Message, Operation, OperationKind, Part, Usage
+from otel_evals._internal.model import Message, Operation, OperationKind, Part, Run, Usage
+from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.read.question import (
     asks,
     asks_for_tools,
@@ -36,37 +37,36 @@ APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFEREN
 """Kinds of operations whose tokens a model call above does not include."""
 
 
-def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
+def group_loose(loose: Sequence[Operation], runs: Sequence[Run]) -> list[list[Operation]]:
     """Group operations into turns, lists of operations by start time whose last one is the root.
 
     A model call continues a turn if its input contains the result of an earlier call; tools and retrievals
-    belong to the turn whose calls surround or follow them.
-
-    Args:
-        loose: operations outside of any agent.
-        answered: response ids of model calls inside agents.
-        alone: True if the trace has no other run. Without model calls, tools and retrievals are then a turn,
-            or else embeddings.
+    belong to the turn whose calls surround or follow them. Without model calls, and without `runs` in the
+    trace, they are a turn, or else embeddings are.
     """
+    # An SDK's span next to an agent may record the agent's model call again.
+    answered = {o.response_id for run in runs for o in run.operations} - {None}
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
-    turns = _turns(calls) if len(calls) > 1 else [calls] if calls else []  # one needs no content
-    if not turns:
+    if not calls:
         others = others or [o for o in loose if o.kind is OperationKind.EMBEDDING]
-        return [others] if others and alone else []
+        return [others] if others and not runs else []
+    turns = _turns(calls) if len(calls) > 1 else [calls]  # one needs no content
     for turn in turns:
         # By end: the call that ends last has the answer, and becomes the root.
-        turn.sort(key=lambda o: (o.span.end_time or o.span.start_time, o.span_id))
+        turn.sort(key=lambda o: (end_of(o), o.span_id))
     for other in others:
-        start, parent = other.span.start_time, other.span.parent_span_id
-        last = ((turn, turn[-1].span) for turn in turns)
-        served = next(
-            (t for t, s in last if s.parent_span_id == parent and start <= (s.end_time or s.start_time)), None
-        )
+        served = next((turn for turn in turns if _asks_for(turn[-1], other)), None)
         if served is not None:
             # In front: the last operation of a turn is its root, which must be a model call.
             served.insert(0, other)
     return turns
+
+
+def _asks_for(call: Operation, other: Operation) -> bool:
+    """Return True if a tool or a retrieval is next to a model call, and began before its end."""
+    is_sibling = call.span.parent_span_id == other.span.parent_span_id
+    return is_sibling and other.span.start_time <= end_of(call)
 
 
 def _turns(calls: Sequence[Operation]) -> list[list[Operation]]:

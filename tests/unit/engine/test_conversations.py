@@ -15,7 +15,7 @@ from otel_evals import Config, Limits, Rule, Run, load_config, sampling
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.engine.conversations import Conversations
 from otel_evals._internal.offline.batch import BatchScorer
-from otel_evals._internal.read.runs import as_conversation
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.sampling.algebra import inclusion_probability
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.read.runs import conversation_key, evaluation_id
+from otel_evals._internal.read.conversation import conversation_key
+from otel_evals._internal.read.runs import evaluation_id
 from tests.support.replacing import replace
 from tests.support.runs import a_run
 
