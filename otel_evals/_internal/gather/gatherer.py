@@ -21,9 +21,9 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     UnclaimedSpan,
 )
-from otel_evals._internal.gather.closing import LiveClosing, QuietClosing
+from otel_evals._internal.gather.closing import QuietClosing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
-from otel_evals._internal.gather.traces import AssemblyLimits, Traces
+from otel_evals._internal.gather.traces import AssemblyLimits, LiveClosing, Traces
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.spans import size_of_span
 
@@ -53,7 +53,7 @@ class Gatherer:
         self._closing = closing
         self._capacity = capacity
         self._shortest = min(closing.evicts_after, closing.remember)  # nothing is due earlier
-        self._traces = Traces(limits, closing.remember, closing.remember_bytes)
+        self._traces = Traces(limits, closing)
         self._by_id = self._traces.by_id
         self._due: list[tuple[float, int, str]] = []
         """A heap: when to look at a trace, a running number so that the first is first, and the trace."""
@@ -163,6 +163,7 @@ class Gatherer:
         trace.last_seen = now
         if not trace.spans:
             trace.first_seen = now
+        arrived = None
         full = len(trace.spans) >= self._limits.max_spans_per_trace and span_id not in trace.spans
         if full and (record.parent_span_id if self._closing.whole else owner):
             trace.lacks_spans = True
@@ -173,8 +174,8 @@ class Gatherer:
             before = trace.spans.get(span_id)  # one that was sent before it ended
             trace.spans[span_id] = span
             trace.size += span.size - (0 if before is None else before.size)
-            self._closing.arrived(trace, span_id, span)
-        self._settle(trace, losses)
+            arrived = span_id
+        self._settle(trace, losses, arrived=arrived)
 
     def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
         if reason == "span_late":
@@ -204,9 +205,16 @@ class Gatherer:
             losses.append(Loss("log", "log_late", trace_id))
         self._settle(trace, losses, active=active)
 
-    def _settle(self, trace: Trace, losses: list[Loss] | None = None, *, active: bool = True) -> None:
+    def _settle(
+        self,
+        trace: Trace,
+        losses: list[Loss] | None = None,
+        *,
+        arrived: str | None = None,
+        active: bool = True,
+    ) -> None:
         """Count a changed trace, and have it looked at when it may close; with `losses`, make room for it."""
-        self._traces.settle(trace, active=active)
+        self._traces.settle(trace, arrived, active=active)
         if trace.state is State.CLOSED:
             trace.due = inf
             if self.reports_left:
@@ -239,7 +247,7 @@ class Gatherer:
             if trace is None or trace.due != due:
                 continue  # it was evicted, or is looked at earlier
             trace.due = inf  # it has no entry any more
-            closed += self._close(trace, now)
+            closed += self._traces.close(trace, now, self._latest)
             unclaimed = trace.state is State.UNCLAIMED
             if trace.spans or (unclaimed and (now == inf or self._closing.closes_at(trace, now) > now)):
                 again.append(trace)
@@ -252,17 +260,6 @@ class Gatherer:
         if self.waits:
             self.next_close = max(self.next_close, now + _AGAIN_SECONDS)  # not again at once
         return closed
-
-    def _close(self, trace: Trace, now: float) -> list[SpanGroup]:
-        groups: list[SpanGroup] = []
-        for part in self._closing.parts(trace, now):
-            if part:
-                groups.append(trace.close(part, whole=self._closing.whole))  # noqa: PERF401  # calls
-        if groups:
-            if not trace.spans:
-                trace.last_seen = self._latest
-            self._traces.settle(trace, active=not trace.spans)
-        return groups
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended, and forget closed ones whose time is over."""

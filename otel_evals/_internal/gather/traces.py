@@ -1,4 +1,4 @@
-"""The traces that a gatherer knows, within their bounds: who is removed for others, and when."""
+"""The traces that a gatherer knows, within their bounds: who is removed for others, and when runs close."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Any, Final
 
-from otel_evals._internal.gather.trace import State, Trace
+from otel_evals._internal.capture.items import MOST_LOOKED_AT, OpenSpans
+from otel_evals._internal.gather.closing import REMEMBER_BYTES, REMEMBER_SECONDS, QuietClosing
+from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
+from otel_evals._internal.model import SpanRecord
 
 _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
 _UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
+_ALL_ENDED_SECONDS: Final = 0.02
+"""Seconds until a run closes when no span of its trace is open: for log records of other threads."""
+# Places in a `SpanContext`, which is a tuple: its properties cost a call each.
+_TRACE_ID: Final = 0
+_SPAN_ID: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +39,11 @@ class Traces:
 
     Args:
         limits: the bounds of open traces, and of the bytes of unclaimed ones.
-        remember: seconds for which the ids of closed spans are kept.
-        remember_bytes: bytes that these take at most.
+        closing: decides when runs close, and how long the ids of their spans are kept.
     """
 
-    def __init__(self, limits: AssemblyLimits, remember: float, remember_bytes: int) -> None:
-        self._limits = limits
-        self._remember = remember
-        self._remember_bytes = remember_bytes
+    def __init__(self, limits: AssemblyLimits, closing: LiveClosing | QuietClosing) -> None:
+        self._limits, self._closing = limits, closing
         self.by_id: dict[str, Trace] = {}
         # Not plain dicts: these find their first key by scanning the places of deleted ones.
         self._of: list[OrderedDict[str, Trace]] = [OrderedDict() for _ in State]
@@ -60,8 +65,13 @@ class Traces:
     def open(self) -> list[Trace]:
         return [*self._of[State.OPEN].values(), *self._of[State.ROOTED].values()]
 
-    def settle(self, trace: Trace, *, active: bool = True) -> None:
-        """Count a new or changed trace where it belongs now; there it is the most recent if it was active."""
+    def settle(self, trace: Trace, arrived: str | None = None, *, active: bool = True) -> None:
+        """Count a new or changed trace where it belongs now; there it is the most recent if it was active.
+
+        `arrived` is the id of a span that was just added to it.
+        """
+        if arrived is not None:
+            self._closing.arrived(trace, arrived, trace.spans[arrived])
         trace_id = trace.trace_id
         if trace.spans:
             state = _ROOTED if trace.rooted else _OPEN
@@ -86,6 +96,16 @@ class Traces:
             or len(of[_OPEN]) + len(of[_ROOTED]) > self._limits.max_traces
             or size[_UNCLAIMED] > self._limits.max_bytes
         )
+
+    def close(self, trace: Trace, now: float, latest: float) -> list[SpanGroup]:
+        """Close the runs of a trace that are complete now; `latest` is when something last arrived."""
+        whole, parts = self._closing.whole, self._closing.parts(trace, now)
+        groups = [trace.close(part, whole=whole) for part in parts if part]
+        if groups:
+            if not trace.spans:
+                trace.last_seen = latest
+            self.settle(trace, active=not trace.spans)
+        return groups
 
     def forget(self, trace: Trace) -> None:
         if trace.counted:
@@ -134,13 +154,120 @@ class Traces:
 
     def forget_closed(self, now: float) -> None:
         """Forget the closed traces whose time is over, and those beyond the bound."""
-        for trace in self.older(State.CLOSED, now - self._remember):
+        for trace in self.older(State.CLOSED, now - self._closing.remember):
             self.forget(trace)
         closed = self._of[State.CLOSED]
         # The most recent one stays, even if it alone exceeds the bound.
-        while self._bytes[State.CLOSED] > self._remember_bytes and len(closed) > 1:
+        while self._bytes[State.CLOSED] > self._closing.remember_bytes and len(closed) > 1:
             self.forget(next(iter(closed.values())))
 
     def oldest(self, state: State) -> float:
         """Return the time of the least recent activity in a state; infinity without traces."""
         return next((trace.last_seen for trace in self._of[state].values()), inf)
+
+
+class LiveClosing:
+    """Closes a run after its root: 20 ms if no span of its trace is open, otherwise `grace`.
+
+    Args:
+        limits: have `grace` and `max_age`.
+        open_spans: without them, every run waits for its grace period.
+    """
+
+    remember = REMEMBER_SECONDS
+    """Seconds for which the ids of closed spans are kept."""
+    remember_bytes = REMEMBER_BYTES
+    """Bytes that these take at most."""
+    whole = False
+    """True if a trace closes as a whole, with the spans that no convention claims."""
+
+    def __init__(self, limits: AssemblyLimits, open_spans: OpenSpans | None = None) -> None:
+        self.evicts_after = limits.max_age
+        """Seconds without a new span after which an open trace is evicted."""
+        self._grace = limits.grace
+        self._open_spans = open_spans
+        self._looked: OpenSpansNow | None = None
+        self._looked_at = -inf
+
+    def arrived(self, trace: Trace, span_id: str, span: OpenSpan) -> None:
+        """Note a claimed span, which was just added to its trace."""
+        # Below an open span, a run closes together with that one.
+        if span.is_root and span.above not in trace.spans:
+            trace.ended[span_id] = span.at + self._seconds(span.record, span.at)
+
+    def _seconds(self, root: SpanRecord, now: float) -> float:
+        if self._open_spans is None:
+            return self._grace
+        if self._looked is None or now != self._looked_at:  # once for the items of a batch
+            self._looked, self._looked_at = OpenSpansNow(self._open_spans), now
+        trace_id, parent_id = int(root.trace_id, 16), int(root.parent_span_id or "0", 16)
+        only_above = self._looked.only_above(trace_id, int(root.span_id, 16), parent_id)
+        # A check after its end still needs the run's spans, which closing hands on.
+        if not only_above or self._looked.may_be_checked(trace_id, parent_id):
+            return self._grace
+        return min(self._grace, _ALL_ENDED_SECONDS)
+
+    def closes_at(self, trace: Trace, now: float) -> float:
+        """Return when something of a trace closes if nothing more arrives."""
+        return min(trace.ended.values()) if trace.ended else inf
+
+    def parts(self, trace: Trace, now: float) -> list[list[str]]:
+        """Return the spans of each group that closes now; with infinity, all that need not wait."""
+        due: list[str] = []
+        for root, at in trace.ended.items():
+            if at <= now:
+                due.append(root)
+        # Deleted afterwards: a dict must not change while it is iterated.
+        for root in due:
+            del trace.ended[root]
+        # Spares most runs the walk over the tree.
+        if len(due) == 1 and _is_flat(trace, due[0]):
+            return [[*trace.spans]]
+        tops = trace.tops()
+        return [tops[root] for root in due if root in tops]  # others close with a span above them
+
+
+class OpenSpansNow:
+    """The open spans at a moment, by span id."""
+
+    def __init__(self, open_spans: OpenSpans) -> None:
+        self._guarded = open_spans.guarded if open_spans.checks else None
+        # Copied in one step: other threads begin and end spans meanwhile.
+        spans = dict(open_spans.by_id)
+        # Many open spans take too long to look at: runs then wait for their grace period.
+        self._known = len(spans) <= MOST_LOOKED_AT
+        self._above: dict[int, int] = {}
+        self._by_trace: dict[int, int] = {}
+        for span_id, span in spans.items() if self._known else ():
+            if span is not None:
+                context: Any = span.context
+                parent: Any = span.parent
+                self._above[span_id] = parent[_SPAN_ID] if parent is not None else 0
+                self._by_trace[context[_TRACE_ID]] = self._by_trace.get(context[_TRACE_ID], 0) + 1
+
+    def may_be_checked(self, trace_id: int, parent_id: int) -> bool:
+        """Return True if the answer of a run that has ended may still be checked."""
+        return self._guarded is not None and (parent_id in self._above or trace_id in self._guarded)
+
+    def only_above(self, trace_id: int, span_id: int, parent_id: int) -> bool:
+        """Return True if at most this span and those above it are open in a trace; 0 stands for no parent."""
+        above = self._above
+        if not self._known:
+            return False
+        # A span is handed over before it stops being open.
+        count, seen = self._by_trace.get(trace_id, 0), int(span_id in above)
+        # Bounded by the count: malformed parents may form a cycle.
+        while parent_id in above and seen <= count:
+            seen += 1
+            parent_id = above[parent_id]
+        return seen == count
+
+
+def _is_flat(trace: Trace, root: str) -> bool:
+    """Return True if all open spans of a trace are directly below a root, which is the usual case."""
+    if root not in trace.spans or trace.spans[root].above in trace.spans:
+        return False
+    for span_id, span in trace.spans.items():  # noqa: SIM110  # `all` is a call for each span
+        if span_id != root and span.above != root:
+            return False
+    return True

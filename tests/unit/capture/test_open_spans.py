@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import set_span_in_context
 
 from otel_evals._internal.capture.items import OpenSpans
-from otel_evals._internal.gather.closing import OpenSpansNow
+from otel_evals._internal.gather.traces import OpenSpansNow
 
 TRACER = TracerProvider(shutdown_on_exit=False).get_tracer("tests.app")
 
