@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,8 @@ from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.trust.marks import marks
+from otel_evals._internal.trust.keys import SECONDS
+from otel_evals._internal.trust.marks import marks_of
 from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import type_name
 
@@ -124,8 +126,9 @@ class Attacher:
             except BaseException as error:  # a span processor of the application
                 log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
         span = OwnSpan(run) if span is None else span
+        marked = marks_of(int(time.time()) // SECONDS).context
         # Never detached: the context is this attempt's own.
-        context.run(context_api.attach, trace.set_span_in_context(span, marks().context))
+        context.run(context_api.attach, trace.set_span_in_context(span, marked))
         return Opened(span, context, span_id, span.judged)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:

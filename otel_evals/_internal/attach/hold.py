@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 SWEEP_SECONDS = 0.25
 """Seconds between two looks at all held spans, whose deadlines may be unordered."""
 _IDLE_SECONDS = 5.0
-"""Seconds between two looks while nothing is held: an exception may interrupt `put` before `changed`."""
+"""Seconds between two looks while nothing is held: a wake-up may be lost, as an exception interrupts it."""
 _MAX_PENDING = 10_000
 _UNMEASURED = 64
 """Number of spans that may be held without being measured."""
@@ -111,6 +111,11 @@ class PendingScores:
         self.open = False
         self._wake(None)
 
+    def _waits(self, key: Key, end_time: int) -> bool:
+        """Return True if a span that ended then must be held."""
+        pending = self._pending.get(key)
+        return pending is not None and not pending.complete and not self.lets_pass(end_time)
+
     def lets_pass(self, end_time: int) -> bool:
         """Return True if a span that ended then need not wait."""
         return not self.open or end_time <= self._passing_until
@@ -201,10 +206,14 @@ class Hold(Generic[_Item]):
         before = self._held.get(key)
         if before is not None:  # sent again while held: the first one leaves with its scores so far
             self._replaced.append((before.item, key))
-        self._held[key] = _Held(item, end_time, time.monotonic() + max(0.0, left), size)
+        deadline = time.monotonic() + max(0.0, left)
+        self._held[key] = _Held(item, end_time, deadline, size)
         self._bytes += size  # not atomic; a sweep counts again
-        # Scores that were completed just before are not noted by `_wake`: a sweep finds them.
-        self.changed()
+        if not self._scores._waits(key, end_time):
+            self._complete.append(key)  # `_wake` came just before, and did not find it
+            self.changed()
+        elif before is not None or deadline < self.next_look:
+            self.changed()
         return True
 
     def remove(self, key: Key) -> bool:
@@ -214,6 +223,8 @@ class Hold(Generic[_Item]):
     def release(self, *, everything: bool = False) -> list[tuple[_Item, Mapping[str, Any]]]:
         """Return the items that are complete or overdue, or all, with their attributes."""
         now = time.monotonic()
+        # Before the look at what is held: `put` wakes for what is due before this.
+        self.next_look = now + _IDLE_SECONDS
         ready: list[tuple[_Item, Mapping[str, Any]]] = []
         while self._replaced:
             item, key = self._replaced.popleft()
@@ -229,9 +240,8 @@ class Hold(Generic[_Item]):
                 self._bytes -= held.size
                 ready.append((held.item, attributes))
         oldest = next(iter(list(self._held.values())), None)
-        self.next_look = now + (_IDLE_SECONDS if oldest is None else SWEEP_SECONDS)
         if oldest is not None:
-            self.next_look = min(self.next_look, oldest.deadline)
+            self.next_look = min(now + SWEEP_SECONDS, oldest.deadline)
         return ready
 
     def _candidates(self, now: float, everything: bool) -> list[Key]:

@@ -68,11 +68,12 @@ class Marks(NamedTuple):
 
 
 def marks() -> Marks:
-    return _marks(int(time.time()) // SECONDS)
+    return marks_of(int(time.time()) // SECONDS)
 
 
 @lru_cache(maxsize=2)
-def _marks(_hour: int) -> Marks:
+def marks_of(_hour: int) -> Marks:
+    """Return the mark of the present hour, whose number keeps it from being that of an earlier one."""
     return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signature())]))
 
 
