@@ -34,17 +34,12 @@ if TYPE_CHECKING:
         summarization,
     )
     from otel_evals._internal.scorers.kit.context import Params, Results
+    from otel_evals._internal.scorers.kit.facts import ScorerFacts
     from otel_evals._internal.scorers.kit.labels import with_examples
+    from otel_evals._internal.scorers.kit.missing import missing
     from otel_evals._internal.scorers.kit.panel import Panel, panel, votes
     from otel_evals._internal.scorers.kit.prompt import PromptStep, ScoreReply
-    from otel_evals._internal.scorers.kit.scorer import (
-        FunctionScorer,
-        Scorer,
-        ScorerFacts,
-        missing,
-        scorer,
-        to_score,
-    )
+    from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, scorer, to_score
     from otel_evals._internal.scorers.kit.steps import ReasonParams, StepScorer, step_scorer
     from otel_evals._internal.scorers.output import answered, no_secrets, same_language
     from otel_evals._internal.scorers.own import classifier, multi_turn_judge, rubric
@@ -121,7 +116,9 @@ _KIT = {
     "scorers.kit.labels": "with_examples",
     "scorers.kit.panel": "Panel panel votes",
     "scorers.kit.prompt": "PromptStep ScoreReply",
-    "scorers.kit.scorer": "FunctionScorer Scorer ScorerFacts missing scorer to_score",
+    "scorers.kit.facts": "ScorerFacts",
+    "scorers.kit.missing": "missing",
+    "scorers.kit.scorer": "FunctionScorer Scorer scorer to_score",
     "scorers.kit.steps": "ReasonParams StepScorer step_scorer",
 }
 _BUILT_IN = {

@@ -17,8 +17,9 @@ from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raise
 from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Sampler, SamplerFacts, always, facts_of_sampler, ratio
 from otel_evals._internal.sampling.parser import parse
+from otel_evals._internal.scorers.kit.facts import ScorerFacts, facts_of
 from otel_evals._internal.scorers.kit.isolation import NotPortableError, pack
-from otel_evals._internal.scorers.kit.scorer import Scorer, ScorerFacts, facts_of
+from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals.errors import ConfigError
 
 

@@ -30,14 +30,15 @@ from otel_evals._internal.engine.check import Check, CheckedRun
 from otel_evals._internal.model import Dropped, Outcome, Run, Sampled, ScorerFailure
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals._internal.scorers.kit.isolation import START_SECONDS, IsolatedScorer, most_processes
-from otel_evals._internal.scorers.kit.outcome import (
+from otel_evals._internal.scorers.kit.outcome import root_cause
+from otel_evals._internal.scorers.kit.scorer import (
     Result,
+    Scorer,
+    StepFailure,
     attempted,
     attempted_at_once,
     ended_early,
-    root_cause,
 )
-from otel_evals._internal.scorers.kit.scorer import Scorer, StepFailure
 from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, hide_task, in_thread
 from otel_evals._internal.util.error_log import log_error, safely
 

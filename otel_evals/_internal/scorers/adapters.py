@@ -13,7 +13,8 @@ from typing import Any
 from otel_evals._internal.model import Direction, NotScored, Run, Score, SpanRecord, StepRecord, Usage
 from otel_evals._internal.scorers.bounds import built, extra_library
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
-from otel_evals._internal.scorers.kit.scorer import Scorer, missing, to_score
+from otel_evals._internal.scorers.kit.missing import missing
+from otel_evals._internal.scorers.kit.scorer import Scorer, to_score
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.util.installed import extra
 from otel_evals.errors import ConfigError
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
 from otel_evals._internal.model.convention import content_setting
-from otel_evals._internal.scorers.kit.scorer import FunctionScorer, missing, scorer
+from otel_evals._internal.scorers.kit.missing import missing
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.text.claim import Claim
 from otel_evals._internal.scorers.text.claims import claims_in, fold, list_items
 from otel_evals._internal.scorers.text.contradiction import Alternatives

@@ -12,7 +12,8 @@ from otel_evals._internal.model import Availability, NotScored, Run, Score
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.redaction.secrets import find_secrets
 from otel_evals._internal.scorers.bounds import MAX_CHARS, extra_library, pattern_search, unreadable
-from otel_evals._internal.scorers.kit.scorer import FunctionScorer, missing, scorer
+from otel_evals._internal.scorers.kit.missing import missing
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
 _REFUSED = ("blocked", "refused")

@@ -24,8 +24,8 @@ from otel_evals._internal.scorers.judged import (
     numbered,
 )
 from otel_evals._internal.scorers.kit.context import Resolver, evidence
+from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.prompt import READY_SLOTS
-from otel_evals._internal.scorers.kit.scorer import missing
 from otel_evals._internal.scorers.kit.steps import StepScorer
 from otel_evals._internal.util.options import call_with, suggestion
 from otel_evals.errors import ConfigError

@@ -24,8 +24,9 @@ from opentelemetry.context import attach
 
 from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.redaction.redactor import current_redaction, use_redaction
-from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, root_cause, to_outcome
-from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, ScorerFacts, StepFailure
+from otel_evals._internal.scorers.kit.facts import ScorerFacts
+from otel_evals._internal.scorers.kit.outcome import asked_wait, failure_of, root_cause
+from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, StepFailure, to_outcome
 from otel_evals._internal.trust.marks import mark
 from otel_evals._internal.util.error_log import content_is_shown, show_content
 from otel_evals._internal.util.installed import package_hint

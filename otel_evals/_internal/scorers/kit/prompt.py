@@ -27,7 +27,7 @@ from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scorers.kit.context import Params, said_before
-from otel_evals._internal.scorers.kit.scorer import missing
+from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.step_record import StepRecordBuilder, asked_once, question_of
 from otel_evals._internal.trust.marks import need_span
 from otel_evals._internal.util.plain import as_text

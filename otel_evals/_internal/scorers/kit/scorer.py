@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import numbers
@@ -9,15 +10,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Availability, Direction, NotScored, Run, Score, StepRecord
-from otel_evals._internal.model.convention import content_setting
+from otel_evals._internal.model import Direction, NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.scorers.kit.facts import check_scale
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
+from otel_evals._internal.scorers.kit.outcome import (
+    KINDS,
+    MAX_LABEL,
+    MAX_TEXT,
+    bounded,
+    failure_of,
+    problem_of,
+    steps_of_error,
+)
 from otel_evals._internal.util.calls import call, is_async
-from otel_evals._internal.util.plain import plain_text, type_name
+from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import ConfigError, OtelEvalsError
 
 Judgement = bool | float | Score | NotScored
@@ -55,41 +66,6 @@ class Scorer(ABC):
     def score_at_once(self, run: Run) -> Score | NotScored:
         """Judge a run as `score` does, on the engine's own thread; called if `at_once` is true."""
         raise NotImplementedError
-
-
-class ScorerFacts(NamedTuple):
-    """A scorer's properties, read once: they are users' code, and may raise later or change."""
-
-    id: str
-    version: str
-    direction: Direction
-    scale: float | None
-    at_once: bool
-
-
-_KINDS = {"id": str, "version": str, "direction": Direction, "at_once": bool}
-
-
-def facts_of(scorer: Scorer) -> ScorerFacts:
-    """Read a scorer's properties.
-
-    Raises:
-        ConfigError: one is missing, raises an exception or has a wrong type.
-    """
-    try:
-        scale = getattr(scorer, "scale", None)
-        facts = ScorerFacts(scorer.id, scorer.version, scorer.direction, scale, scorer.at_once)
-    except Exception as error:
-        fix = f"set {', '.join(ScorerFacts._fields)} when it is created"
-        problem = f"cannot be read ({type_name(error)}: {plain_text(error, 200)}): {fix}"
-        raise ConfigError("scorer", problem) from None
-    for name, kind in _KINDS.items():
-        value = getattr(facts, name)
-        if not isinstance(value, kind) or value == "":
-            problem = f"must be a {kind.__name__}, not {plain_text(value, 100)!r}"
-            raise ConfigError(f"scorer.{name}", problem)
-    check_scale(facts.id, facts.scale)
-    return facts
 
 
 class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
@@ -263,58 +239,73 @@ def _number(value: Any, scale: float | None) -> float:
     return number + 0.0  # no negative zero
 
 
-def check_scale(scorer_id: str, scale: float | None) -> None:
-    if scale is not None and not (isinstance(scale, int | float) and math.isfinite(scale) and scale > 0):
-        raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
+# --- an attempt of a scorer, and its outcome ---
+
+Result = Score | NotScored | ScorerFailure | BaseException
+"""Of an attempt: exceptions are values."""
 
 
-def missing(run: Run, *fields: str) -> NotScored | None:
-    """Return a NotScored for the first of these fields that is missing; None if the run has all.
-
-    Fields: `input`, `output`, `system_instructions`, `ground_truth`. An image without words is an input or
-    an output. The reason is `run_waiting` for the output of a run that waits, or else `<field>_empty`,
-    `<field>_refused`, `<field>_truncated`, `<field>_captured_off` or `<field>_not_recorded`.
-    """
-    for name in fields:
-        value = getattr(run, name)
-        if name == "output" and run.waiting:
-            return NotScored(reason="run_waiting", explanation="the run waits for an approval or a result")
-        if value == "" and any(m.media for m in getattr(run, f"{name}_messages", ())):
-            continue
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return _without(run, name, recorded=value is not None)
-    return None
+async def attempted(scorer: Scorer, run: Run, attempts: int) -> Result:
+    """Return the result of an attempt, given its number; SystemExit would end the loop."""
+    try:
+        return to_outcome(await scorer.score(run), attempts=attempts)
+    except asyncio.CancelledError as error:
+        # After a timeout, the steps so far are kept; otherwise the scorer cancelled itself.
+        return ended_early(steps_of_error(error))
+    except BaseException as error:
+        return error
 
 
-def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
-    """Return why a field has no content."""
-    match run.availability.get("system" if name == "system_instructions" else name):
-        case Availability.CAPTURED_OFF:
-            setting = content_setting(run.scope_name, run.convention)
-            explanation = f"{name} was left out; content capture: {setting}"
-            return NotScored(reason=f"{name}_captured_off", explanation=explanation)
-        case Availability.TRUNCATED:
-            explanation = f"{name} was cut off; fix: raise {limit_of(run)}"
-            return NotScored(reason=f"{name}_truncated", explanation=explanation)
-        case Availability.REFUSED:
-            return NotScored(reason=f"{name}_refused", explanation="the answer was refused or blocked")
-        case Availability.EMPTY:
-            recorded = True
-    if recorded:
-        return NotScored(reason=f"{name}_empty", explanation=f"{name} is empty")
-    return NotScored(reason=f"{name}_not_recorded", explanation=f"the run has no {name}")
+def attempted_at_once(scorer: Scorer, run: Run, attempts: int) -> Result:
+    """Return the result of a scorer that never waits."""
+    try:
+        return to_outcome(scorer.score_at_once(run), attempts=attempts)
+    except BaseException as error:
+        return error
 
 
-def limit_of(run: Run) -> str:
-    """Return the setting of the limit that removed content of a run."""
-    spans = [operation.span for operation in run.operations]
-    if any(span.dropped_attributes for span in spans):
-        return "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-    if any(event.dropped_attributes for span in spans for event in span.logs):
-        return "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT"
-    if any(event.dropped_attributes for span in spans for event in span.events):
-        return "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"
-    if any(span.spans_dropped for span in spans):
-        return "`max_spans_per_trace`"
-    # Shortened values are not counted anywhere: this limit is the only one left.
-    return "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
+def ended_early(steps: tuple[StepRecord, ...] = ()) -> StepFailure:
+    """Return the failure of a scorer that was cancelled after these steps."""
+    failure = StepFailure("the scorer cancelled itself", steps=steps)
+    failure.__cause__ = asyncio.CancelledError("the scorer cancelled itself")
+    return failure
+
+
+def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
+    """Convert an answer or an exception to an outcome."""
+    if type(value) is Score and _is_plain(value):  # most are: the rest costs ten times as much
+        return value
+    try:
+        if isinstance(value, BaseException):
+            return failure_of(value, attempts=attempts)
+        kind = next((kind for kind in KINDS if isinstance(value, kind)), None)
+        problem = f"a {type_name(value)}"
+        if kind is not None:
+            # There and back: msgspec checks the types of fields when it converts, not when a struct is made.
+            outcome: Any = convert(to_builtins(value, enc_hook=plain_value), kind)
+            problem = problem_of(outcome)
+            if not problem:
+                whole: Score | NotScored | ScorerFailure = bounded(outcome)
+                return whole
+    except Exception as error:
+        problem = f"a {type_name(value)} that cannot be used ({plain_text(error, 300)})"
+    said = f"the scorer returned {problem}, not a Score with a finite value or a NotScored with a reason"
+    return ScorerFailure(error_type=TypeError.__name__, message=said, attempts=attempts)
+
+
+def _is_plain(score: Score) -> bool:
+    """Return True if a Score has no steps, and only short values of the declared types."""
+    return (
+        type(score.value) is float
+        and math.isfinite(score.value)
+        and score.steps == ()
+        and score.agreement is None
+        and score.span_id is None
+        and _is_plain_text(score.label, MAX_LABEL)
+        and _is_plain_text(score.explanation, MAX_TEXT)
+    )
+
+
+def _is_plain_text(text: object, limit: int) -> bool:
+    # ASCII has no halves of surrogate pairs, which have no UTF-8 form.
+    return text is None or (type(text) is str and len(text) <= limit and text.isascii())

@@ -24,9 +24,10 @@ from otel_evals._internal.scorers.kit.context import (
     resolve,
     seen,
 )
+from otel_evals._internal.scorers.kit.facts import check_scale
 from otel_evals._internal.scorers.kit.fingerprint import fingerprint
 from otel_evals._internal.scorers.kit.prompt import PromptStep
-from otel_evals._internal.scorers.kit.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
+from otel_evals._internal.scorers.kit.scorer import Judgement, Scorer, StepFailure, to_score
 from otel_evals._internal.scorers.kit.step_record import StepRecordBuilder, describe_error
 from otel_evals._internal.util.calls import call, must_propagate
 from otel_evals.errors import ConfigError

@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from pydantic import BaseModel
 
-from otel_evals._internal.scorers.kit.outcome import failure_of, root_cause, to_outcome
-from otel_evals._internal.scorers.kit.scorer import StepFailure
+from otel_evals._internal.scorers.kit.outcome import failure_of, root_cause
+from otel_evals._internal.scorers.kit.scorer import StepFailure, to_outcome
 from otel_evals._internal.util.plain import plain_text, plain_value
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
