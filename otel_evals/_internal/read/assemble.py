@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from otel_evals._internal.model import (
     Document,
@@ -21,23 +21,30 @@ from otel_evals._internal.model import (
 from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.model.records import ReadOnlyDict, recovered
 from otel_evals._internal.read.availability import Ending, find_availability, reasons_of
-from otel_evals._internal.read.names import Named, agent_of, first_of, models_of, versions_and_tenant
+from otel_evals._internal.read.names import Named, versions_and_tenant
 from otel_evals._internal.read.question import (
     Answer,
     Question,
+    ends_with_calls,
     find_answer,
     find_question,
     is_json_of,
-    is_unfinished,
     waiting_calls,
 )
-from otel_evals._internal.read.tool_calls import join_tool_calls
+from otel_evals._internal.read.tool_calls import is_after_pending, join_tool_calls, with_pending
+from otel_evals._internal.read.tree import outside
 from otel_evals._internal.read.turns import APART, tokens_used
 from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
-_OF_FIRST = ("conversation_id", "user_id")
+_UNNAMED = "LangGraph"
+"""LangGraph's name of a graph without a name."""
 _TOGETHER = {
+    "conversation_id": "ids",
+    "user_id": "ids",
+    "agent_version": "named",
+    "prompt_version": "named",
+    "tenant": "named",
     "input_messages": "asked",
     "history": "asked",
     "output_messages": "said",
@@ -48,7 +55,6 @@ _TOGETHER = {
     "sources": "recorded",
 }
 """Fields that are derived together, each with the method."""
-_NAMED = ("agent_version", "prompt_version", "tenant")
 
 
 def assemble(
@@ -67,8 +73,8 @@ def assemble(
         "operations": operations,
         "children": ReadOnlyDict(children),
         "trace_ids": (span.trace_id,),
-        "agent_name": agent_of(root, operations),
-        "models": models_of(root, operations),
+        "agent_name": _agent_of(root, operations),
+        "models": _models_of(root, operations),
         "start_time": _start(root, operations),
         "end_time": span.end_time,
         "resource": span.resource,
@@ -92,6 +98,31 @@ def _start(root: Operation, operations: Sequence[Operation]) -> int:
     return min(o.span.start_time for o in operations if o is root or o.span.resource == host)
 
 
+def _first_of(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
+    """Return a field of the root, or else of the first operation that has it."""
+    value = getattr(root, name)
+    return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
+
+
+def _agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
+    """Return the best name of a run: a team's name comes before its members'."""
+    if root.agent_name and root.agent_name != _UNNAMED:  # most runs
+        return root.agent_name
+    agents = [o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations]
+    own = root.name if root.kind is OperationKind.AGENT else None
+    names = list(filter(None, (root.agent_name, own, *agents, root.name)))
+    return next((name for name in names if name != _UNNAMED), names[0] if names else None)
+
+
+def _models_of(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
+    """Return the models of all model calls, or without any the first one that an agent has."""
+    asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    agents = [root, *(o for o in operations if o.kind is OperationKind.AGENT)]
+    models = [o.response_model or o.request_model for o in asked or agents]
+    known = dict.fromkeys(filter(None, models))
+    return tuple(known) if asked else tuple(known)[:1]
+
+
 def _trace_state(span: SpanRecord) -> str:
     """Return the tracestate, without its `ot` entry if the trace id is malformed."""
     try:
@@ -112,15 +143,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     failed: ClassVar[bool] = False  # each operation has this for itself
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        if field in _OF_FIRST:
-            return {each: first_of(each, self._root, self._operations) for each in _OF_FIRST}
-        if field in _NAMED:
-            named = self._names()
-            return {each: named[each][0] if each in named else None for each in _NAMED}
-        if field in _TOGETHER:
-            together: Mapping[str, Any] = getattr(self, _TOGETHER[field])()
-            return together
-        return {field: getattr(self, field)()}
+        found = getattr(self, _TOGETHER.get(field, field))()
+        together: Mapping[str, Any] = found if field in _TOGETHER else {field: found}
+        return together
 
     # --- parts, each found once ---
 
@@ -135,7 +160,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         # Guards judge the conversation: their messages must not become its question or answer.
         if not self._guards:
             return self._operations
-        return self._part(_outside, self._guards, self._operations, self._above)
+        return self._part(outside, self._guards, self._operations, self._above)
 
     def _question(self) -> Question | None:
         return self._part(find_question, self._root, self._speaking())
@@ -143,10 +168,11 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def _answer(self) -> Answer | None:
         return self._part(find_answer, self._root, self._speaking())
 
-    def _system(self) -> tuple[str | None, Operation | None]:
+    def _system(self) -> Operation | None:
+        """Return the operation with the system instructions, the one with the question rather than others."""
         question = self._question()
         asked = question.operation if question else self._root
-        return self._part(_system, self._root, asked, *self._operations)
+        return next((o for o in (self._root, asked, *self._operations) if o.system_instructions), None)
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return self._part(Recovery._find_calls, self)
@@ -160,7 +186,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         said = answer.text if answer is not None else ""
         # Only calls that were not executed may be the answer's form.
         calls = tuple(c for c in calls if c.result is not None or not is_json_of(said, c.arguments))
-        return calls if said else _with_pending(calls, self._last_asked())
+        return calls if said else with_pending(calls, self._last_asked())
 
     def _last_asked(self) -> Sequence[Part]:
         """Return the calls that the last model call asked for, if the run ended after them."""
@@ -175,12 +201,11 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         if any(call.status == "pending" for call in self.tool_calls()):
             last = self._last()
             # A later model call shows that the run went on after the pending call.
-            answered = answer is not None and last is not None and _is_after_calls(last, self._operations)
-            return not answered
+            return answer is None or last is None or not is_after_pending(last, self._operations)
         if (answer is not None and answer.said) or self._failed() is not None:
             return False
         paused = self._root.paused or any(o.paused for o in self._operations)
-        return paused or self.finish_reasons()[-1:] == ("paused",) or is_unfinished(self._root)
+        return paused or self.finish_reasons()[-1:] == ("paused",) or ends_with_calls(self._root)
 
     def _names(self) -> Mapping[str, Named]:
         return self._part(versions_and_tenant, self._root, self._operations)
@@ -225,12 +250,22 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         error, kind = (failed.error, failed.error_type) if failed else (None, None)
         return {"error": error, "error_type": kind}
 
+    def ids(self) -> Mapping[str, Any]:
+        names = ("conversation_id", "user_id")
+        return {name: _first_of(name, self._root, self._operations) for name in names}
+
+    def named(self) -> Mapping[str, Any]:
+        found = self._names()
+        names = ("agent_version", "prompt_version", "tenant")
+        return {name: found[name][0] if name in found else None for name in names}
+
     def system_instructions(self) -> str | None:
-        return self._system()[0]
+        found = self._system()
+        return found.system_instructions if found else None
 
     def provider(self) -> str | None:
         asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
-        provider: str | None = first_of("provider", self._root, asked)
+        provider: str | None = _first_of("provider", self._root, asked)
         return provider
 
     def usage(self) -> Usage:
@@ -252,47 +287,13 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
     def recorded(self) -> Mapping[str, Any]:
         """Return the availability and the sources of all fields."""
         calls, documents = self.tool_calls(), self.documents()
-        parts = self._question(), self._answer(), calls, documents, self._system()[1]
+        parts = self._question(), self._answer(), calls, documents, self._system()
         found = find_availability(self._operations, *parts, self._ending())
         named = {name: source for name, (_, source) in self._names().items()}
         return {
             "availability": ReadOnlyDict(found["availability"]),
             "sources": ReadOnlyDict(found["sources"] | named),
         }
-
-
-def _outside(
-    guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
-) -> Sequence[Operation]:
-    """Return the operations outside of guards."""
-    inside = {o.span_id for o in operations if o.span_id in guards}
-    for operation in operations:  # sorted by start: parents come first
-        if above.get(operation.span_id) in inside:
-            inside.add(operation.span_id)
-    return [operation for operation in operations if operation.span_id not in inside]
-
-
-def _with_pending(calls: Sequence[ToolCall], asked: Sequence[Part]) -> tuple[ToolCall, ...]:
-    """Mark the calls that a model asked for and that have no result as pending."""
-    ids = {part.tool_call_id for part in asked}
-    names = {part.name for part in asked if part.tool_call_id is None}
-    return tuple(
-        replace(call, status="pending")
-        if call.result is None and call.error is None and (call.id in ids or call.name in names)
-        else call
-        for call in calls
-    )
-
-
-def _is_after_calls(last: Operation, operations: Iterable[Operation]) -> bool:
-    """Return True if the last model call began after every call that is pending."""
-    pending = (o for o in operations if o.tool_call is not None and o.tool_call.status == "pending")
-    return all(o.span.start_time < last.span.start_time for o in pending)
-
-
-def _system(*operations: Operation) -> tuple[str | None, Operation | None]:
-    found = next((o for o in operations if o.system_instructions), None)
-    return (found.system_instructions, found) if found else (None, None)
 
 
 def _retrieved(operations: Iterable[Operation]) -> tuple[Document, ...]:

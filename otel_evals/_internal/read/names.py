@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
-from otel_evals._internal.model import Operation, OperationKind, Run, Source, SpanRecord
+from otel_evals._internal.model import Operation, Run, Source, SpanRecord
 from otel_evals._internal.model.records import with_given
 from otel_evals._internal.util.plain import read_json
 
@@ -59,8 +58,6 @@ NAMES: Final = {
     ),
 }
 """By field: attribute names, most trusted first, and keys of the application's own metadata after them."""
-_UNNAMED: Final = "LangGraph"
-"""LangGraph's name of a graph without a name."""
 _LAST: Final = {
     "agent_version": ("langfuse.version", "langfuse.release", "service.version"),
     "prompt_version": (),
@@ -195,43 +192,3 @@ def _above(
             return value
         above = parents.get(above)
     return None
-
-
-# --- agent and models ---
-
-
-def first_of(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
-    """Return a field of the root, or else of the first operation that has it."""
-    value = getattr(root, name)
-    return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
-
-
-def agent_of(root: Operation, operations: Iterable[Operation]) -> str | None:
-    if root.agent_name and root.agent_name != _UNNAMED:  # most runs
-        return root.agent_name
-    names = filter(None, _names(root, operations))
-    first = next(names, None)
-    return first if first != _UNNAMED else next((name for name in names if name != _UNNAMED), first)
-
-
-def _names(root: Operation, operations: Iterable[Operation]) -> Iterator[str | None]:
-    """Yield the names that a run may have, the best first: a team's name comes before its members'."""
-    yield root.agent_name
-    if root.kind is OperationKind.AGENT:
-        yield root.name
-    yield from (o.agent_name or (o.name if o.kind is OperationKind.AGENT else None) for o in operations)
-    yield root.name
-
-
-def models_of(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
-    models: dict[str, None] = {}
-    asked = False
-    for o in operations:
-        if o.kind is OperationKind.INFERENCE:
-            asked = True
-            if model := o.response_model or o.request_model:
-                models[model] = None
-    agents = () if asked else (root, *(o for o in operations if o.kind is OperationKind.AGENT))
-    if model := next(filter(None, (o.response_model or o.request_model for o in agents)), None):
-        models[model] = None
-    return tuple(models)

@@ -229,7 +229,7 @@ def asks_for_tools(call: Operation) -> bool:
     return says_tools(call) or any(map(waiting_calls, call.output_messages))
 
 
-def is_unfinished(root: Operation) -> bool:
+def ends_with_calls(root: Operation) -> bool:
     """Return True if an operation requested tools, whose results will be the input of another run.
 
     That is a model call without an agent, or an agent with that finish reason: applications that run
@@ -238,8 +238,11 @@ def is_unfinished(root: Operation) -> bool:
     if root.kind is OperationKind.INFERENCE:
         return asks_for_tools(root)
     # An agent may say something next to its calls.
-    asks = root.kind is OperationKind.AGENT and bool(root.finish_reasons) and says_tools(root)
-    return asks and any(map(waiting_calls, root.output_messages[-1:]))
+    return (
+        root.kind is OperationKind.AGENT
+        and says_tools(root)
+        and any(map(waiting_calls, root.output_messages[-1:]))
+    )
 
 
 def waiting_calls(message: Message) -> list[Part]:

@@ -60,6 +60,8 @@ def find_runs(
     roots, loose = _outermost(tree)
     # A lone root can neither adopt operations nor drop any.
     if loose or len(roots) > 1:
+        roots.sort(key=in_order)
+        loose.sort(key=in_order)
         missing = {i for i, above in parents.items() if above is not None and above not in records}
         tree, roots, loose = adopt_lost(tree, roots, loose, missing - links.keys())
         loose = without_foreign_tools(tree, roots, loose)
@@ -113,7 +115,7 @@ def _outermost(tree: Tree) -> tuple[list[Operation], list[Operation]]:
             stack.extend(tree.below.get(operation.span_id, ()))
         else:
             loose.append(operation)
-    return sorted(roots, key=in_order), sorted(loose, key=in_order)
+    return roots, loose
 
 
 def _parts_of(root: Operation, tree: Tree) -> Iterator[Run]:

@@ -13,7 +13,7 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.records import with_given
 from otel_evals._internal.model.runs import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.question import is_unfinished as ends_with_calls
+from otel_evals._internal.read.question import ends_with_calls
 from otel_evals._internal.read.tree import guards_in, is_before, parents_in
 from otel_evals._internal.read.turns import asked_by, continues, given_to
 
@@ -26,8 +26,12 @@ def is_unfinished(run: Run) -> bool:
     for operation in run.operations:
         if operation.paused:
             return True
-        if operation.span.span_id == run.root_span_id and ends_with_calls(operation):
-            return operation.kind is not OperationKind.INFERENCE or not run.output
+        is_call = operation.kind is OperationKind.INFERENCE
+        # An agent says that it requested tools by a finish reason, or not at all.
+        if operation.span.span_id != run.root_span_id or not (is_call or operation.finish_reasons):
+            continue
+        if ends_with_calls(operation):
+            return not (is_call and run.output)
     return False
 
 
@@ -41,10 +45,11 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     agents = False  # once one has requested tools, all wait and stay in order
     for run in runs:
         joined = _join_with(run, held)
-        if joined.root_kind is OperationKind.AGENT:
-            agents = agents or is_unfinished(joined)
-        waits = _is_bare(joined) or (agents and joined.root_kind is OperationKind.AGENT)
-        if not waits and not is_unfinished(joined) and not _lacks_its_beginning(joined):
+        is_agent = joined.root_kind is OperationKind.AGENT
+        unfinished = is_unfinished(joined)
+        agents = agents or (is_agent and unfinished)
+        waits = unfinished or _is_bare(joined) or (agents and is_agent) or _lacks_its_beginning(joined)
+        if not waits:
             yield joined
             continue
         held.append(joined)

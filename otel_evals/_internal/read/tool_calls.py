@@ -281,3 +281,27 @@ def _alone(mentioned: MessageCall) -> ToolCall:
         status="error" if mentioned.failed else "unknown",
         source="messages",
     )
+
+
+# --- calls that wait for their results ---
+
+
+def with_pending(calls: Sequence[ToolCall], asked: Sequence[Part]) -> tuple[ToolCall, ...]:
+    """Mark the calls that a model asked for and that have no result as pending."""
+    ids = {part.tool_call_id for part in asked}
+    names = {part.name for part in asked if part.tool_call_id is None}
+    return tuple(
+        replace(call, status="pending")
+        if call.result is None and call.error is None and (call.id in ids or call.name in names)
+        else call
+        for call in calls
+    )
+
+
+def is_after_pending(last: Operation, operations: Iterable[Operation]) -> bool:
+    """Return True if the last model call began after every call that is pending."""
+    return all(
+        o.span.start_time < last.span.start_time
+        for o in operations
+        if o.tool_call is not None and o.tool_call.status == "pending"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import inf
 from operator import itemgetter
@@ -85,6 +85,17 @@ def guards_in(operations: Iterable[Operation]) -> frozenset[str]:
 def _is_guard(operation: Operation) -> bool:
     attributes = operation.span.attributes
     return any(_GUARD.search(str(attributes[key])) for key in _KINDS.intersection(attributes))
+
+
+def outside(
+    guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
+) -> Sequence[Operation]:
+    """Return the operations outside of guards."""
+    inside = {o.span_id for o in operations if o.span_id in guards}
+    for operation in operations:  # sorted by start: parents come first
+        if above.get(operation.span_id) in inside:
+            inside.add(operation.span_id)
+    return [operation for operation in operations if operation.span_id not in inside]
 
 
 def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
@@ -238,8 +249,10 @@ class _Content(msgspec.Struct, eq=False, gc=False):
 
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
-            found = derivation.derive("availability")
-            return {**found, "tool_definitions": read_only(found.get("tool_definitions", ()))}
+            found = {"tool_definitions": (), **derivation.derive("availability")}
+            if found["tool_definitions"]:
+                found["tool_definitions"] = read_only(found["tool_definitions"])
+            return found
         except BaseException as error:  # a third-party convention must not fail the scorer
             # Every span of a broken convention fails: one warning per scope is enough.
             logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
