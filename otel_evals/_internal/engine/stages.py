@@ -30,9 +30,10 @@ from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished
 from otel_evals._internal.engine.thread import EngineThread
 from otel_evals._internal.engine.unfinished_runs import UnfinishedRuns
+from otel_evals._internal.gather.closing import AssemblyLimits
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.gather.traces import AssemblyLimits, LiveClosing
+from otel_evals._internal.gather.traces import LiveClosing
 from otel_evals._internal.model import Loss, Run, ScoredRun
 from otel_evals._internal.model.convention import Conventions
 from otel_evals._internal.model.runs import SIZE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -11,6 +12,17 @@ from otel_evals._internal.model import SpanRecord
 
 REMEMBER_SECONDS: Final = 600.0
 REMEMBER_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyLimits:
+    """Bounds of assembly; `otel_evals.Config` has their meaning and defaults."""
+
+    grace: float
+    max_age: float
+    max_traces: int
+    max_spans_per_trace: int
+    max_bytes: int
 
 
 class QuietClosing:

@@ -21,9 +21,9 @@ from otel_evals._internal.capture.items import (
     RecordedSpan,
     UnclaimedSpan,
 )
-from otel_evals._internal.gather.closing import QuietClosing
+from otel_evals._internal.gather.closing import AssemblyLimits, QuietClosing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
-from otel_evals._internal.gather.traces import AssemblyLimits, LiveClosing, Traces
+from otel_evals._internal.gather.traces import LiveClosing, Traces
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.spans import size_of_span
 
@@ -91,7 +91,7 @@ class Gatherer:
     def so_far(self, trace_id: str) -> SpanGroup:
         """Return the spans of a trace whose runs have not closed, with their log records."""
         trace = self._by_id.get(trace_id)
-        return SpanGroup((), {}) if trace is None else trace.group([*trace.spans])
+        return SpanGroup((), {}) if trace is None else self._traces.group(trace, [*trace.spans])
 
     def take_left(self) -> list[str]:
         """Return the traces with items since the last call of which nothing is open, if `reports_left`."""
@@ -303,7 +303,7 @@ class Gatherer:
         trace.evicted = True
         for span_id in trace.spans:
             trace.remember(span_id, arrived=True)
-        trace.clear(whole=True)
+        trace.clear()
         trace.last_seen = self._latest
         self._settle(trace)
         return [Loss("run", reason, trace.trace_id, len(runs))] if runs else []

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -17,10 +18,11 @@ from otel_evals._internal.util.plain import shallow
 
 _TRACE_BYTES: Final = 1_000
 _LINK_BYTES: Final = 200
-_ID_BYTES: Final = 100
+ID_BYTES: Final = 100
 _MOST_LINKS: Final = 10_000
-_MOST_CLOSED: Final = 10_000
+MOST_CLOSED: Final = 10_000
 _CHOICE: Final = "gen_ai.choice"
+_TIME = attrgetter("time")
 
 
 class State(IntEnum):
@@ -135,6 +137,10 @@ class Trace(msgspec.Struct, gc=False):
         self.size += size_of_event(log)
         return lost
 
+    def logs_of(self, span_id: str) -> tuple[SpanEvent, ...]:
+        """Return the log records of a span, the oldest first."""
+        return tuple(sorted(self.logs[span_id], key=_TIME))
+
     def take_logs(self, span_id: str) -> list[SpanEvent]:
         logs = self.logs.pop(span_id, [])
         self.size -= sum(map(size_of_event, logs))
@@ -143,16 +149,16 @@ class Trace(msgspec.Struct, gc=False):
     def remember(self, span_id: str, *, arrived: bool) -> None:
         """Remember a closed span, at most some thousand of them."""
         if span_id not in self.closed:
-            self.size += _ID_BYTES
+            self.size += ID_BYTES
         self.closed[span_id] = arrived or self.closed.get(span_id, False)
-        if len(self.closed) > _MOST_CLOSED:
-            self._forget_oldest()
+        if len(self.closed) > MOST_CLOSED:
+            self.forget_oldest()
 
-    def _forget_oldest(self) -> None:
+    def forget_oldest(self) -> None:
         # Many at once: the first key is found by scanning the places of the deleted ones.
-        for oldest in list(islice(self.closed, _MOST_CLOSED // 2)):
+        for oldest in list(islice(self.closed, MOST_CLOSED // 2)):
             del self.closed[oldest]
-            self.size -= _ID_BYTES
+            self.size -= ID_BYTES
 
     # --- the tree ---
 
@@ -198,77 +204,25 @@ class Trace(msgspec.Struct, gc=False):
 
     # --- what closes ---
 
-    def group(self, span_ids: Collection[str]) -> SpanGroup:
-        """Return open spans with their log records."""
-        records: list[SpanRecord] = []
-        size, with_logs = 0, False
-        links = dict(self.links)
-        # A part of the trace needs only the links above its own spans.
-        if links and len(span_ids) < len(self.spans):
-            links = self._links_of(span_ids)
-        for span_id in span_ids:
-            span = self.spans[span_id]
-            record = span.record
-            if self.logs and span_id in self.logs:
-                record = replace(record, logs=_oldest_first(self.logs[span_id]))
-            if self.lacks_spans:
-                record = replace(record, spans_dropped=True)
-            if span.above != record.parent_span_id:
-                links[span_id] = span.above
-            with_logs = with_logs or bool(record.logs)
-            size += span.size
-            records.append(record)
-        if self.logs:
-            records += self._unclaimed_with_logs(span_ids, links)
-        # Spans were measured without their log records.
-        return SpanGroup(tuple(records), links, 0 if with_logs else size)
-
-    def close(self, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
-        """Return open spans; only their ids stay, and with `whole` those of missing spans above them."""
-        group = self.group(span_ids)
-        for span_id in span_ids:
-            self.size -= self.spans.pop(span_id).size
-            # `remember`, without a call for each span.
-            if span_id not in self.closed:
-                self.size += _ID_BYTES
-            self.closed[span_id] = True
-        if len(self.closed) > _MOST_CLOSED:
-            self._forget_oldest()
-        if self.logs:
-            for record in group.spans:
-                self.take_logs(record.span_id)
-        # Missing parents are remembered: should they arrive, they are late and start no run.
-        if whole:
-            parents = {record.parent_span_id for record in group.spans}
-            for above in parents.union(group.links.values()):
-                if above is not None and above not in self.links and above not in self.spans:
-                    self.remember(above, arrived=False)
-        if not self.spans:
-            for span_id in self.links if whole else ():
-                self.remember(span_id, arrived=True)
-            self.clear(whole=whole)
-        return group
-
-    def clear(self, *, whole: bool) -> None:
-        """Drop what is open; `whole` drops unclaimed spans and log records as well."""
+    def clear(self) -> None:
+        """Drop everything but the ids of closed spans."""
         for span in self.spans.values():
             self.size -= span.size
         self.spans.clear()
         self.ended.clear()
         self.rooted = self.lacks_spans = False  # both were about open spans
-        if whole:
-            for span_id in [*self.logs]:
-                self.take_logs(span_id)
-            self.size -= _LINK_BYTES * len(self.links)
-            self.links.clear()
-            self.over.clear()
+        for span_id in [*self.logs]:
+            self.take_logs(span_id)
+        self.size -= _LINK_BYTES * len(self.links)
+        self.links.clear()
+        self.over.clear()
 
-    def _links_of(self, span_ids: Collection[str]) -> dict[str, str | None]:
+    def links_of(self, span_ids: Collection[str]) -> dict[str, str | None]:
         """Return the unclaimed spans above these, each with the first claimed or missing id above."""
         parents = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
         return {each: self.above(each) for each in parents if each is not None and each in self.links}
 
-    def _unclaimed_with_logs(
+    def unclaimed_with_logs(
         self, span_ids: Iterable[str], links: Mapping[str, str | None]
     ) -> Iterator[SpanRecord]:
         """Yield the unclaimed spans with log records, which may belong to a claimed span next to them.
@@ -277,19 +231,15 @@ class Trace(msgspec.Struct, gc=False):
         """
         for span_id, parent in links.items():
             if span_id in self.logs and span_id in self.links:
-                logs = _oldest_first(self.logs[span_id])
+                logs = self.logs_of(span_id)
                 yield SpanRecord(trace_id=self.trace_id, span_id=span_id, parent_span_id=parent, logs=logs)
         above = {self.spans[span_id].record.parent_span_id for span_id in span_ids}
         for parent in above:
             if parent is None or parent in self.links or parent in self.spans or parent not in self.logs:
                 continue
-            logs = _oldest_first(self.logs[parent])
+            logs = self.logs_of(parent)
             if [log.name for log in logs].count(_CHOICE) == 1:
                 yield SpanRecord(trace_id=self.trace_id, span_id=parent, parent_span_id=None, logs=logs)
-
-
-def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
-    return tuple(sorted(logs, key=lambda log: log.time))
 
 
 def _shallow(log: SpanEvent) -> SpanEvent:

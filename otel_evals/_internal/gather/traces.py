@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from math import inf
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from otel_evals._internal.capture.items import MOST_LOOKED_AT, OpenSpans
-from otel_evals._internal.gather.closing import REMEMBER_BYTES, REMEMBER_SECONDS, QuietClosing
-from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
+from otel_evals._internal.gather.closing import REMEMBER_BYTES, REMEMBER_SECONDS, AssemblyLimits, QuietClosing
+from otel_evals._internal.gather.trace import ID_BYTES, MOST_CLOSED, OpenSpan, SpanGroup, State, Trace
 from otel_evals._internal.model import SpanRecord
 
 _OTHERS: Final = 0.1
@@ -21,17 +22,6 @@ _ALL_ENDED_SECONDS: Final = 0.02
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyLimits:
-    """Bounds of assembly; `otel_evals.Config` has their meaning and defaults."""
-
-    grace: float
-    max_age: float
-    max_traces: int
-    max_spans_per_trace: int
-    max_bytes: int
 
 
 class Traces:
@@ -100,12 +90,66 @@ class Traces:
     def close(self, trace: Trace, now: float, latest: float) -> list[SpanGroup]:
         """Close the runs of a trace that are complete now; `latest` is when something last arrived."""
         whole, parts = self._closing.whole, self._closing.parts(trace, now)
-        groups = [trace.close(part, whole=whole) for part in parts if part]
+        groups = [self._close(trace, part, whole=whole) for part in parts if part]
         if groups:
             if not trace.spans:
                 trace.last_seen = latest
             self.settle(trace, active=not trace.spans)
         return groups
+
+    def _close(self, trace: Trace, span_ids: Collection[str], *, whole: bool) -> SpanGroup:
+        """Return open spans; only their ids stay, and with `whole` those of missing spans above them."""
+        group = self.group(trace, span_ids)
+        for span_id in span_ids:
+            trace.size -= trace.spans.pop(span_id).size
+            # `remember`, without a call for each span.
+            if span_id not in trace.closed:
+                trace.size += ID_BYTES
+            trace.closed[span_id] = True
+        if len(trace.closed) > MOST_CLOSED:
+            trace.forget_oldest()
+        if trace.logs:
+            for record in group.spans:
+                trace.take_logs(record.span_id)
+        # Missing parents are remembered: should they arrive, they are late and start no run.
+        if whole:
+            parents = {record.parent_span_id for record in group.spans}
+            for above in parents.union(group.links.values()):
+                if above is not None and above not in trace.links and above not in trace.spans:
+                    trace.remember(above, arrived=False)
+        if not trace.spans:
+            trace.ended.clear()
+            trace.rooted = trace.lacks_spans = False  # both were about open spans
+        if whole and not trace.spans:
+            for span_id in trace.links:
+                trace.remember(span_id, arrived=True)
+            trace.clear()
+        return group
+
+    def group(self, trace: Trace, span_ids: Collection[str]) -> SpanGroup:
+        """Return open spans of a trace with their log records."""
+        records: list[SpanRecord] = []
+        size, with_logs = 0, False
+        links = dict(trace.links)
+        # A part of the trace needs only the links above its own spans.
+        if links and len(span_ids) < len(trace.spans):
+            links = trace.links_of(span_ids)
+        for span_id in span_ids:
+            span = trace.spans[span_id]
+            record = span.record
+            if trace.logs and span_id in trace.logs:
+                record = replace(record, logs=trace.logs_of(span_id))
+            if trace.lacks_spans:
+                record = replace(record, spans_dropped=True)
+            if span.above != record.parent_span_id:
+                links[span_id] = span.above
+            with_logs = with_logs or bool(record.logs)
+            size += span.size
+            records.append(record)
+        if trace.logs:
+            records += trace.unclaimed_with_logs(span_ids, links)
+        # Spans were measured without their log records.
+        return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
     def forget(self, trace: Trace) -> None:
         if trace.counted:

@@ -15,8 +15,8 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import TopicPartition
 
 from otel_evals._internal.capture.items import RecordedSpan
+from otel_evals._internal.gather.closing import AssemblyLimits
 from otel_evals._internal.gather.gatherer import Gatherer
-from otel_evals._internal.gather.traces import AssemblyLimits
 from otel_evals.model import SpanRecord
 from otel_evals_gateway._internal.kafka.clock import MessageClosing, ReadingClock
 from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, OpenSpans, RecordedSpan, UnclaimedSpan
-from otel_evals._internal.gather.closing import QuietClosing
+from otel_evals._internal.gather.closing import AssemblyLimits, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.gather.traces import AssemblyLimits, LiveClosing
+from otel_evals._internal.gather.traces import LiveClosing
 from otel_evals._internal.model.spans import size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 from tests.support.lines_run import lines_run

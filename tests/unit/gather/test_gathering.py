@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
-from otel_evals._internal.gather.closing import QuietClosing
+from otel_evals._internal.gather.closing import AssemblyLimits, QuietClosing
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.gather.trace import SpanGroup
-from otel_evals._internal.gather.traces import AssemblyLimits, LiveClosing
+from otel_evals._internal.gather.traces import LiveClosing
 from otel_evals._internal.model.spans import size_of_event, size_of_span
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
