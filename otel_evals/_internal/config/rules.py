@@ -133,7 +133,7 @@ class Rule:
 
 def judges_of(scorer: Any) -> Iterator[Any]:
     """Yield the judge of every prompt, of all members of a panel."""
-    for member in getattr(scorer, "members", ()):
+    for member in getattr(scorer, "_members", ()):
         yield from judges_of(member)
     if not hasattr(scorer, "steps"):
         return
@@ -143,9 +143,8 @@ def judges_of(scorer: Any) -> Iterator[Any]:
 
     if isinstance(scorer, StepScorer):
         for step in scorer.steps.values():
-            judge = (step.judge or scorer.judge) if isinstance(step, PromptStep) else None
-            if judge is not None:
-                yield judge
+            if isinstance(step, PromptStep):
+                yield step.judge or scorer.judge
 
 
 def missing_key(judge: Any) -> str | None:

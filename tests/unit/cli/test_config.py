@@ -44,6 +44,17 @@ def test_check_says_what_is_scored_how_often_and_by_how_many_calls(file: Path) -
     assert "console" in said.rpartition("Scores go to")[2]
 
 
+def test_check_counts_the_judges_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "from otel_evals.scorers import hallucination, votes\n"
+        "voted = votes(hallucination('openai-compatible/own'), 3)\n"
+    )
+    (tmp_path / "panel_of_this_folder.py").write_text(code)
+    (path := tmp_path / "evals.yaml").write_text("rules: ['python:panel_of_this_folder:voted']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "at least 3 calls to own per scored run" in command("check", path).output
+
+
 def test_modules_in_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "from otel_evals import scorer\n@scorer(version='1')\ndef own(run):\n    return 1.0\n"
     (tmp_path / "scorers_of_this_folder.py").write_text(code)
