@@ -170,14 +170,14 @@ def visible(text: str) -> str:
 
 
 def _equal_share(lengths: Sequence[int], total: int) -> int:
-    """Return the length to which to cut the longest so that the sum is at most `total`."""
+    """Return the length to which to cut the longest so that their sum, above `total`, is at most that."""
     capacity, left = total, len(lengths)
     # Short texts keep their length and leave more of the total to the longer ones.
     for length in sorted(lengths):
         if length * left >= capacity:
-            return max(1, capacity // left)
+            break
         capacity, left = capacity - length, left - 1
-    return max([1, *lengths])
+    return max(1, capacity // left)
 
 
 def _without(text: str, mark: str) -> str:

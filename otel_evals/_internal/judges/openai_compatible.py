@@ -12,7 +12,7 @@ from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.model_judge import ModelJudge
 from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
-from otel_evals._internal.judges.replies import Completion, completion_of
+from otel_evals._internal.judges.replies import Completion, completion_of, field_of, first_of
 from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import of_this_loop
 from otel_evals._internal.util.credentials import credentials
@@ -75,13 +75,11 @@ class OpenAICompatibleJudge(ModelJudge):
             answer = read_json(text) if status == 200 else None
         except ValueError:
             answer = None
-        choices = answer.get("choices") if isinstance(answer, dict) else None
-        first = choices[0] if isinstance(choices, list) and choices else None
+        choice = first_of(field_of(answer, "choices"))
         # Even with status 200, the answer or its first choice may contain a provider's error.
-        inside = [part["error"] for part in (answer, first) if isinstance(part, dict) and part.get("error")]
-        if inside:
-            raise RefusedError(status_inside(inside[0]), headers, text)
-        if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        if inside := field_of(answer, "error") or field_of(choice, "error"):
+            raise RefusedError(status_inside(inside), headers, text)
+        if not isinstance(field_of(choice, "message"), dict):
             raise RefusedError(
                 status, headers, text if status != 200 else f"not a chat completion: {text[:200]}"
             )

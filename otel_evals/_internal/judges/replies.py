@@ -64,8 +64,7 @@ class Completion:
 
 def completion_of(response: Any) -> Completion:
     """Return the answer in a chat completion: an object of LiteLLM, or a mapping."""
-    choices = field_of(response, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = first_of(field_of(response, "choices"))
     message, usage = field_of(choice, "message"), field_of(response, "usage")
     return Completion(
         text=_text_of(message),
@@ -84,8 +83,7 @@ def _text(value: Any, name: str) -> str:
 
 def _text_of(message: Any) -> str:
     """Return a message's text, or the arguments of the tool call that stands for it."""
-    calls = field_of(message, "tool_calls")
-    call = calls[0] if isinstance(calls, list) and calls else None
+    call = first_of(field_of(message, "tool_calls"))
     text = field_of(field_of(call, "function"), "arguments") or field_of(message, "content")
     if isinstance(text, list):
         parts = [field_of(part, "text") for part in text]
@@ -116,9 +114,14 @@ def field_of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
+def first_of(value: Any) -> Any:
+    """Return the first item of a list; None of anything else."""
+    return value[0] if isinstance(value, list) and value else None
+
+
 def cost_of(dollars: Any) -> float | None:
     """Return a server's cost in US dollars; None if it is no amount."""
-    known = isinstance(dollars, int | float) and not isinstance(dollars, bool) and 0 <= dollars < inf
+    known = type(dollars) in (int, float) and 0 <= dollars < inf
     return float(dollars) if known else None
 
 
@@ -265,10 +268,9 @@ def _mend(value: Any, path: tuple[Any, ...]) -> None:
     for key in path[:-1]:
         if isinstance(value, list) or key in value:  # other parts of the path name a member of a union
             value = value[key]
-    if isinstance(value, dict):
-        given = value.get(str(path[-1]))
-        parts = given if isinstance(given, list) else [] if given is None else [given]
-        value[str(path[-1])] = " ".join(map(as_text, parts))
+    given = value.get(path[-1], [])
+    parts = given if isinstance(given, list) else [given]
+    value[path[-1]] = " ".join(as_text(part) for part in parts if part is not None)
 
 
 def _problem(error: dict[str, Any]) -> str:

@@ -145,7 +145,6 @@ def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
             return items if isinstance(value, list) else tuple(items)
-    match value:
         case Run():
             return recovered(_RedactedRun, _Redacted(value, known), {})
         case Operation():
