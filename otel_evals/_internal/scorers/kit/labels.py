@@ -81,10 +81,10 @@ class _Recorded(Struct):
     input: Any = None
     output: Any = None
     system: str | None = None
-    history: list[_Said] | None = None
-    tools: list[_Called] | None = None
-    context: list[Any] | None = None
-    media: list[dict[str, Any]] | None = None
+    history: tuple[_Said, ...] = ()
+    tools: tuple[_Called, ...] = ()
+    context: tuple[Any, ...] = ()
+    media: tuple[dict[str, Any], ...] = ()
     expected: Any = None
 
 
@@ -96,7 +96,7 @@ def run_of(record: Mapping[str, Any]) -> Run:
     """
     try:
         given = convert(record, _Recorded)
-        media = [(convert(each, _Side).side, convert(each, Media)) for each in given.media or ()]
+        media = [(convert(each, _Side).side, convert(each, Media)) for each in given.media]
     except ValueError as error:  # a ValidationError, or a text that cannot be encoded
         raise ConfigError("run", f"has a wrong form: {error}") from None
 
@@ -111,12 +111,12 @@ def run_of(record: Mapping[str, Any]) -> Run:
         root_span_id="0" * 16,
         root_kind=OperationKind.AGENT,
         input_messages=() if asked is None else (message("user", asked, "input"),),
-        history=tuple(message(each.role, each.content) for each in given.history or ()),
+        history=tuple(message(each.role, each.content) for each in given.history),
         system_instructions=given.system,
         output=None if said is None else as_text(said),
         output_messages=() if said is None else (message("assistant", said, "output"),),
-        tool_calls=tuple(map(_tool_call, given.tools or ())),
-        documents=tuple(Document(content=as_text(piece)) for piece in given.context or ()),
+        tool_calls=tuple(map(_tool_call, given.tools)),
+        documents=tuple(Document(content=as_text(piece)) for piece in given.context),
         ground_truth=given.expected,
     )
 
@@ -156,12 +156,14 @@ def with_examples(scorer: Scorer, examples: Sequence[tuple[Run, float]]) -> Scor
 
 def _line(run: Run, label: float) -> str:
     evidence = [as_text(call.result) for call in run.tool_calls] + [each.content for each in run.documents]
-    shown = {"input": run.input, "evidence": evidence, "answer": run.output}
-    kept = {name: _safe(value) for name, value in shown.items() if value}
+    shown = {
+        "input": _safe(run.input or ""),
+        "evidence": list(map(_safe, evidence)),
+        "answer": _safe(run.output or ""),
+    }
+    kept = {name: value for name, value in shown.items() if value}
     return json.dumps({**kept, "label": label}, ensure_ascii=False)
 
 
-def _safe(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_safe(each) for each in value]
-    return visible(redact(shorten(value, _MAX_TEXT)))
+def _safe(text: str) -> str:
+    return visible(redact(shorten(text, _MAX_TEXT)))

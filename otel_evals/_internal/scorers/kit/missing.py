@@ -32,7 +32,8 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
             explanation = f"{name} was left out; content capture: {setting}"
             return NotScored(reason=f"{name}_captured_off", explanation=explanation)
         case Availability.TRUNCATED:
-            explanation = f"{name} was cut off; fix: raise {limit_of(run)}"
+            fix = "raise OTEL_ATTRIBUTE_COUNT_LIMIT or OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
+            explanation = f"{name} was cut off; fix: {fix}"
             return NotScored(reason=f"{name}_truncated", explanation=explanation)
         case Availability.REFUSED:
             return NotScored(reason=f"{name}_refused", explanation="the answer was refused or blocked")
@@ -41,18 +42,3 @@ def _without(run: Run, name: str, *, recorded: bool) -> NotScored:
     if recorded:
         return NotScored(reason=f"{name}_empty", explanation=f"{name} is empty")
     return NotScored(reason=f"{name}_not_recorded", explanation=f"the run has no {name}")
-
-
-def limit_of(run: Run) -> str:
-    """Return the setting of the limit that removed content of a run."""
-    spans = [operation.span for operation in run.operations]
-    if any(span.dropped_attributes for span in spans):
-        return "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-    if any(event.dropped_attributes for span in spans for event in span.logs):
-        return "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT"
-    if any(event.dropped_attributes for span in spans for event in span.events):
-        return "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT"
-    if any(span.spans_dropped for span in spans):
-        return "`max_spans_per_trace`"
-    # Shortened values are not counted anywhere: this limit is the only one left.
-    return "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"
