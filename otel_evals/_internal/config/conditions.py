@@ -16,7 +16,7 @@ from otel_evals.errors import ConfigError
 
 FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operations", "children")), "input")
 """Fields of a run in `when`."""
-_FORM = re.compile(r"\s*score\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*")
+_FORM = re.compile(r"\s*score\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -110,12 +110,8 @@ class ReviewCondition:
 def review_condition(value: str) -> ReviewCondition:
     """Parse a text such as `score < 0.5`."""
     found = _FORM.fullmatch(value)
-    try:
-        limit = float(found[2]) if found else math.nan
-    except ValueError:
-        limit = math.nan
-    if found is None or not math.isfinite(limit):
+    if found is None or not math.isfinite(float(found[2])):
         raise ConfigError(
             "review", f"must compare the score with a number, not {value!r:.60}; fix: score < 0.5"
         )
-    return ReviewCondition(found[1], limit)
+    return ReviewCondition(found[1], float(found[2]))

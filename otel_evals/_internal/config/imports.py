@@ -30,15 +30,12 @@ def scorer_mistake(value: Any) -> str | None:
         return None
     name = getattr(value, "__name__", type(value).__name__)
     if isinstance(value, type):
-        what = "a scorer's class" if issubclass(value, Scorer) else "a class"
-        return f"{name} is {what}, not a scorer: call it, as in {name}()"
+        return f"{name} is a class, not a scorer: call it, as in {name}()"
     kind = annotated_return(value)
     if inspect.isroutine(value) and isinstance(kind, type) and issubclass(kind, Scorer):
         return f"{name} makes a scorer and was not called: write {name}()"
     if inspect.isroutine(value):
         return f"{name} is a plain function: write @scorer above it, or pass scorer({name})"
-    if isinstance(value, str):
-        return f"{value!r} is a name: pass the scorer itself, or a mapping {{'scorer': {value!r}}}"
     return f"{value!r:.100} is not a scorer: pass one, or a function with @scorer above it"
 
 

@@ -47,8 +47,9 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     elif options:
         problems.add(f"{field}.options", f"{name!r} is a scorer and takes no options: leave them out")
     problems.raise_any()
-    if not isinstance(found, Scorer):
-        raise ConfigError(f"{field}.scorer", scorer_mistake(found) or f"{name!r} is not a scorer")
+    mistake = scorer_mistake(found)
+    if mistake is not None:
+        raise ConfigError(f"{field}.scorer", mistake)
     return found if examples is None else _with_examples(found, examples, f"{field}.options.examples")
 
 

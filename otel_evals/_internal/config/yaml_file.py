@@ -47,13 +47,11 @@ class YamlFile:
             self.values = None if self._root is None else loader.construct_document(self._root)
         except OSError as error:
             raise ConfigError(self.path, f"cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(self.path, "is not text in UTF-8") from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = ", ".join(filter(None, (error.context, error.problem)))
             raise ConfigError("the file", f"is not YAML: {said}", self._at(mark)) from error
-        except (yaml.YAMLError, RecursionError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError) as error:  # such as bytes that are not UTF-8
             raise ConfigError(self.path, f"is not YAML: {error}") from error
 
     def placed(self, errors: Iterable[ConfigError]) -> list[ConfigError]:
@@ -86,12 +84,13 @@ class YamlFile:
         elif isinstance(node, yaml.SequenceNode):
             for each in node.value:
                 self._substitute(each, loader, done)
-        elif isinstance(node, yaml.MappingNode):
+        else:
             keys: set[str] = set()
             for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
-                    self._note(key, key.value, "appears twice: the first one would be ignored")
-                keys.add(str(key.value))
+                name = str(key.value)
+                if name in keys and name != "<<":
+                    self._note(key, name, "appears twice: the first one would be ignored")
+                keys.add(name)
                 self._substitute(value, loader, done)
 
     def _put_in(self, node: yaml.ScalarNode, loader: yaml.SafeLoader) -> None:
@@ -126,13 +125,7 @@ class YamlFile:
 def _tag(text: str, loader: Any) -> str:
     """Return the YAML type of an unquoted text, if it is a scalar type."""
     tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))
-    if tag not in _PLAIN:
-        return _STRING
-    try:
-        loader.construct_object(yaml.ScalarNode(tag, text))
-    except (ValueError, yaml.YAMLError):  # `0b_` has the form of a number
-        return _STRING
-    return tag
+    return tag if tag in _PLAIN else _STRING
 
 
 def _numbers(place: str) -> list[int]:

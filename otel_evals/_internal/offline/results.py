@@ -45,8 +45,6 @@ def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"data: {data}", f"cannot be read: {error}") from error
         items = tuple(_of_line(line, f"{data}:{n}") for n, line in enumerate(lines, 1) if line.strip())
-    elif isinstance(data, Mapping) or not isinstance(data, Iterable):
-        raise ConfigError("data", f"must be a list of items or a path, not {type(data).__name__}")
     else:
         items = tuple(_item(each, f"data[{n}]") for n, each in enumerate(data))
     if not items:
@@ -68,8 +66,6 @@ def _item(value: Any, place: str) -> Item:
     if not isinstance(value, Mapping) or "input" not in value:
         raise ConfigError(place, f"has no `input`: {value!r:.100}")
     metadata = value.get("metadata") or {}
-    if not isinstance(metadata, Mapping):
-        raise ConfigError(f"{place}.metadata", f"must be a mapping, not {type(metadata).__name__}")
     return Item(input=value["input"], ground_truth=value.get("ground_truth"), metadata=metadata)
 
 

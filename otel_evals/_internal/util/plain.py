@@ -102,8 +102,6 @@ class _Plain:
             return [self.value(item, depth) for item in islice(value, self.max_items)]
         if isinstance(value, date | time):
             return value.isoformat()
-        if isinstance(value, str | bytes):
-            return plain_text(value)
         # Numbers of other libraries, such as NumPy's; other objects become text.
         convert = getattr(value, "item", None) or getattr(value, "__float__", None)
         number = convert() if callable(convert) else None

@@ -109,10 +109,8 @@ class RedisServer:
                 _logger.warning("%s is unavailable (%s); retrying every second", self.name, kind)
             raise StoreError(f"{self.name}: {type(error).__name__}") from error
         if self._away:
-            with self.lock:
-                again, self._away = self._away, False
-            if again:
-                _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
+            self._away = False
+            _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
         return found
 
 

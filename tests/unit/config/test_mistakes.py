@@ -79,7 +79,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "lambda": (lambda: Rule(lambda run: 1.0), "scorer", "plain function", "@scorer"),  # type: ignore[arg-type,return-value]
     "uncalled": (lambda: Rule(grounded_in_tools), "scorer", "was not called", "write grounded_in_tools()"),
     "uncalled, bare": (lambda: build_config([hallucination]), "rules[0]", "not called", "hallucination()"),
-    "class": (lambda: Rule(Length), "scorer", "Length is a scorer's class", "call it, as in Length()"),
+    "class": (lambda: Rule(Length), "scorer", "Length is a class", "call it, as in Length()"),
     "name in code": (lambda: Rule("anwered"), "scorer", "no scorer 'anwered'", "did you mean 'answered'?"),
     "too many parameters": (
         lambda: Rule(two_parameters),
