@@ -155,7 +155,9 @@ def with_examples(scorer: Scorer, examples: Sequence[tuple[Run, float]]) -> Scor
 
 
 def _line(run: Run, label: float) -> str:
-    evidence = [as_text(call.result) for call in run.tool_calls] + [each.content for each in run.documents]
+    evidence = [as_text(call.result) for call in run.tool_calls] + [
+        each.content for each in run.documents if each.content
+    ]
     shown = {
         "input": _safe(run.input or ""),
         "evidence": list(map(_safe, evidence)),
