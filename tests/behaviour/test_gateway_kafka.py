@@ -79,6 +79,20 @@ def test_what_is_in_the_topic_is_scored_and_committed_and_poison_set_aside(
     check_dead_letters(brokers, {b"\xff\xffpoison", b"{not json"})
 
 
+def test_a_key_that_names_another_trace_does_not_exempt_it(brokers: str, tmp_path: Path) -> None:
+    """The next member reads back which traces are finished: those of messages, not of their keys."""
+    (other, first), (key, second) = runs(2)
+    for committed_to, trace_id, value in ((1, other, first), (2, key, second)):
+        produce(brokers, [(key, value)])
+        with GatewayProcess(tmp_path, ["answered"], section(brokers)) as gateway:
+            wait_for_run(brokers, gateway, trace_id, committed_to)
+
+
+def wait_for_run(brokers: str, gateway: GatewayProcess, trace_id: str, committed_to: int) -> None:
+    eventually(lambda: trace_id in {record["trace_id"] for record in gateway.records()})
+    eventually(lambda: committed(brokers) == committed_to)
+
+
 def check_dead_letters(brokers: str, values: set[bytes]) -> None:
     consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "dead"})
     consumer.assign([kafka.TopicPartition(DEAD, n, kafka.OFFSET_BEGINNING) for n in range(4)])

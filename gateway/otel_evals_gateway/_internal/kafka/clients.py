@@ -161,11 +161,6 @@ class Messages:
             raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))
         return selection
 
-    def traces_of(self, message: Any) -> Collection[str]:
-        """Return the ids of the traces in a message, from its key if it is one."""
-        trace_id = _trace_id(message.key())
-        return self.select(message).traces if trace_id is None else [trace_id]
-
     def is_spread(self, message: Any, traces: Collection[str], assigned: Collection[Partition]) -> bool:
         """Return True if other members may get other spans of these traces: the key is not their id."""
         topic: str = message.topic()

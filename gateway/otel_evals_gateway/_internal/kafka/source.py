@@ -196,7 +196,8 @@ class KafkaSource:
     def _remember(self, message: Any, place: Partition) -> None:
         """Note what is finished, from a message before the committed offset."""
         try:
-            self._look_back.remember(place, self._messages.traces_of(message))
+            # Not the key, which may name a trace whose spans are in other messages.
+            self._look_back.remember(place, self._messages.select(message).traces)
         except Exception:  # it is among the dead letters
             _logger.debug("an earlier message cannot be read", exc_info=True)
 
