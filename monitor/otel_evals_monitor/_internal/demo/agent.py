@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -98,6 +97,13 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
         "Done: I cancelled it. You get {refunded} back.",
     ),
 }
+_FALSIFIED: Mapping[Fault | None, tuple[str, ...]] = {
+    Fault.WRONG_NUMBER: ("price", "refunded", "days_left"),
+    Fault.WRONG_DATE: ("shipped_on", "arrives_on", "return_by"),
+}
+"""Facts of which one is changed, by fault."""
+_UNFIT: Mapping[Fault | None, str] = {Fault.WRONG_NUMBER: "track_shipment", Fault.WRONG_DATE: "cancel_order"}
+"""The tool whose answers have no such fact."""
 _APOLOGIES = (
     "Sorry, that did not work: {problem} Please try again later.",
     "I was unable to look this up. {problem}",
@@ -119,13 +125,13 @@ def new_order(rng: random.Random, order_id: str, fails: str = "") -> Order:
         "order_id": order_id,
         "carrier": rng.choice(CARRIERS),
         "tracking_number": f"{rng.choice('JRZ')}{rng.choice('DGX')}{rng.randint(10**9, 10**10 - 1)}",
-        "shipped_on": str(shipped),
-        "arrives_on": str(arrives),
+        "shipped_on": shipped,
+        "arrives_on": arrives,
         "item": rng.choice(PRODUCTS),
         "price": price,
         "refunded": price,
         "currency": rng.choice(("USD", "EUR", "GBP")),
-        "return_by": str(arrives + timedelta(days=30)),
+        "return_by": arrives + timedelta(days=30),
         "days_left": (arrives + timedelta(days=30) - TODAY).days,
         "status": "cancelled",
         "fails": fails,
@@ -178,11 +184,7 @@ class ScriptedModel:
         if self._fault is Fault.OFF_TOPIC:
             self.slip = "spoke of something else"
             return self._rng.choice(_OFF_TOPIC)
-        kinds = {
-            Fault.WRONG_NUMBER: ("price", "refunded", "days_left"),
-            Fault.WRONG_DATE: ("shipped_on", "arrives_on", "return_by"),
-        }
-        wanted = kinds.get(self._fault, ()) if self._fault else ()
+        wanted = _FALSIFIED.get(self._fault, ())
         sentences = [each for each in ANSWERS[tool] if any(f"{{{name}}}" in each for name in wanted)]
         sentence = self._rng.choice(sentences or ANSWERS[tool])
         told = dict(facts)
@@ -193,13 +195,11 @@ class ScriptedModel:
 
 
 def _falsified(value: Any, rng: random.Random) -> Any:
-    if isinstance(value, str):
-        return str(date.fromisoformat(value) + timedelta(days=rng.choice((-9, -4, 40, 51))))
-    return (
-        value + rng.choice((41, 52, 63))
-        if isinstance(value, int)
-        else round(value * rng.choice((0.5, 1.1, 2)), 2)
-    )
+    if isinstance(value, date):
+        return value + timedelta(days=rng.choice((-9, -4, 40, 51)))
+    if isinstance(value, int):
+        return value + rng.choice((41, 52, 63))
+    return round(value * rng.choice((0.5, 1.1, 2)), 2)
 
 
 def _phrased(value: Any, facts: Mapping[str, Any], rng: random.Random) -> str:
@@ -209,11 +209,9 @@ def _phrased(value: Any, facts: Mapping[str, Any], rng: random.Random) -> str:
         return rng.choice(
             (f"{sign}{value:,.2f}", f"{value:,.2f} {facts['currency']}", f"{facts['currency']} {value:.2f}")
         )
-    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-        day = date.fromisoformat(value)
-        return rng.choice(
-            (value, f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}", f"{day:%A}, {day.day} {day:%B}")
-        )
+    if isinstance(value, date):
+        day = f"{value.day} {value:%B}"
+        return rng.choice((str(value), f"{day} {value:%Y}", f"{value:%B} {value.day}", f"{value:%A}, {day}"))
     return str(value)
 
 
@@ -260,12 +258,7 @@ def plan(runs: int, seed: int) -> tuple[list[Question], dict[str, Order]]:
     questions, orders = [], {}
     for number, digits in enumerate(rng.sample(range(10_000, 99_999), runs)):
         order_id, fault = f"SO-{digits}", rng.choice(list(Fault)) if rng.random() < _FAULTY else None
-        # Answers about a shipment have no number to falsify.
-        tools = [tool for tool in FIELDS if fault is not Fault.WRONG_NUMBER or tool != "track_shipment"]
-        # Answers about a cancellation have no date to falsify.
-        if fault is Fault.WRONG_DATE:
-            tools.remove("cancel_order")
-        tool = rng.choice(tools)
+        tool = rng.choice([tool for tool in FIELDS if tool != _UNFIT.get(fault)])
         fails = fault is Fault.GLOSSED_ERROR or (fault is None and rng.random() < _FAILING)
         orders[order_id] = new_order(rng, order_id, tool if fails else "")
         text = rng.choice(_OPENINGS) + rng.choice(_QUESTIONS[tool]).format(order_id)

@@ -36,6 +36,7 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
 
 _ALARM_BELOW = {"answer_relevancy": 0.5}
 _WORST = 3
+_Judged = Sequence[tuple[Run, Evaluation]]
 
 
 def alarms(evaluation: Evaluation) -> bool:
@@ -45,6 +46,10 @@ def alarms(evaluation: Evaluation) -> bool:
     if evaluation.direction is Direction.LOWER:
         return value > 0
     return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
+
+
+def _is_blocked(evaluation: Evaluation) -> bool:
+    return evaluation.effect == "blocked"
 
 
 def print_report(
@@ -61,10 +66,10 @@ def print_report(
         if (worst := _worst(its)).row_count:
             console.print(f"\n[bold]Worst by {name}", worst, sep="\n")
     truth_of = {truth.trace_id: truth for truth in truths}
-    console.print(_comparison(judged, truth_of))
+    console.print(_comparison(judged, truth_of, "Alarms", "alarms", alarms))
     checked = {name: its for name, its in judged.items() if any(e.verdict for _, e in its)}
     if checked:
-        console.print(_comparison(checked, truth_of, "Blocked answers", lambda e: e.effect == "blocked"))
+        console.print(_comparison(checked, truth_of, "Blocked answers", "blocks", _is_blocked))
     console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
     for name, sent in pipeline.destination_stats().items():
         if sent.exported < len(runs):
@@ -87,9 +92,6 @@ def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any], pipeline: Pi
     for each in [each for each in backends if each.name not in sent or sent[each.name].exported]:
         if url := getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id):
             print(f"One of the worst runs in {each.name}: {url}")
-
-
-_Judged = Sequence[tuple[Run, Evaluation]]
 
 
 def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
@@ -124,10 +126,10 @@ def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
 def _worst(judged: _Judged) -> Table:
     lower = any(e.direction is Direction.LOWER for _, e in judged)
     scored = [(e.outcome, run) for run, e in judged if isinstance(e.outcome, Score)]
-    scored = [pair for pair in scored if pair[0].value != (0.0 if lower else 1.0)]
-    scored.sort(key=lambda pair: -pair[0].value if lower else pair[0].value)
+    worst = [pair for pair in scored if pair[0].value != (0.0 if lower else 1.0)]
+    worst.sort(key=lambda pair: pair[0].value, reverse=lower)
     table = Table.grid(padding=(0, 1))
-    for score, run in scored[:_WORST]:
+    for score, run in worst[:_WORST]:
         table.add_row(f"{score.value:.2f}", Text(one_line(run.input or "", 100), style="dim"))
         table.add_row("", Text(one_line(f"→ {run.output}", 200)))
         table.add_row("", Text(one_line(score.explanation or "", 200), style="yellow"))
@@ -137,35 +139,25 @@ def _worst(judged: _Judged) -> Table:
 def _comparison(
     judged: Mapping[str, _Judged],
     truth_of: Mapping[str, Truth],
-    what: str = "Alarms",
-    found: Callable[[Evaluation], bool] = alarms,
+    what: str,
+    false: str,
+    found: Callable[[Evaluation], bool],
 ) -> Table:
     """Return the table of alarms, or blocked answers, by planted fault, among sampled runs."""
     table = Table(title=f"\n{what}, compared with the truth", title_justify="left", title_style="bold")
     table.add_column("scorer")
     table.add_column("planted fault")
-    for name in ("runs", what.split()[0].lower(), "share"):
-        table.add_column(name, justify="right")
+    for head in ("runs", what.split()[0].lower(), "share"):
+        table.add_column(head, justify="right")
     for name, its in judged.items():
         meant = MEANT_FOR.get(name, ())
         rows: list[tuple[str, Sequence[Fault | None]]] = [(fault.value, [fault]) for fault in meant]
         rows += [("all of these", meant)] if len(meant) > 1 else []
-        rows.append((f"none: false {'alarms' if found is alarms else 'blocks'}", [None]))
+        rows.append((f"none: false {false}", [None]))
         for number, (text, faults) in enumerate(rows):
+            here = [found(e) for run, e in its if truth_of[run.trace_id].fault in faults]
+            share = f"{sum(here) / len(here):.1%}" if here else "-"
             style = "bold" if number >= len(meant) else None
-            cells = _found_in(its, truth_of, faults, found)
-            table.add_row("" if number else name, text, *cells, style=style)
+            table.add_row("" if number else name, text, str(len(here)), str(sum(here)), share, style=style)
         table.add_section()
     return table
-
-
-def _found_in(
-    judged: _Judged,
-    truth_of: Mapping[str, Truth],
-    faults: Sequence[Fault | None],
-    is_found: Callable[[Evaluation], bool],
-) -> tuple[str, str, str]:
-    known = [(truth_of.get(run.trace_id), e) for run, e in judged]
-    here = [e for truth, e in known if truth and truth.fault in faults]
-    found = sum(map(is_found, here))
-    return str(len(here)), str(found), f"{found / len(here):.1%}" if here else "-"
