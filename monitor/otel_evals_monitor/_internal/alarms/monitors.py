@@ -139,9 +139,7 @@ def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: A
     if any(each.raised is not None for each in means):
         status = "alarm"
     elif begun:
-        first = max(begun, key=lambda each: each.evidence or 0.0)
-        status = f"alarm pending ({first.kind}) since {Zone().full(first.since or 0)}"
-        status += _decided(first, last, needed)
+        status = _pending(max(begun, key=lambda each: each.evidence or 0.0), last, needed)
     day = total(step.scored for start, step in some.steps if start >= last - _DAY)
     return WatchState(
         scorer_id=some.scorer_id,
@@ -153,14 +151,16 @@ def _state(some: Watched, findings: Sequence[Findings], needed: float, limits: A
     )
 
 
-def _decided(found: Findings, last: int, needed: float) -> str:
-    """Say when the evidence is enough, if its logarithm grows as it has."""
+def _pending(found: Findings, last: int, needed: float) -> str:
+    """Say since when, and when the evidence is enough, if its logarithm grows as it has."""
+    since = found.since or 0
+    text = f"alarm pending ({found.kind}) since {Zone().full(since)}"
     grown = math.log(max(found.evidence or 1.0, 1.0))
     # Dividing by almost no growth would predict a date that means nothing.
-    if found.since is None or grown < 0.1:
-        return ""
-    left = (last - found.since) * (math.log(needed) / grown - 1.0)
-    return f", decided in about {length_of(left)} at this rate"
+    if grown < 0.1:
+        return text
+    left = (last - since) * (math.log(needed) / grown - 1.0)
+    return f"{text}, decided in about {length_of(left)} at this rate"
 
 
 def _findings(watched: Watched, needed: float, limits: AlarmLimits) -> Iterator[Findings]:

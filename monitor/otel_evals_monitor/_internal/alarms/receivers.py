@@ -124,7 +124,7 @@ def _slack_text(alarm: Alarm, page: str | None) -> str:
 def _alert(alarm: Alarm, page: str | None, lasts: float) -> dict[str, Any]:
     """Return an alert of Alertmanager's API."""
     # Alertmanager resolves an alert whose `endsAt` is in the past.
-    until = alarm.ended if alarm.ended is not None else time.time() + lasts
+    until = time.time() + lasts if alarm.ended is None else alarm.ended
     # Alertmanager identifies an alert by its labels, so none may change while the alarm lasts.
     labels = {
         "alertname": f"OtelEvals{alarm.kind.capitalize()}",

@@ -68,10 +68,13 @@ class AlarmOptions(AlarmLimits):
 
 def receivers_of(options: AlarmOptions, lasts: float) -> list[Receiver]:
     """Return the receivers at addresses; an Alertmanager's alert `lasts` so many seconds."""
-    hook, manager, page = options.webhook, options.alertmanager, options.page
-    form: Literal["slack", "webhook"] = "slack" if options.slack else "webhook"
-    found: list[Receiver] = [HttpReceiver(hook, form, page)] if hook else []
-    return found + ([HttpReceiver(manager, "alertmanager", page, lasts)] if manager else [])
+    found: list[Receiver] = []
+    if options.webhook:
+        form: Literal["slack", "webhook"] = "slack" if options.slack else "webhook"
+        found.append(HttpReceiver(options.webhook, form, options.page))
+    if options.alertmanager:
+        found.append(HttpReceiver(options.alertmanager, "alertmanager", options.page, lasts))
+    return found
 
 
 def check_floors(config: Any) -> None:
@@ -175,7 +178,8 @@ class AlarmWatch:
 
         # An alert of a lasting alarm survives three checks that fail.
         receivers = receivers_of(self._options, max(600.0, 4.0 * self._options.every))
-        receivers += [AlarmEvents(self._logger())] if self._options.events else []
+        if self._options.events:
+            receivers.append(AlarmEvents(self._logger()))
         return AlarmCheck(Database(self._place, create=False), self._options, receivers)
 
     def _log(self, problem: str) -> None:

@@ -131,9 +131,9 @@ def _of_mean(
     watched: Watched, found: Findings, steps: Iterable[tuple[int, Sums]], before: float, text: str
 ) -> Findings:
     """Return findings about a mean with its values before and now, in units of the score."""
-    mean = total(sums for start, sums in steps if start >= (found.since or 0)).mean or 0.0
-    now, scale = mean * watched.scale, watched.scale
-    text = f"the mean is {now:.3f} since {_clock(found.since or 0)}{text}"
+    since, scale = found.since or 0, watched.scale
+    now = (total(sums for start, sums in steps if start >= since).mean or 0.0) * scale
+    text = f"the mean is {now:.3f} since {_clock(since)}{text}"
     return replace(found, before=before * scale, now=now, text=text)
 
 
@@ -144,11 +144,11 @@ def missing_share(watched: Watched, limit: float, needed: float) -> Findings:
         for start, step in watched.steps
     )
     found = followed("missing", detector, buckets, needed)
-    steps = [step for start, step in watched.steps if start >= (found.since or 0)]
+    since = found.since or 0
+    steps = [step for start, step in watched.steps if start >= since]
     lost = sum(step.lost.w for step in steps)
     share = lost / (lost + sum(step.scored.w for step in steps) or 1.0)
-    since = _clock(found.since or 0)
-    text = f"{share:.0%} of the scores are missing since {since}, more than {limit:.0%}"
+    text = f"{share:.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
     return replace(found, before=limit, now=share, text=text)
 
 
@@ -174,9 +174,12 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         for good in (first, sums[-1])
     ]
     latest = evidence(sums[-1])
-    found = Findings("version", since, None, latest, "", before=means[0], now=means[1], version=new)
+    found = Findings("version", None, None, latest, "", before=means[0], now=means[1], version=new)
+    if latest < 1.0:
+        return found
+    found = replace(found, since=since)
     if latest < needed:
-        return found if latest >= 1.0 else replace(found, since=None)
+        return found
     # Each e-value needs a search over all means, so evidence is taken as growing and bisected.
     raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"

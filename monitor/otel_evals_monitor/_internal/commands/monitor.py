@@ -91,12 +91,11 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
         print(json.dumps({"alarms": alarms, "watched": states, "problems": problems}, indent=2))
     else:
         for alarm in lasting:
-            line = f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}"
+            _print(f"{alarm.kind}: {alarm.scorer_id} {alarm.agent_name}: {alarm.text}")
             worst = f"worst runs: {' '.join(alarm.trace_ids)}" if alarm.trace_ids else ""
             known = f"if known: otel-evals results acknowledge STORE {shlex.quote(alarm.monitor)}"
-            for each in (line, alarm.evidence_text, alarm.next_step, worst, known):
-                if each:
-                    _print(each if each is line else f"  {each}")
+            for line in filter(None, (alarm.evidence_text, alarm.next_step, worst, known)):
+                _print(f"  {line}")
         if not lasting:
             print("no alarm")
         for state in check.states.values():

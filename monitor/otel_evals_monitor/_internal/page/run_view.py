@@ -55,8 +55,9 @@ class RunView:
 def chosen_of(runs: Sequence[RecordedRun], wanted: str) -> str:
     """Return the wanted evaluation's id, or the worst score's."""
     every = [each for run in runs for each in run.evaluations]
-    ids = [each.columns["evaluation_id"] for each in every]
-    return wanted if wanted in ids else ids[every.index(min(every, key=_goodness))] if every else ""
+    # The wanted one comes first.
+    worst = sorted(every, key=lambda each: (each.columns["evaluation_id"] != wanted, _goodness(each)))
+    return str(worst[0].columns["evaluation_id"]) if worst else ""
 
 
 def _goodness(each: RecordedEvaluation) -> float:

@@ -18,8 +18,8 @@ from msgspec import ValidationError, convert
 from otel_evals.model import Media
 from otel_evals_monitor._internal.report import words
 from otel_evals_monitor._internal.report.plot import whisker
-from otel_evals_monitor._internal.report.runs import objects
 from otel_evals_monitor._internal.report.words import Zone
+from otel_evals_monitor._internal.store.rows import objects
 
 STYLE, SCRIPT, ICON = (
     files(__package__).joinpath(name).read_text("utf-8") for name in ("style.css", "page.js", "icon.svg")

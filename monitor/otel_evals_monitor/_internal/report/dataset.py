@@ -16,7 +16,6 @@ from otel_evals_monitor._internal.report.runs import (
     RecordedRun,
     content_of,
     find_runs,
-    objects,
     runs_of_slices,
 )
 from otel_evals_monitor._internal.store import schema
@@ -24,6 +23,7 @@ from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.filters import Window
 from otel_evals_monitor._internal.store.labels import VERDICTS
 from otel_evals_monitor._internal.store.queries import stored_slices
+from otel_evals_monitor._internal.store.rows import objects
 
 _TEXTS = ("verdict", "failure_type", "expected", "comment")
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_evals_monitor._internal.report.runs import objects
 from otel_evals_monitor._internal.report.words import one_line
+from otel_evals_monitor._internal.store.rows import objects
 
 _LONGEST = 2_000
 _NAME = 160

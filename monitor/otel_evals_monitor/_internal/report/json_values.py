@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from otel_evals.statistics import Estimate
+from otel_evals.statistics import Interval
 from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.patterns import FailurePattern
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
@@ -36,11 +36,12 @@ def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
 
 
 def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
-    known, bounds, failures = row.estimate, row.bounds, row.failures
+    known, failures = row.estimate, row.failures
     return {
         **{name: value or None for name, value in row.slice.items()},
         **_named(known, "n", "n_effective", "confidence", "too_few"),
-        **_mean("mean", known),
+        "mean": known.mean,
+        **_ends(known.interval, "low", "high"),
         "users_or_conversations": known.clusters,
         "unknown_probability": known.unknown,
         "direction": "lower_is_better" if row.lower_is_better else "higher_is_better",
@@ -51,8 +52,7 @@ def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
             {"status": status, "reason": reason, "runs": count}
             for (status, reason), count in sorted(row.reasons.items())
         ],
-        "missing_low": bounds.low if bounds else None,
-        "missing_high": bounds.high if bounds else None,
+        **_ends(row.bounds, "missing_low", "missing_high"),
         "change": asdict(row.change) if row.change else None,
         "worst": [run_values(run, link) for run in row.worst],
         "failures": {
@@ -69,19 +69,15 @@ def run_values(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
 def pattern_values(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
     return {
         **_named(pattern, "name", "template", "tools", "words", "runs", "trend"),
-        **_mean("share", pattern.share),
+        "share": pattern.share.mean,
+        **_ends(pattern.share.interval, "low", "high"),
         "first_seen": timestamp(pattern.first_seen),
         "example": run_values(pattern.example, link),
     }
 
 
-def _mean(name: str, known: Estimate) -> dict[str, float | None]:
-    interval = known.interval
-    return {
-        name: known.mean,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }
+def _ends(interval: Interval | None, low: str, high: str) -> dict[str, float | None]:
+    return {low: interval.low, high: interval.high} if interval else {low: None, high: None}
 
 
 def _named(value: Any, *names: str) -> dict[str, Any]:

@@ -69,12 +69,12 @@ class Failures:
 
     def shared(self, runs: Sequence[RunOfSlice]) -> list[tuple[RunOfSlice, str, int]]:
         """Return runs, those of a pattern as one with the pattern's name and the number of its runs."""
-        found: dict[object, tuple[RunOfSlice, str, int]] = {}
+        names = {id: each.name for each in self.patterns for id in each.evaluation_ids}
+        found: dict[str, tuple[RunOfSlice, str, int]] = {}
         for run in runs:
-            mine = (each for each in self.patterns if run.evaluation_id in each.evaluation_ids)
-            pattern = next(mine, None)
-            key = id(pattern) if pattern else run.evaluation_id
-            first, name, count = found.get(key, (run, pattern.name if pattern else "", 0))
+            name = names.get(run.evaluation_id, "")
+            key = name or run.evaluation_id
+            first, _, count = found.get(key, (run, name, 0))
             found[key] = (first, name, count + 1)
         return list(found.values())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from otel_evals.statistics import Estimate, Interval
-from otel_evals_monitor._internal.report.words import Zone, length_of, one_line
+from otel_evals_monitor._internal.report.words import Zone, count, interval, length_of, number, one_line
 from otel_evals_monitor._internal.store.queries import Measured
 
 _TOP, _BASE, _BOTTOM = 38, 224, 292
@@ -24,10 +24,9 @@ _DAY = 86_400
 @dataclass(frozen=True, slots=True)
 class Point:
     start: int
-    mean: float | None
-    """In units of the score; None with too few runs."""
-    low: float
-    high: float
+    mean: float
+    interval: Interval | None
+    """In units of the score, as the mean; None with too few runs."""
     scored: int
     missing: int
     """Runs that should have a score."""
@@ -41,12 +40,10 @@ class Point:
         """Return a point from sums and their estimate in units of the score."""
         counts = measured.counts
         lost = measured.lost.n + measured.lost.unknown
-        interval = None if known.too_few else known.interval
         return cls(
             start=start,
-            mean=known.mean if interval else None,
-            low=interval.low if interval else 0.0,
-            high=interval.high if interval else 0.0,
+            mean=known.mean or 0.0,
+            interval=None if known.too_few else known.interval,
             scored=counts["scored"],
             missing=lost,
             other=sum(counts.values()) - counts["scored"] - lost,
@@ -84,8 +81,6 @@ def timeline(plot: Plot) -> str:
 
 def _svg(name: str, width: int, plot: Plot) -> str:
     axes = _Axes.around(plot, width)
-    # Links inside an image are not accessible.
-    role = "group" if any(p.href for p in plot.points) else "img"
     parts = [
         *_grid(axes, plot),
         *_means(axes, plot.points),
@@ -93,7 +88,8 @@ def _svg(name: str, width: int, plot: Plot) -> str:
         *_counts(axes, plot.points),
         *_hits(axes, plot),
     ]
-    box = {"viewBox": f"0 0 {width} {_BOTTOM + 24}", "role": role, "aria-label": plot.label}
+    # A group, since links inside an image are not accessible.
+    box = {"viewBox": f"0 0 {width} {_BOTTOM + 24}", "role": "group", "aria-label": plot.label}
     return _element("svg", f"plot {name}", "".join(parts), **box)
 
 
@@ -111,7 +107,7 @@ class _Axes:
 
     @classmethod
     def around(cls, plot: Plot, width: int) -> _Axes:
-        ends = [end for p in plot.points if p.mean is not None for end in (p.low, p.high)]
+        ends = [end for p in plot.points if p.interval for end in (p.interval.low, p.interval.high)]
         ends += [] if plot.floor is None else [plot.floor]
         low, high = min(ends, default=0.0), max(ends, default=plot.scale or 1.0)
         margin = 0.08 * (high - low) or 0.1
@@ -144,8 +140,7 @@ def _grid(axes: _Axes, plot: Plot) -> Iterator[str]:
         y = axes.y(score)
         yield _line("grid", (_LEFT, y), (axes.right, y))
         yield _label("end", _LEFT - 6, y + 4, f"{score:g}")
-    most = f"{axes.most}" if axes.most < 10_000 else f"{axes.most / 1000:,.0f}k"
-    yield _label("end", _LEFT - 6, _BOTTOM - _COUNTS + 8, most)
+    yield _label("end", _LEFT - 6, _BOTTOM - _COUNTS + 8, count(axes.most))
     unit = "hour" if axes.step == 3600 else length_of(axes.step).removeprefix("1 ")
     yield _label("", _LEFT, _BOTTOM - _COUNTS - 6, f"runs per {unit}")
     yield _line("axis", (_LEFT, _BOTTOM), (axes.right, _BOTTOM))
@@ -177,25 +172,25 @@ def _times(axes: _Axes, zone: Zone) -> Iterator[tuple[int, str]]:
 
 def _means(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:
     for some in _together(axes, points):
-        xs = [axes.middle(p) for p in some]
-        upper = [(x, axes.y(p.high)) for x, p in zip(xs, some, strict=True)]
-        lower = [(x, axes.y(p.low)) for x, p in zip(xs, some, strict=True)]
+        upper = [(axes.middle(p), axes.y(around.high)) for p, around in some]
+        lower = [(axes.middle(p), axes.y(around.low)) for p, around in some]
         if len(some) == 1:
             yield _line("alone", upper[0], lower[0])
         yield _path("polygon", "band", [*upper, *reversed(lower)])
-        yield _path("polyline", "mean", [(axes.middle(p), axes.y(p.mean or 0.0)) for p in some])
+        yield _path("polyline", "mean", [(axes.middle(p), axes.y(p.mean)) for p, _ in some])
 
 
-def _together(axes: _Axes, points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Yield points joined by a line; steps with too few runs interrupt it."""
-    some: list[Point] = []
-    for point in (p for p in points if p.mean is not None):
-        if some and point.start - some[-1].start > axes.step:
-            yield some
-            some = []
-        some.append(point)
-    if some:
-        yield some
+def _together(axes: _Axes, points: Sequence[Point]) -> list[list[tuple[Point, Interval]]]:
+    """Return points joined by a line, with their intervals; steps with too few runs interrupt it."""
+    found: list[list[tuple[Point, Interval]]] = []
+    end = 0
+    for point in points:
+        if point.interval is not None:
+            if point.start != end:
+                found.append([])
+            end = point.start + axes.step
+            found[-1].append((point, point.interval))
+    return found
 
 
 def _marks(axes: _Axes, plot: Plot) -> Iterator[str]:
@@ -229,9 +224,9 @@ def _hits(axes: _Axes, plot: Plot) -> Iterator[str]:
         x, height = axes.middle(p), _BOTTOM - _TOP
         inside = _element("rect", "hit", x=x - axes.width / 2, y=_TOP, width=axes.width, height=height)
         mean = "too few runs"
-        if p.mean is not None:
+        if p.interval is not None:
             inside += _dot(x, axes.y(p.mean), 3)
-            mean = f"{p.mean:.3f}, {p.low:.3f} to {p.high:.3f}"
+            mean = f"{number(p.mean)}, {interval(p.interval)}"
         text = f"{plot.zone.short(p.start)}: {mean}; {p.scored} scored"
         inside += _element("text", "tip end", escape(text), x=axes.right, y=13)
         # The keyboard reaches the table below, which has the same links.

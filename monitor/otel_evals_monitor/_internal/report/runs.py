@@ -13,6 +13,7 @@ from otel_evals.sdk.util import read_json
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import rows_of_query
 from otel_evals_monitor._internal.store.filters import EVERY, SEARCHED, RunFilter, Window
+from otel_evals_monitor._internal.store.rows import objects
 
 _SLICES = 200
 
@@ -175,11 +176,6 @@ def _recorded(connection: Connection, query: Select[Any]) -> list[RecordedRun]:
     for row in sorted(rows, key=lambda row: str(known[row["slice_id"]]["scorer_id"])):
         found.setdefault(row["run_key"], []).append(RecordedEvaluation(row, known[row["slice_id"]]))
     return [RecordedRun(run, content_of(run["content"]), found.get(run["key"], [])) for run in runs]
-
-
-def objects(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list; records of other programs may contain anything."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def content_of(text: str | None) -> Mapping[str, Any]:

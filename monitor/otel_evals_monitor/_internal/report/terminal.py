@@ -55,12 +55,11 @@ def columns_of(report: ScoreReport) -> list[str]:
 
 
 def _cells(row: SliceReport) -> dict[str, str]:
-    known = row.estimate
-    change = row.change
+    known, change = row.estimate, row.change
     return {
         "mean": row.unstated or number(known.mean),
         "95% interval": "" if row.unstated else interval(known.interval) or "-",
-        "n": count(known.n) + (f" of {row.kin}" if row.kin else ""),
+        "n": " of ".join(filter(None, [count(known.n), row.kin])),
         "n eff": f"{known.n_effective:.0f}",
         "sampled": f"{row.sampled / row.stands_for:.0%}" if row.stands_for else "-",
         "missing": f"{row.missing_share:.1%}" if row.missing_share is not None else "-",

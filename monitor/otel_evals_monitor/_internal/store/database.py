@@ -142,8 +142,9 @@ class Database:
         with self.reading() as connection:
             version = self._version(connection, create)
         if version not in (0, schema.VERSION):
-            fix = "upgrade otel-evals" if version > schema.VERSION else "load its records into a new file"
-            age = "a newer" if version > schema.VERSION else "an earlier"
+            age, fix = "an earlier", "load its records into a new file"
+            if version > schema.VERSION:
+                age, fix = "a newer", "upgrade otel-evals"
             raise StoreError(f"{self.name}: was written by {age} version (schema {version}); {fix}")
         if not version:
             with self.writing() as connection:

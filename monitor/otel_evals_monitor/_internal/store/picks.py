@@ -58,12 +58,10 @@ def picks_of(
 ) -> Mapping[str, Mapping[int, Picks]]:
     """Return the picks of rules in a window, by rule and start of the step; without a step, under 0."""
     table = schema.picks.c
-    # An aggregate, since without a step the query does not group by the start.
-    start = table.bucket - table.bucket % step if step else func.min(0)
+    start = table.bucket - table.bucket % step if step else table.bucket * 0
     # PostgreSQL's sum of integers is a decimal.
     sums = [cast(func.sum(table[name]), table[name].type).label(name) for name in _COUNTED]
-    query = select(table.rule, start.label("start"), *sums)
-    query = query.group_by(table.rule, start) if step else query.group_by(table.rule)
+    query = select(table.rule, start.label("start"), *sums).group_by(table.rule, start)
     query = window.of(query, table.bucket)
     if rules is not None:
         query = query.where(table.rule.in_(list(rules)))

@@ -226,8 +226,10 @@ def _tally(row: Any) -> Tally:
     large as the other sums if the removed weight was more than a hundred million times theirs.
     """
     n = row.n
-    w = max(row.w, float(n)) if n else 0.0  # no weight is below 1
-    ww = min(max(row.ww, w * w / n), w * w) if n else 0.0
+    if not n:
+        return Tally(w_max=row.w_max, unknown=row.unknown)
+    w = max(row.w, float(n))  # no weight is below 1
+    ww = min(max(row.ww, w * w / n), w * w)
     return Tally(n=n, w=w, ww=ww, w_max=row.w_max, unknown=row.unknown)
 
 

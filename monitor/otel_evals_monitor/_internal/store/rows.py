@@ -72,12 +72,10 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"evaluations[{index}].{error}") from None
         slices[slice_id] = columns
-    spans = record.get("spans")
+    parts: tuple[int, ...] = ()
     # Live runs are scored within a minute; later scores may be of an incomplete trace of a backend.
-    stored = (
-        not whole and isinstance(spans, list) and any(each["scored"] > run["time"] + _SOON for each in found)
-    )
-    parts = tuple(hash_of(trace_id, span, "") for span in spans or ()) if stored else ()
+    if not whole and any(each["scored"] > run["time"] + _SOON for each in found):
+        parts = tuple(hash_of(trace_id, span, "") for span in record.get("spans", ()))
     return RecordRows(run, parts, slices, found)
 
 
@@ -91,8 +89,8 @@ def hash_of(*parts: Any) -> int:
 
 def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
     start, duration = _whole(record.get("start_time")), _number(record.get("duration"))
-    models, attributes = record.get("models"), record.get("attributes")
-    names = sorted({str(each) for each in models}) if isinstance(models, list) else []
+    attributes, usage = _object(record, "attributes"), _object(record, "usage")
+    names = sorted(set(map(str, record.get("models") or ())))
     return {
         "key": key,
         "trace_id": trace_id,
@@ -108,31 +106,27 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
         "duration": duration,
         "time": start + int((duration or 0.0) * schema.NANO) if start else _scored_at(record),
         "error_type": _text(record, "error_type") or None,
-        **_tokens(record.get("usage")),
+        **{name: _whole(usage.get(name)) for name in ("input_tokens", "output_tokens")},
         "content": _content(record) if content else None,
-        "attributes": _json(dict(attributes)) if isinstance(attributes, Mapping) and attributes else None,
+        "attributes": _json(attributes) if attributes else None,
     }
 
 
 def _scored_at(record: Mapping[str, Any]) -> int:
     """Return the time of the first score, for the records of programs that do not give the run's time."""
-    given = (each.get("time") for each in record["evaluations"] if isinstance(each, Mapping))
-    return min((time for time in map(_whole, given) if time), default=0)
+    times = [_whole(each.get("time")) for each in objects(record["evaluations"])]
+    return min(filter(None, times), default=0)
 
 
 def _content(record: Mapping[str, Any]) -> str | None:
     kept = {name: record[name] for name in _CONTENT if record.get(name)}
-    media = {"media": _media(record)}
     if len(_json(kept)) > LARGEST_CONTENT:
         kept = {name: _cut(value) for name, value in kept.items()} | {"cut": True}
-    kept |= {name: value for name, value in media.items() if value}
+    given = objects(record.get("media"))[:_MOST_MEDIA]
+    media = [each for each in given if len(_json(each)) <= _LARGEST_IMAGE]
+    if media:
+        kept["media"] = media
     return _json(kept) if kept else None
-
-
-def _media(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = record.get("media")
-    kept = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
-    return [dict(each) for each in kept[:_MOST_MEDIA] if len(_json(each)) <= _LARGEST_IMAGE]
 
 
 def _cut(value: Any) -> Any:
@@ -143,23 +137,21 @@ def _cut(value: Any) -> Any:
 def _slice(
     record: Mapping[str, Any], evaluation: Mapping[str, Any], run: Mapping[str, Any], live: bool
 ) -> tuple[int, dict[str, Any]]:
-    scorer, sampling = _text(evaluation, "scorer"), evaluation.get("sampling")
-    if not scorer:
-        raise ValueError("scorer: is needed")
+    scorer = _needed(evaluation, "scorer")
     return _known_slice(
         scorer,
         _text(evaluation, "version"),
         _text(evaluation, "direction") or "higher_is_better",
         _scale(evaluation),
         _text(evaluation, "rule") or scorer,
-        _text(sampling, "rule") if isinstance(sampling, Mapping) else "",
+        _text(_object(evaluation, "sampling"), "rule"),
         run["agent_name"],
         run["agent_version"],
         run["prompt_version"],
         run["model"],
         _text(record, "service"),
         run["tenant"],
-        next((_text(step, "model") for step in _steps(evaluation) if step.get("model")), ""),
+        next((_text(step, "model") for step in objects(evaluation.get("steps")) if step.get("model")), ""),
         live,
     )
 
@@ -176,10 +168,6 @@ def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
 def live_slice(columns: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """Return the slice of live scores with these columns, given that of a backfill."""
     return _known_slice(*({**columns, "live": True}[name] for name in _SLICE))
-
-
-def _steps(evaluation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [step for step in evaluation.get("steps") or () if isinstance(step, Mapping)]
 
 
 def _scale(evaluation: Mapping[str, Any]) -> float | None:
@@ -199,18 +187,18 @@ def _evaluation(
     status, reason = _text(evaluation, "status"), _text(evaluation, "reason")
     if status not in STATUSES:
         raise ValueError(f"status: must be one of {', '.join(STATUSES)}, not {status!r}")
-    value = _number(evaluation.get("value")) if status == "scored" else None
-    if status == "scored" and value is None:
-        raise ValueError(f"value: must be a finite number, not {evaluation.get('value')!r}")
-    if value is not None and scale is not None and not 0.0 <= value <= scale:
-        raise ValueError(f"value: must lie in 0..{scale:g}, not {value!r}")
-    evaluation_id = _text(evaluation, "evaluation_id")
-    if not evaluation_id:
-        raise ValueError("evaluation_id: is needed")
+    value = x = None
+    if status == "scored":
+        value = _number(evaluation.get("value"))
+        if value is None:
+            raise ValueError(f"value: must be a finite number, not {evaluation.get('value')!r}")
+        x = value / (scale or 1.0)
+        if scale is not None and not 0.0 <= x <= 1.0:
+            raise ValueError(f"value: must lie in 0..{scale:g}, not {value!r}")
     steps = evaluation.get("steps")
     why = _text(evaluation, "explanation") or _text(evaluation, "message") or None
     return {
-        "evaluation_id": evaluation_id,
+        "evaluation_id": _needed(evaluation, "evaluation_id"),
         "run_key": run["key"],
         "slice_id": slice_id,
         "time": run["time"],
@@ -220,8 +208,8 @@ def _evaluation(
         "reason": reason,
         "missing": is_missing(cast("Status", status), reason),
         "value": value,
-        "x": None if value is None else value / (scale or 1.0),
-        "weight": _weight(evaluation.get("sampling")),
+        "x": x,
+        "weight": _weight(_object(evaluation, "sampling")),
         "label": _text(evaluation, "label") or None,
         "explanation": why if content else None,
         "cost": _number(evaluation.get("cost")),
@@ -235,9 +223,9 @@ def _evaluation(
     }
 
 
-def _weight(sampling: Any) -> float | None:
+def _weight(sampling: Mapping[str, Any]) -> float | None:
     """Return one over the probability; None if it is unknown."""
-    probability = _number(sampling.get("probability")) if isinstance(sampling, Mapping) else None
+    probability = _number(sampling.get("probability"))
     if probability is None:
         return None
     if not _SMALLEST <= probability <= 1.0:
@@ -245,9 +233,21 @@ def _weight(sampling: Any) -> float | None:
     return 1.0 / probability
 
 
-def _tokens(usage: Any) -> dict[str, int]:
-    given = usage if isinstance(usage, Mapping) else {}
-    return {name: _whole(given.get(name)) for name in ("input_tokens", "output_tokens")}
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; records of other programs may contain anything."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = record.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _needed(record: Mapping[str, Any], name: str) -> str:
+    text = _text(record, name)
+    if not text:
+        raise ValueError(f"{name}: is needed")
+    return text
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

@@ -68,12 +68,14 @@ class ResultsStore:
 
     def _write(self, batch: Sequence[RecordRows], written: Written) -> None:
         # Two revisions in one batch would both be counted in the rollups.
-        newest = _newest(row for each in batch for row in each.evaluations)
+        rows = sorted((row for each in batch for row in each.evaluations), key=_version)
+        newest = {row["evaluation_id"]: row for row in rows}
         slices = {key: columns for each in batch for key, columns in each.slices.items()}
         with self.database.writing() as connection:
             # Within the transaction, since other writers may store the same evaluations.
             old = _existing(connection, list(newest))
-            fresh = [row for id, row in newest.items() if id not in old or _is_newer(row, old[id])]
+            # A later revision, or a run that was scored again later.
+            fresh = [row for id, row in newest.items() if id not in old or _version(row) > _version(old[id])]
             replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
             for row in fresh:
                 live, columns = live_slice(slices[row["slice_id"]])
@@ -82,8 +84,10 @@ class ResultsStore:
                     slices[live] = columns
             unknown = [{"id": k, **slices[k]} for k in slices if k not in self._known_slices]
             runs = {each.run["key"]: each.run for each in batch}
-            rows = {id(row) for row in fresh}
-            newer = {r.run["key"]: r.run for r in batch if any(id(row) in rows for row in r.evaluations)}
+            written_now = {id(row) for row in fresh}
+            newer = {
+                r.run["key"]: r.run for r in batch if any(id(row) in written_now for row in r.evaluations)
+            }
             # A repeated record must not replace the content of a newer one.
             known = [run for key, run in runs.items() if key not in newer]
             upsert(connection, schema.slices, unknown, ("id",), _keep)
@@ -163,15 +167,17 @@ def _count(sums: _Rows, width: int, row: Mapping[str, Any], sign: int) -> None:
     if into is None:
         into = sums[key] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
         into |= {"missing": row["missing"], "w_max": 0.0, "x_min": None, "x_max": None}
-    w, x, known = row["weight"], row["x"], row["weight"] is not None
+    w, x = row["weight"], row["x"]
     into["cost"] += sign * (row["cost"] or 0.0)
-    into["n" if known else "unknown"] += sign
-    if known:
-        for name, value in schema.products(w, x or 0.0).items():
-            into[name] += sign * value
-        # Removed rows count too: a maximum cannot be undone, and one that is too large stays valid.
-        into["w_max"] = max(into["w_max"], w)
-    if known and x is not None:
+    if w is None:
+        into["unknown"] += sign
+        return
+    into["n"] += sign
+    for name, value in schema.products(w, x or 0.0).items():
+        into[name] += sign * value
+    # Removed rows count too: a maximum cannot be undone, and one that is too large stays valid.
+    into["w_max"] = max(into["w_max"], w)
+    if x is not None:
         into["x_min"] = x if into["x_min"] is None else min(x, into["x_min"])
         into["x_max"] = x if into["x_max"] is None else max(x, into["x_max"])
 
@@ -199,17 +205,8 @@ def _added(new: Any) -> dict[str, Any]:
     return changed
 
 
-def _newest(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    newest: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if (id := row["evaluation_id"]) not in newest or _is_newer(row, newest[id]):
-            newest[id] = row
-    return newest
-
-
-def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True for a later revision, and for a run that was scored again later."""
-    return bool((row["revision"], row["scored"]) > (other["revision"], other["scored"]))
+def _version(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row["revision"], row["scored"]
 
 
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -262,13 +259,13 @@ def _compiled(
     columns: tuple[str, ...],
     keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
-) -> tuple[str, tuple[str, ...] | None]:
+) -> tuple[str, Sequence[str] | None]:
     """Return an upsert's SQL, and the parameters' order if they are positional."""
     statement = (sqlite if dialect.name == "sqlite" else postgresql).insert(table)
     values = changed(statement.excluded)
-    conflict = statement.on_conflict_do_update if values else statement.on_conflict_do_nothing
-    options = {"set_": values} if values else {}
-    compiled = conflict(index_elements=list(keys), **options).compile(
-        dialect=dialect, column_keys=list(columns)
-    )
-    return str(compiled), tuple(compiled.positiontup) if compiled.positiontup else None
+    if values:
+        statement = statement.on_conflict_do_update(index_elements=list(keys), set_=values)
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=list(keys))
+    compiled = statement.compile(dialect=dialect, column_keys=list(columns))
+    return str(compiled), compiled.positiontup
