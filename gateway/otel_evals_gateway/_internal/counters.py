@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 
 from otel_evals.model import Evaluation, Run, Score
 from otel_evals_gateway._internal.receiver.selection import Selection
 
-_logger = logging.getLogger(__name__)
 _SCORES = 500
 """Per rule, for its mean."""
 
@@ -108,16 +108,8 @@ def _summary(scorer: _Scorer) -> dict[str, Any]:
 def prometheus_page(meters: Any) -> tuple[Any, TextPage]:
     """Return the meter provider to use, and the page with its metrics.
 
-    A provider that takes no reader, such as the API's own without OTLP export, is replaced by a new one. The
-    page answers 501 without the exporter.
+    A provider that takes no reader, such as the API's own without OTLP export, is replaced by a new one.
     """
-    try:
-        from opentelemetry.exporter.prometheus import PrometheusMetricReader
-        from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-    except ImportError as error:
-        problem = f"/metrics needs opentelemetry-exporter-prometheus: {error}"
-        _logger.warning(problem)
-        return meters, lambda: (501, problem)
     # Not the global one, which would add the metrics of other libraries.
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(registry=registry)

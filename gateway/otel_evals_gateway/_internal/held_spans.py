@@ -48,11 +48,6 @@ class HeldSpans:
     def __len__(self) -> int:
         return len(self._hold)
 
-    @property
-    def passed_unheld(self) -> int:
-        """Spans that were not held because the limit was reached."""
-        return self._hold.passed_unheld
-
     def start(self) -> None:
         """Start to release spans."""
         self._loop = asyncio.get_running_loop()

@@ -49,8 +49,8 @@ class ReceivedJournal(Source):
         """For each trace, the number of items that the intake was given with its latest; infinity before."""
         self._ending: set[str] = set()
         """Traces that are done once the engine has taken what waits in its intake."""
-        self.level: Callable[[], tuple[float, float]] = lambda: (inf, inf)
-        """Returns the numbers of items that the engine has taken from its intake, and that it was given."""
+        self.intake: Any = None
+        """The engine's, which counts the items that it was given and those that the engine has taken."""
 
     @property
     def problem(self) -> str | None:
@@ -73,7 +73,7 @@ class ReceivedJournal(Source):
     def done(self, trace_id: str) -> None:
         with self._lock:
             self._ending.add(trace_id)
-            taken, given = self.level()
+            taken, given = self.intake.taken, self.intake.put
             for each in [*self._ending]:
                 put_at = self._put_at.get(each, 0)
                 if put_at == inf:  # more of it is on its way, and reported later

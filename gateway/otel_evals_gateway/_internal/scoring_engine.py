@@ -14,7 +14,7 @@ from opentelemetry.metrics import Observation
 from otel_evals import Config, __version__, semconv
 from otel_evals.conventions import Conventions
 from otel_evals.errors import ConfigError
-from otel_evals.model import Loss, OperationKind, SpanRecord
+from otel_evals.model import OperationKind, SpanRecord
 from otel_evals.sdk.config import start_watches
 from otel_evals.sdk.pipeline import (
     Engine,
@@ -161,10 +161,6 @@ class ScoringEngine:
         with self._counting:
             self._roots_put += roots
         self.engine.put_all(items)
-
-    def lost(self, loss: Loss) -> None:
-        """Count a loss."""
-        self.engine.count_loss(loss)
 
     def lack(self, items: Sequence[Any]) -> None:
         """Note that `put` found no capacity for items: their runs would be judged on a part."""

@@ -80,7 +80,7 @@ class Gateway:
         if self._kafka is not None:
             observe(self._kafka, self.scoring.meter)
         if self._journal is not None:
-            self._journal.level = self._intake
+            self._journal.intake = self.scoring.engine.intake
         self.traffic.observe(self.scoring.meter)
         self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
@@ -96,10 +96,6 @@ class Gateway:
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
         meter = self.scoring.meter
         self._config_reload = None if path is None else ConfigReload(path, config, self._use_rules, meter)
-
-    def _intake(self) -> tuple[int, int]:
-        intake = self.scoring.engine.intake
-        return intake.taken, intake.put
 
     def reload(self) -> None:
         """Request that the configuration file is read again."""

@@ -111,7 +111,7 @@ class LookBack:
 
     def finished(self, traces: Collection[str]) -> set[str]:
         """Return those traces that were finished before their partition was assigned."""
-        return {trace for trace in traces if trace in self._finished} if self._finished else set()
+        return self._finished.keys() & traces
 
 
 class Partitions:
@@ -179,9 +179,11 @@ class Partitions:
         """Note how far the partitions are read; returns the problem if the brokers do not answer."""
         places = [TopicPartition(*place, OFFSET_END) for place in self.assigned]
         try:
-            if not places:
+            found = []
+            if places:
+                found = self._consumer.offsets_for_times(places, timeout=_TIMEOUT)
+            else:
                 self._consumer.list_topics(timeout=_TIMEOUT)
-            found = self._consumer.offsets_for_times(places, timeout=_TIMEOUT) if places else []
         except KafkaException as error:
             self._clock.lost_sight()
             return f"the brokers cannot be reached: {error.args[0].str()}"

@@ -36,7 +36,6 @@ from otel_evals_gateway._internal.kafka.partitions import LookBack, Partitions, 
 from otel_evals_gateway._internal.kafka.progress import Partition, Progress, Reports
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import RefusedError
-from otel_evals_gateway._internal.receiver.selection import trace_of
 from otel_evals_gateway._internal.tap import Tap
 
 _logger = logging.getLogger(__name__)
@@ -212,7 +211,8 @@ class KafkaSource:
             return
         # These were judged before the partition moved; the rest would be judged as a whole.
         finished = self._look_back.finished(traces)
-        items = [item for item in selection.items if not finished or trace_of(item) not in finished]
+        pairs = zip(selection.items, selection.trace_ids, strict=True)
+        items = [item for item, trace_id in pairs if trace_id not in finished]
         self._repeated += len(selection.items) - len(items)
         self._tap.traffic.received(self._messages.signals[place[0]], selection)
         # Before the items are put: the engine may report a trace as done at once.

@@ -105,18 +105,15 @@ class GrpcReceiver(Receiver):
 def grpc_credentials(tls: TlsOptions) -> Any:
     """Return a gRPC server's TLS; a new connection gets the certificate that the files have then."""
 
-    def current() -> Any:
-        return grpc.ssl_server_certificate_configuration(
-            [(tls.key.read_bytes(), tls.certificate.read_bytes())],
-            root_certificates=None if tls.client_ca is None else tls.client_ca.read_bytes(),
-        )
-
     def fetch() -> Any:
         try:
-            return current()
+            return grpc.ssl_server_certificate_configuration(
+                [(tls.key.read_bytes(), tls.certificate.read_bytes())],
+                root_certificates=None if tls.client_ca is None else tls.client_ca.read_bytes(),
+            )
         except OSError:
             return None  # keeps the one in use
 
     return grpc.dynamic_ssl_server_credentials(
-        current(), fetch, require_client_authentication=tls.client_ca is not None
+        fetch(), fetch, require_client_authentication=tls.client_ca is not None
     )

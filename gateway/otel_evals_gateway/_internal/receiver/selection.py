@@ -43,6 +43,8 @@ class Selection:
     items: list[IntakeItem] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     """Position of each item: resource, scope, and span or log record."""
+    trace_ids: list[str] = field(default_factory=list)
+    """Trace of each item."""
     seen: int = 0
     """Spans or log records in the message."""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -56,11 +58,12 @@ class Selection:
 
     @property
     def traces(self) -> set[str]:
-        return {trace_of(item) for item in self.items}
+        return set(self.trace_ids)
 
-    def add(self, item: IntakeItem, place: Place, *, root: bool = False) -> None:
+    def add(self, item: IntakeItem, place: Place, trace_id: str, *, root: bool = False) -> None:
         self.items.append(item)
         self.places.append(place)
+        self.trace_ids.append(trace_id)
         self.roots += root
 
     def is_top(self, span: SpanRecord) -> bool:
@@ -126,12 +129,12 @@ class Selector:
                             resource = attributes_of(block.resource)
                         state = self._state(trace_id, span.trace_state)
                         item = RecordedSpan(span_record(span, resource, scope, state), 0)
-                        selection.add(item, (r, s, i), root=not span.parent_span_id)
+                        selection.add(item, (r, s, i), item.span.trace_id, root=not span.parent_span_id)
                         selection.claimed[r, s, i] = item
                     else:
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
-                        selection.add(link, (r, s, i), root=not parent)
+                        selection.add(link, (r, s, i), link.trace_id, root=not parent)
         return selection
 
     def logs(self, message: Any) -> Selection:
@@ -153,7 +156,7 @@ class Selector:
                     event = log_event(log)
                     if self._conventions.claims_log(scoped.scope.name, event.name):
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
-                        selection.add(CapturedLog(*ids, event), (r, s, i))
+                        selection.add(CapturedLog(*ids, event), (r, s, i), trace_id.hex())
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
@@ -221,11 +224,3 @@ class _Keys:
 
 def _valid(trace_id: bytes) -> bool:
     return len(trace_id) == 16 and trace_id != _NO_TRACE
-
-
-def trace_of(item: IntakeItem) -> str:
-    if isinstance(item, RecordedSpan):
-        return item.span.trace_id
-    if isinstance(item, CapturedLog):
-        return f"{item.trace_id:032x}"
-    return item.trace_id if isinstance(item, UnclaimedSpan) else item.record().trace_id
