@@ -86,7 +86,8 @@ class ResultsDestination:
         self._trim_at = 0.0
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
-        self._late: ThreadPoolExecutor | None = None
+        # One thread keeps the order, since later feedback replaces earlier. It starts with the first.
+        self._late = ThreadPoolExecutor(1, "otel-evals-feedback")
         # Bounds the feedback in memory while the store is slow.
         self._waiting = threading.Semaphore(_MOST_WAITING)
 
@@ -112,12 +113,7 @@ class ResultsDestination:
         if not self._waiting.acquire(blocking=False):
             return False
         try:
-            with self._opening:
-                if self._late is None:
-                    # One thread keeps the order, since later feedback replaces earlier.
-                    self._late = ThreadPoolExecutor(1, "otel-evals-feedback")
-                late = self._late
-            late.submit(self._keep, trace_id, value, name, comment, source)
+            self._late.submit(self._keep, trace_id, value, name, comment, source)
         except RuntimeError:  # the interpreter is shutting down
             self._waiting.release()
             return False
@@ -135,9 +131,8 @@ class ResultsDestination:
 
     async def shutdown(self) -> None:
         """Close the store."""
-        if self._late is not None:
-            # Waits for queued feedback, which needs the store.
-            await in_thread(self._late.shutdown)
+        # Waits for queued feedback, which needs the store.
+        await in_thread(self._late.shutdown)
         if self._store is not None:
             await in_thread(self._store.close)
 

@@ -212,8 +212,8 @@ def _counts(axes: _Axes, points: Sequence[Point]) -> Iterator[str]:
     width = 0.8 * axes.width
     for p in points:
         y = float(_BOTTOM)
-        for kind, count in (("scored", p.scored), ("missing", p.missing), ("other", p.other)):
-            height = _COUNTS * count / axes.most
+        for kind in ("scored", "missing", "other"):
+            height = _COUNTS * getattr(p, kind) / axes.most
             y -= height
             yield _element("rect", kind, x=axes.middle(p) - width / 2, y=y, width=width, height=height)
 
