@@ -164,9 +164,16 @@ def _walk_mapping(value: Mapping[Any, Any], known: _Texts, depth: int) -> Mappin
         name = known[key] if isinstance(key, str) else key
         while name in new:  # two keys with the same redacted text
             name = f"{name}_"
-        new[name] = _walk(item, known, depth + 1, key if isinstance(key, str) else None)
+        place = _named(value) if key == "value" else key
+        new[name] = _walk(item, known, depth + 1, place if isinstance(place, str) else None)
     same = all(new.get(key, _FAILED) is item for key, item in value.items())
     return value if same else new
+
+
+def _named(value: Mapping[Any, Any]) -> str:
+    """Return the name in a pair of a name and a value, such as {"name": "password", "value": "..."}."""
+    name = value.get("name", value.get("key"))
+    return name if isinstance(name, str) else "value"
 
 
 def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
@@ -234,7 +241,7 @@ def _texts_in(record: Any) -> list[str] | None:
         if kind is str:
             texts.append(value)
         elif kind is dict:
-            if any(map(names_secrets, value)):
+            if any(map(names_secrets, (*value, _named(value)))):
                 return None
             texts += value
             left += [item for item in value.values() if type(item) not in _TEXTLESS]

@@ -76,12 +76,7 @@ _SAID = re.compile(
           ((?:[a-z]{{3,8}}[ ]){{11,23}}[a-z]{{3,8}})""",
     re.VERBOSE,
 )
-MARKUP = re.compile(
-    r"""(?i:<[\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)>)([^<>\r\n]{4,256})</
-        | (?i:\b(?:key|name)=["'][\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)["'][ ]value=["'])
-          ([^"'\r\n]{4,256})""",
-    re.VERBOSE,
-)
+_MARKUP = re.compile(r"(?i:<[\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)>)([^<>\r\n]{4,256})</")
 _URL_SECRET = re.compile(
     r"""(?i:[?&][\w.%-]{0,60}(?:sig|signature|code|auth|jwt)=)([^\s&"'<>\\]{20,})
         | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@""",
@@ -95,13 +90,24 @@ _AWS_SECRET = re.compile(
     r"(?i:(?<![a-z])aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?)[\"'\\]{1,2}([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
 )
 
-# An assignment: a name, an operator, and perhaps the quote that opens the value.
+# An assignment: a name, an operator, and perhaps the bracket of a list and the quote that opens the value.
+_OPEN = r"""(?:\[(?:\s|\\n){0,40}(?=\\{0,3}["']))?\\{0,3}(["']?)"""
 NAME = re.compile(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
         ["'\]\\]{0,4}[ \t]{0,40}
-        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20}))\s{0,40}\\{0,3}(["']?)""",
+        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20}))\s{0,40}"""
+    + _OPEN,
     re.VERBOSE,
 )
+PAIR = re.compile(
+    r"""(?i:(?<!\w)(?:name|key))[\\"']{0,4}\s{0,4}[:=]\s{0,40}[\\"']{1,4}
+        ([\w.:-]{2,80})                # "name": "password", "value": "..."
+        [\\"']{1,4},?(?:\s|\\n){0,40}[\\"']{0,4}(?i:value)[\\"']{0,4}\s{0,4}([:=])\s{0,40}"""
+    + _OPEN,
+    re.VERBOSE,
+)
+# The texts of a list, from the first one's beginning to the last one's end.
+LIST = re.compile(r"""(?s:.{4,4096}?(?=\\{0,3}["'](?:\s|\\n){0,40}\]))|[^"'\\\n]{4,4096}""")
 VALUE = {
     '"': re.compile(r'[^"\\\n]{4,4096}'),
     "'": re.compile(r"[^'\\\n]{4,4096}"),
@@ -146,7 +152,7 @@ GUESSED: tuple[_Form, ...] = (
         "said",
         _SAID,
     ),
-    (("</", "value="), "secret in markup", MARKUP),
+    (("</",), "secret in markup", _MARKUP),
     (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Secrets that only the words around them give away."""

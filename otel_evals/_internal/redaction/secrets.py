@@ -18,10 +18,12 @@ from otel_evals._internal.redaction.secret_forms import (
     KEYS,
     KINDS,
     KNOWN,
+    LIST,
     LONG_KEY,
     NAME,
     NAME_ENDS,
     OPTION,
+    PAIR,
     PASS,
     STRONG,
     VALUE,
@@ -199,17 +201,16 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
         whole = name[3] and value.re is not LONG_KEY
         return value.start(), value.end() if whole else _end_of_run(text, value.end())
 
-    return (
-        (first, last)
-        for _, first, last in search(NAME, text, span, lambda window: _ends_names(window.casefold()))
-    )
+    for pattern in (NAME, PAIR):
+        for _, first, last in search(pattern, text, span, lambda window: _ends_names(window.casefold())):
+            yield first, last
 
 
 def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     strong = STRONG.search(name[1])
     if not strong and not WEAK.search(name[1]):
         return None
-    value = VALUE[name[3]].match(text, name.end())
+    value = (LIST if "[" in name[0] else VALUE[name[3]]).match(text, name.end())
     if value is None or value[0].startswith(MARK):
         return None
     if not strong or not name[2]:

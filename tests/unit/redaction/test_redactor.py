@@ -205,7 +205,8 @@ def test_a_secret_has_one_fate_as_text_as_json_and_in_a_structure(key: str) -> N
     secret = SECRETS[key]
     text = json.dumps({"id": 7, key: secret})
     assert str(secret) not in redact(text)
-    for structure in ({key: secret}, {"deep": [{key: secret}]}, {key: [secret]}):
+    pair = {"name": key, "value": secret}
+    for structure in ({key: secret}, {"deep": [{key: secret}]}, {key: [secret]}, [pair]):
         call = ToolCall(name="t", arguments=structure, result=structure, status="ok")
         scored = ScoredRun(run=a_run(tools=(call,)), evaluations=())
         (recorded,) = run_record(redacted(scored))["tool_calls"]

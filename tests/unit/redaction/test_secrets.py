@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -55,6 +56,42 @@ def test_quoted_passwords_need_no_digits_and_may_have_blanks(value: str) -> None
     assert (
         redact_secrets(f'"password": "{value}", "user": "ann"') == '"password": "[redacted]", "user": "ann"'
     )
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize(
+    ("record", "secrets"),
+    [
+        ({"password": ["hunter two"]}, ["hunter two"]),
+        ({"api_key": ["a]", 'b"c', "hunter2"], "user": ["ann"]}, ["a]", "b", "hunter2"]),
+        ({"name": "password", "value": "hunter two"}, ["hunter two"]),
+        ({"key": "db.api_key", "value": "x1y2"}, ["x1y2"]),
+        ({"key": "client_secret", "value": ["x1y2", "x3y4"]}, ["x1y2", "x3y4"]),
+    ],
+)
+def test_secrets_go_in_lists_and_in_pairs_of_name_and_value(
+    record: dict[str, object], secrets: list[str], quoted: bool, indent: int | None
+) -> None:
+    text = json.dumps({"n": 1, **record, "end": "kept"}, indent=indent)
+    redacted = redact_secrets(json.dumps(text) if quoted else text)
+    assert json.loads(json.loads(redacted) if quoted else redacted)["end"] == "kept"
+    assert not [secret for secret in secrets if f'"{secret}' in redacted]
+    assert redact_secrets(redacted) == redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "token", "value": 12}',
+        '{"name": "total_tokens", "value": "many words"}',
+        '{"name": "colour", "value": "a1B2c3D4"}',
+        '{"tokens": ["the", "answers"], "key": ["blue"]}',
+        "password=[redacted] and its name, whose value is none",
+    ],
+)
+def test_other_lists_and_pairs_stay(text: str) -> None:
+    assert redact_secrets(text) == text
 
 
 MIXED, SAID = "Zk3pQ9vX2mW7rT5yB8nC4dF6", "hunter2-Blue"
@@ -318,7 +355,7 @@ HOSTILE = [
     "0000000000:", "SG.", "SG.aaaaaaaaaaaaaaaaaaaaa", "glpat-", "中", " ", "\n", "a_", "-", "[redacted]",
     "cookie: a=", "cookie: a=b; ", " -b a=", "--password ", "--a-", "--", "curl -u ", "curl ", "mysql -p",
     "password is ", "password a1B", "able ", "seed phrase: able ", "<password>", "?sig=", "://a1",
-    "authorization: digest ",
+    "authorization: digest ", '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
 ]  # fmt: skip
 
 
