@@ -168,7 +168,7 @@ def _read_object(reader: SpanReader, kind: OperationKind) -> None:
     """Read a structured answer, which is next to an empty text."""
     if kind not in (OperationKind.AGENT, OperationKind.INFERENCE):
         return
-    for _, key in reader.found_at.get("output", ()):
+    for key in reader.found_at.get("output", ()):
         gave = reader.mapping(key)
         if gave.get("text") == "" and isinstance(gave.get("object"), (dict, list)):
             reader.set_messages("output", (text_message("assistant", text_of(gave["object"])),), key)

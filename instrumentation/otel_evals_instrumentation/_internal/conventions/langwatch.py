@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.content import documents_of, read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     PLATFORM,
     AttributeNames,
     SpanConvention,
     SpanReader,
 )
+from otel_evals_instrumentation._internal.readers.documents import documents_of
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.values import mapping, parse, unmasked

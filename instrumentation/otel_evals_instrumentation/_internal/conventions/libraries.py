@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from otel_evals.model import Availability, Message, OperationKind
-from otel_evals_instrumentation._internal.readers.content import read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
     SpanConvention,
     SpanReader,
 )
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.tool_values import (

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.conventions.google_adk import with_error_of_adk
-from otel_evals_instrumentation._internal.readers.content import read_system
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
     SpanConvention,
 )
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.messages import SYSTEM_KEYS, read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message

@@ -8,13 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Document, OperationKind, SpanEvent, SpanRecord, ToolCall
-from otel_evals_instrumentation._internal.readers.content import documents_of, make_document
 from otel_evals_instrumentation._internal.readers.convention import (
     LIBRARY,
     AttributeNames,
     SpanConvention,
     SpanReader,
 )
+from otel_evals_instrumentation._internal.readers.documents import documents_of, make_document
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_value, unwrapped_value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from otel_evals.model import OperationKind
 from otel_evals_instrumentation._internal.readers.convention import LAST, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.values import listed, unmasked
@@ -53,13 +52,12 @@ def otel_genai() -> SpanConvention:
             gen_ai.completion gen_ai.completion.content gen_ai.completion.0.role
             gen_ai.completion.0.content gen_ai.completion.0.tool_calls.0.name tool_args"""
         ),
-        refine_content=_refine,
+        read_prompt=_read_prompt,
     )
 
 
-def _refine(reader: SpanReader, _: OperationKind) -> None:
+def _read_prompt(reader: SpanReader) -> None:
     """Keep the last of several texts without roles, as Spring AI lists them: only that is the user's."""
-    if reader.source_of("input") == "gen_ai.prompt":
-        texts = listed(reader.attributes.get("gen_ai.prompt"))
-        if texts and all(isinstance(text, str) and text[:1] not in ("{", "[") for text in texts):
-            reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)
+    texts = listed(reader.attributes.get("gen_ai.prompt"))
+    if texts and all(isinstance(text, str) and text[:1] not in ("{", "[") for text in texts):
+        reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)

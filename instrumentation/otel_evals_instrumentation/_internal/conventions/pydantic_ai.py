@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.content import take_answer
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
+from otel_evals_instrumentation._internal.readers.inputs_outputs import take_answer
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 
 _CONVERSATIONS = ("pydantic_ai.all_messages", "all_messages_events")

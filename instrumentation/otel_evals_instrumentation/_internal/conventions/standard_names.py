@@ -7,6 +7,7 @@ import re
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
+from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
@@ -25,7 +26,7 @@ def openlit() -> SpanConvention:
         content="on unless `capture_message_content` is false",
         scopes=("openlit",),
         kind_of=_openlit_kind,
-        refine_content=_refine,
+        read_prompt=_read_prompt,
     )
 
 
@@ -35,15 +36,12 @@ def _openlit_kind(span: SpanRecord) -> OperationKind | None:
     return OperationKind.INFERENCE if failed and not span.attributes else None
 
 
-def _refine(reader: SpanReader, _: OperationKind) -> None:
+def _read_prompt(reader: SpanReader) -> None:
     """Split a prompt with roles into messages; other texts are the user's."""
-    if reader.source_of("input") == "gen_ai.prompt":
-        prompt = reader.attributes.get("gen_ai.prompt")
-        if isinstance(prompt, str) and _LINES.match(prompt):
-            messages = reader.fields["input_messages"] = _conversation(prompt)
-            system = [m.text for m in messages if m.role == "system" and m.text]
-            if system:
-                reader.fields["system_instructions"] = "\n\n".join(system)
+    prompt = str(reader.attributes["gen_ai.prompt"])
+    if _LINES.match(prompt):
+        messages = reader.fields["input_messages"] = _conversation(prompt)
+        read_system(reader, messages)
 
 
 def _conversation(text: str) -> tuple[Message, ...]:

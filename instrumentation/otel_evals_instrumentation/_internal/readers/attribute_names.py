@@ -6,9 +6,14 @@ import re
 from dataclasses import dataclass
 from operator import itemgetter
 
+from msgspec.structs import replace
+
 from otel_evals.conventions import BoundedCache
+from otel_evals.model import SpanRecord
+from otel_evals_instrumentation._internal.readers.values import unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+_NAME = itemgetter(1)
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 _MOST_SHAPES = 1_000
 _MOST_NAMES = 64
@@ -17,6 +22,28 @@ _OF_APPLICATIONS = words(
     """ai.telemetry.metadata. traceloop.association.properties. lmnr.association.properties.
     langsmith.metadata. mastra.metadata. metadata."""
 )
+_WORDS = (
+    "gen_ai.operation.name",
+    "ai.operationId",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "span.type",
+    "llm.request.type",
+)
+"""Attributes whose value is one word; quotes around it show that a backend stored it as JSON."""
+
+
+def without_json_quotes(span: SpanRecord) -> SpanRecord:
+    """Return a span with its attributes as recorded: backends such as MLflow store all of them as JSON."""
+    attributes = span.attributes
+    for word in _WORDS:
+        value = attributes.get(word)
+        if value is not None:
+            # A backend stores all attributes alike: the first word that is there decides.
+            if type(value) is str and value[:1] == '"':
+                return replace(span, attributes={key: unquoted(v) for key, v in attributes.items()})
+            return span
+    return span
 
 
 class FieldsByAttribute:
@@ -34,24 +61,19 @@ class FieldsByAttribute:
         for field, own in vars(names).items():
             for rank, key in enumerate(dict.fromkeys(f"{own} {getattr(GEN_AI, field)}".split())):
                 self._fields[key] = (*self._fields.get(key, ()), (field, rank))
-        self.known: BoundedCache[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = BoundedCache(
-            _MOST_SHAPES
-        )
+        self.known: BoundedCache[tuple[str, ...], dict[str, tuple[str, ...]]] = BoundedCache(_MOST_SHAPES)
         """Results of `find` by the names of a span's attributes."""
 
-    def find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Return the attributes for each field as (rank, name), most trusted first."""
-        found: dict[str, list[tuple[int, str]]] = {}
-        for name in names:
-            for field, rank in self._fields.get(name, ()):
-                found.setdefault(field, []).append((rank, name))
+    def find(self, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """Return the names of the attributes for each field, most trusted first."""
         # A list has one attribute per item and key; the tables have its prefix.
         ends = [(name, _INDEX.search(name)) for name in names]
-        for name in dict.fromkeys(name[: end.start()] + ".*" for name, end in ends if end is not None):
+        lists = [name[: end.start()] + ".*" for name, end in ends if end is not None]
+        found: dict[str, list[tuple[int, str]]] = {}
+        for name in dict.fromkeys((*names, *lists)):
             for field, rank in self._fields.get(name, ()):
-                # Plain attributes are in this entry as well: lists and they are sorted by one rank.
-                found.setdefault(field + ".*", found.get(field, []).copy()).append((rank, name))
-        by_field = {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
+                found.setdefault(field, []).append((rank, name))
+        by_field = {field: tuple(map(_NAME, sorted(hits))) for field, hits in found.items()}
         if len(names) <= _MOST_NAMES:
             self.known[names] = by_field
         return by_field

@@ -6,33 +6,27 @@ which content is missing and why, is the same for all conventions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from otel_evals.conventions import CONTENT, Record, is_pseudo_tool, recovered
-from otel_evals.model import Operation, OperationKind, Source, SpanRecord
+from otel_evals.model import Availability, Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     AttributeNames,
     FieldsByAttribute,
+    without_json_quotes,
 )
-from otel_evals_instrumentation._internal.readers.content import (
-    availability_of,
-    read_retrieval,
+from otel_evals_instrumentation._internal.readers.documents import read_retrieval
+from otel_evals_instrumentation._internal.readers.events import exceptions_of, has_dropped, read_events
+from otel_evals_instrumentation._internal.readers.inputs_outputs import (
+    read_inputs_outputs,
     take_answer,
     unwrap_state,
 )
-from otel_evals_instrumentation._internal.readers.inputs_outputs import read_inputs_outputs
-from otel_evals_instrumentation._internal.readers.span_reader import (
-    SPECIAL,
-    SpanReader,
-    exceptions_of,
-    read_events,
-)
+from otel_evals_instrumentation._internal.readers.span_reader import SPECIAL, SpanReader
 from otel_evals_instrumentation._internal.readers.tools import how_it_ended, read_tool, tool_name_in
-from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse, unquoted
+from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import (
     OPERATIONS,
     kind_of,
@@ -65,17 +59,10 @@ _CONTENT = {
     OperationKind.RETRIEVAL: ("documents",),
 }
 """Fields of content by kind."""
+_RECORDED = (Availability.PRESENT, Availability.TRUNCATED)
+_CALLS = ("tool_call", "tool_result")
+_PROMPT = "gen_ai.prompt"
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
-
-_WORDS = (
-    "gen_ai.operation.name",
-    "ai.operationId",
-    "openinference.span.kind",
-    "traceloop.span.kind",
-    "span.type",
-    "llm.request.type",
-)
-"""Attributes whose value is one word; quotes around it show that a backend stored it as JSON."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +87,8 @@ class SpanConvention:
     """Returns a span's kind from the convention's own attributes, or None to use OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
     """Reads what a table cannot express, and returns the kind. Such spans are read at once, not on demand."""
-    refine_content: Callable[[SpanReader, OperationKind], None] | None = None
-    """Reads the input and output that a table cannot express, and nothing else."""
+    read_prompt: Callable[[SpanReader], None] | None = None
+    """Reads messages from an input in `gen_ai.prompt` that is one text for several messages."""
     records_turns: bool = False
     """True if workflows are functions of the application: one with a question and an answer is a turn."""
     index: FieldsByAttribute = field(init=False)
@@ -115,7 +102,7 @@ class SpanConvention:
         operation = span.attributes.get("gen_ai.operation.name")
         # A name without quotes: no backend stored this span's attributes as JSON.
         plain = type(operation) is str and operation in OPERATIONS
-        recorded = span if plain else _without_json_quotes(span)
+        recorded = span if plain else without_json_quotes(span)
         named = plain and self.kind_of is kind_of
         kind = OPERATIONS[str(operation)] if named else self.kind_of(recorded) or kind_of(recorded)
         if kind is None:
@@ -129,7 +116,8 @@ class SpanConvention:
         if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
-            of_tool = tuple(map(reader.fields.get, _OF_TOOLS)) if kind is OperationKind.TOOL else ()
+            names = _OF_TOOLS if kind is OperationKind.TOOL else ()
+            of_tool = {name: reader.fields[name] for name in names if name in reader.fields}
             content = _Content(self, recorded, kind, of_tool)
             reader.fields.update(span=span, kind=kind, convention=self.name)
             return recovered(Operation, content, reader.fields)
@@ -162,38 +150,20 @@ class _Content(Record, frozen=True):
     convention: SpanConvention
     span: SpanRecord
     kind: OperationKind
-    identity: tuple[Any, ...] = ()
+    identity: Mapping[str, Any]
     """Fields of a tool's operation that its call repeats."""
     failed: ClassVar[bool] = False
     """Readers do not raise, whatever a span contains."""
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """Read all content together, since input and output depend on each other."""
-        refine, reader = self.convention.refine_content, self.convention.open(self.span)
-        for name, value in zip(_OF_TOOLS, self.identity, strict=False):
-            if value is not None:
-                reader.fields[name] = value
+        reader, read_prompt = self.convention.open(self.span), self.convention.read_prompt
+        reader.fields.update(self.identity)
         _read_content(reader, self.kind)
-        if refine is not None:
-            refine(reader, self.kind)
-        found = {**_NOTHING}
-        for name in CONTENT:
-            if name in reader.fields:
-                found[name] = reader.fields[name]
+        if read_prompt is not None and _PROMPT in reader.noted.get("input", ()):
+            read_prompt(reader)
+        found = {name: reader.fields.get(name, default) for name, default in _NOTHING.items()}
         return {**found, **_notes(reader, self.kind)}
-
-
-def _without_json_quotes(span: SpanRecord) -> SpanRecord:
-    """Return a span with its attributes as recorded: backends such as MLflow store all of them as JSON."""
-    attributes = span.attributes
-    for word in _WORDS:
-        value = attributes.get(word)
-        if value is not None:
-            # A backend stores all attributes alike: the first word that is there decides.
-            if type(value) is str and value[:1] == '"':
-                return replace(span, attributes={key: unquoted(v) for key, v in attributes.items()})
-            return span
-    return span
 
 
 def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:
@@ -201,7 +171,7 @@ def _notes(reader: SpanReader, kind: OperationKind) -> dict[str, Any]:
     sources: dict[str, Source] = {}
     for name, (key, _) in reader.noted.items():
         sources[name] = Source(reader.span.span_id, key, reader.convention)
-    return {"availability": availability_of(reader, _CONTENT.get(kind, ())), "sources": sources}
+    return {"availability": _availability_of(reader, _CONTENT.get(kind, ())), "sources": sources}
 
 
 def _settle(reader: SpanReader) -> None:
@@ -244,7 +214,7 @@ def _may_group(kind: OperationKind, root: SpanRecord, convention: SpanConvention
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for text in filter(found_at.__contains__, _TEXTS):
-        value = reader.attributes[found_at[text][0][1]]
+        value = reader.attributes[found_at[text][0]]
         # Most are plain words in the most trusted attribute.
         if type(value) is not str or value[:1] in SPECIAL:
             value = reader.text(text)
@@ -256,7 +226,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         usage = make_usage(*[reader.number(name) if name in found_at else None for name in _COUNTED])
         if usage is not None:
             fields["usage"] = usage
-    for _, key in found_at.get("usage", ()):
+    for key in found_at.get("usage", ()):
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
@@ -283,7 +253,7 @@ def _read_name(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_finish(reader: SpanReader) -> None:
-    for _, key in reader.found_at["finish"]:
+    for key in reader.found_at["finish"]:
         parsed = parse(reader.attributes[key])
         if isinstance(parsed, str):  # such as `[stop, length]`, as Kotlin and Java write it
             parsed = [word.strip(" '\"") for word in parsed.strip("[]").split(",")]
@@ -303,4 +273,26 @@ def _read_error(reader: SpanReader) -> None:
         message = message or first_text(event.attributes, ("exception.message",))
         kind = kind or first_text(event.attributes, ("exception.type",))
     reader.fields["error"] = message or span.status_message or kind or "error"
-    reader.fields["error_type"] = kind
+    if kind is not None:
+        reader.fields["error_type"] = kind
+
+
+def _availability_of(reader: SpanReader, expected: Iterable[str]) -> dict[str, Availability]:
+    """Return the availability of content: a message without content is empty if the other side has some.
+
+    Without any on both sides, content capture is off. Content that may have been dropped with attributes
+    counts as truncated.
+    """
+    found: dict[str, Availability] = {}
+    for name, (_, availability) in reader.noted.items():
+        found[name] = availability
+    for side, other in (("input", "output"), ("output", "input")):
+        if found.get(side) is Availability.EMPTY:
+            calls = any(p.kind in _CALLS for m in reader.fields.get(f"{side}_messages", ()) for p in m.parts)
+            is_on = found.get(other) in _RECORDED
+            without = Availability.PRESENT if calls else Availability.EMPTY
+            found[side] = without if is_on else Availability.CAPTURED_OFF
+    missing = [name for name in expected if found.get(name) not in _RECORDED]
+    if missing and has_dropped(reader.span):
+        found |= dict.fromkeys(missing, Availability.TRUNCATED)
+    return found

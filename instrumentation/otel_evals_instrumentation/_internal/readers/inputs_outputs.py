@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
-from msgspec.structs import replace
+import msgspec
 
-from otel_evals.model import Availability, Message, Part, SpanRecord
-from otel_evals_instrumentation._internal.readers.content import read_definitions, read_system
+from otel_evals.model import Availability, Message, Part
+from otel_evals_instrumentation._internal.readers.endings import (
+    STREAMS,
+    cut_off,
+    lost_its_end,
+    may_have_called,
+    repeats_error,
+    was_left,
+)
 from otel_evals_instrumentation._internal.readers.envelopes import are_numbers, first_choice, is_data
-from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.parts import (
-    text_message,
-    text_of,
-)
-from otel_evals_instrumentation._internal.readers.span_reader import (
-    SpanReader,
-    event_messages,
-    event_name,
-    exceptions_of,
-)
-from otel_evals_instrumentation._internal.readers.typed_messages import typed_messages
+from otel_evals_instrumentation._internal.readers.events import event_messages, messages_of
+from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
+from otel_evals_instrumentation._internal.readers.parts import LISTS, spread, text_message, text_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.tool_values import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
+    MASKS,
+    MAX_TEXT,
     is_masked,
+    listed,
+    mapping,
+    mask_in,
     parse,
     parse_or_repair,
-    without_cut_mark,
+    unflatten,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, words
+from otel_evals_instrumentation._internal.readers.vocabulary import ROLES
 
-_STREAMING = words("gen_ai.is_streaming llm.is_streaming gen_ai.request.stream gen_ai.request.streaming")
-_STREAMED = re.compile(r'"stream": ?true\b')
-_FINISH = re.compile(r'finish_?reason\\*": ?\\*"\w|stop_?reason\\*": ?\\*"\w', re.IGNORECASE)
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
 _NO_MESSAGES: tuple[Any, ...] = ("", "[]", [], ())
 """Values of an attribute for messages that were recorded, and were none."""
+_NOWHERE = ("", None)
+_LONGEST_CACHED = 50_000
+"""Do not cache longer definitions."""
 
 
 def read_inputs_outputs(reader: SpanReader) -> None:
@@ -48,45 +53,41 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
-    failed = reader.span.status == "ERROR" and outputs and _repeats_error(reader, outputs[-1].text)
+    failed = reader.span.status == "ERROR" and outputs and repeats_error(reader.span, outputs[-1].text)
     if failed or (outputs and _ended_in_error(reader)):
         outputs = ()
         # With its note, the error would count as a recorded answer.
         reader.noted.pop("output", None)
-    read_system(reader, inputs, outputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
+    read_system(reader, inputs, outputs)
     if "new_messages_from" in reader.found_at:
         reader.fields["new_messages_from"] = reader.number("new_messages_from")
-    read_definitions(reader)
-
-
-def _repeats_error(reader: SpanReader, text: str) -> bool:
-    """Return True if an output repeats the exception of a failed operation."""
-    raised = [event.attributes for event in exceptions_of(reader.span)]
-    words = [reader.span.status_message, *(event.get("exception.message") for event in raised)]
-    if text and text.strip() in words:
-        return True
-    kinds = [str(event.get("exception.type") or "").rpartition(".")[2] for event in raised]
-    return any(kind and re.match(re.escape(kind) + r"\b\s*[(:]", text) for kind in kinds)
+    for key in reader.found_at.get("definitions", ()):
+        reader.fields["tool_definitions"] = _definitions(reader.attributes[key])
+        if reader.fields["tool_definitions"]:
+            return
 
 
 def _ended_in_error(reader: SpanReader) -> bool:
     """Return True for an agent whose last message ends with an error instead of an answer."""
-    if not _is_invocation(reader):
+    key, _ = reader.noted.get("output", _NOWHERE)
+    value = reader.attributes.get(key)
+    if type(value) is not str or not _is_invocation(reader):
         return False
-    value = reader.attributes.get(reader.source_of("output") or "")
     # Only the end is searched: an output may have millions of characters.
-    return type(value) is str and _ERROR_ENDING.search(value, max(0, len(value) - 100)) is not None
+    return _ERROR_ENDING.search(value, max(0, len(value) - 100)) is not None
 
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
     best: tuple[Message, ...] = ()
-    for key, value in reader.with_lists(side):
+    for key in reader.found_at.get(side, ()):
+        is_list = key.endswith(".*")
+        value = unflatten(reader.attributes, key[:-2]) if is_list else reader.attributes[key]
         if type(value) is str and value[:2] != "[{" and is_masked(value):
             if not best:
-                reader.note(side, key, Availability.CAPTURED_OFF)
+                reader.noted[side] = key, Availability.CAPTURED_OFF
             continue
         if value in _NO_MESSAGES:
             # A note of an earlier attribute stays, because it is trusted more.
@@ -94,25 +95,28 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
             continue
         messages, cut, is_text = _said(reader, value, side, role)
         has_content, speaks = (False, True) if is_text else _content_in(messages)
-        if not has_content:  # a description of an agent has a role too, but is no message
+        if not has_content:
+            # A description of an agent has a role too, but is no message.
             messages = tuple(each for each in messages if each.parts or each.role in ROLES)
-        if not has_content and _may_have_called(reader.attributes):
-            best = best or messages
-        elif has_content or (messages and not best):
-            is_indexed = key.endswith(".*")
-            cut = cut or (is_indexed and side == "input" and reader.span.dropped_attributes > 0)
-            _note(reader, side, key, speaks, cut)
-            best = _cut_off(messages, value) if cut and not is_indexed else messages
-            if cut and is_indexed and _lost_its_end(reader.attributes, key[:-1]):
-                best = (*messages, Message(role="unknown"))
-            if has_content:
-                return best
+            if best or not messages:
+                continue
+            if may_have_called(reader.attributes):
+                best = messages
+                continue
+        best = cut_off(messages, value) if cut else messages
+        if is_list and side == "input" and reader.span.dropped_attributes > 0:
+            cut = True
+            best = lost_its_end(messages, reader.attributes, key[:-1])
+        _note(reader, side, key, speaks, cut)
+        if has_content:
+            return best
     return best
 
 
 def _note(reader: SpanReader, side: str, key: str, speaks: bool, cut: bool) -> None:
+    if side == "output" and not STREAMS.isdisjoint(reader.attributes):
+        cut = cut or was_left(reader.span, reader.attributes)
     whole = Availability.PRESENT if speaks else Availability.EMPTY
-    cut = cut or (side == "output" and _was_left(reader.span, reader.attributes))
     reader.noted[side] = key, Availability.TRUNCATED if cut else whole
 
 
@@ -135,45 +139,6 @@ def _is_content(part: Part) -> bool:
     return media is not None and bool(media.size or media.uri or media.file_id)
 
 
-def _was_left(span: SpanRecord, attributes: Mapping[str, Any]) -> bool:
-    """Return True for a streamed response without an end: its reader went away before the finish reason.
-
-    OpenInference says OK for streams that were read to the end.
-    """
-    streamed = False
-    for name in _STREAMING:
-        streamed = streamed or attributes.get(name) in (True, "true", "True")
-    given = attributes.get("llm.invocation_parameters")
-    if not streamed and not (isinstance(given, str) and _STREAMED.search(given)):
-        return False
-    if span.status == "OK" and "openinference.span.kind" in attributes:
-        return False
-    return not any(_says_the_end(name, value) for name, value in attributes.items())
-
-
-def _may_have_called(attributes: Mapping[str, Any]) -> bool:
-    """Return True if a response without content may be a call: it had tools, and has no finish reason."""
-    had_tools = any(name.startswith("llm.request.functions.") for name in attributes)
-    return had_tools and not any(_says_the_end(name, value) for name, value in attributes.items())
-
-
-def _says_the_end(name: str, value: Any) -> bool:
-    """Return True for an attribute with a finish reason, in its name or in its JSON."""
-    if name.endswith(("finish_reason", "finish_reasons", "finishReason", "stop_reason")):
-        return bool(parse(value))
-    return type(value) is str and value[:1] in ("{", "[") and _FINISH.search(value) is not None
-
-
-def _lost_its_end(attributes: Mapping[str, Any], prefix: str) -> bool:
-    """Return True for a list that begins at its beginning, with no attribute after it.
-
-    Some SDKs drop the attributes above a limit, the others the oldest ones.
-    """
-    # SDKs keep attributes in the order in which they were set.
-    last = next(reversed(tuple(attributes)), "")
-    return last.startswith(prefix) and any(name.startswith(prefix + "0.") for name in attributes)
-
-
 def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
     """Return the messages of an attribute, if it is truncated, and if they are only its JSON as text.
 
@@ -185,7 +150,7 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
     parsed, cut = parse_or_repair(value)
     if not _is_invocation(reader):
         parsed = first_choice(parsed)
-    messages = () if are_numbers(parsed) else _messages(parsed, side, role)
+    messages = () if are_numbers(parsed) else messages_of(parsed, side, role)
     if not messages and not cut and is_data(parse(parsed)):
         return (text_message(role, text_of(parsed if type(parsed) is str else value)),), False, True
     return messages, cut, False
@@ -196,48 +161,9 @@ def _is_invocation(reader: SpanReader) -> bool:
     return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
 
 
-def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
-    """Mark the last part as truncated, or add an empty message if whole messages are missing."""
-    *whole, last = messages
-    for part in last.parts[-1:]:
-        if part.media is not None or _ends_in(value, part.text):
-            media = part.media and replace(part.media, base64=None, size=None, digest=None)
-            cut = replace(part, truncated=True, media=media)
-            return (*whole, replace(last, parts=(*last.parts[:-1], cut)))
-    return (*messages, Message(role="unknown"))
-
-
-def _ends_in(value: str, text: str | None) -> bool:
-    """Return True if JSON was truncated inside this text."""
-    if not text:
-        return False
-    # Writers differ in whether they escape letters outside of ASCII.
-    tails = tuple(json.dumps(text, ensure_ascii=escaped)[1:-1][-20:] for escaped in (True, False))
-    return without_cut_mark(value).rstrip("\\").endswith(tails)
-
-
-def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
-    """Return the messages of a value, which may be a list of events."""
-    if not _are_events(value):
-        return read_messages(value, role)
-    asked, said = event_messages((event_name(v), v) for v in value)
-    end = len(asked)
-    while end and not said and asked[end - 1].role == "assistant":
-        end -= 1
-    return tuple(asked[:end]) if side == "input" else tuple(said or asked[end:])
-
-
-def _are_events(value: Any) -> bool:
-    """Return True for a list of events, which have names or end with a choice."""
-    if not isinstance(value, (list, tuple)):
-        return False
-    ends = [v for v in (*value[:1], *value[-1:]) if isinstance(v, dict)]
-    return any("event.name" in v or v.keys() >= {"index", "message"} for v in ends)
-
-
 def _answer(reader: SpanReader) -> tuple[Message, ...]:
     """Return a final answer that has a separate attribute."""
-    for _, key in reader.found_at.get("answer", ()):
+    for key in reader.found_at.get("answer", ()):
         value = reader.attributes[key]
         if value != "" and not is_masked(value):
             reader.note("output", key)
@@ -250,3 +176,129 @@ def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tupl
         key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
         _note(reader, side, key, _content_in(messages)[1], cut=False)
     return tuple(messages)
+
+
+# --- messages in the form of OpenTelemetry's conventions, decoded at once into types ---
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text", gc=False):
+    content: str
+
+
+class _Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
+    name: str
+    id: str | None = None
+    arguments: Any = None
+
+
+class _Result(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True):
+    id: str | None = None
+    response: Any = None
+    result: Any = None
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system", "tool"]
+    parts: list[_Text | _Call | _Result]
+    name: str | None = None
+    finish_reason: Any = None
+
+
+# The usual form is decoded in C; an unknown field leaves the text to the general reader.
+_decode = msgspec.json.Decoder(list[_Said]).decode
+
+
+def typed_messages(value: Any) -> tuple[Message, ...] | None:
+    """Decode the messages of a JSON text; None if any has another form."""
+    if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
+        return None
+    try:
+        # Given as a text, msgspec would cache its UTF-8 form on it.
+        said = _decode(value if value.isascii() else value.encode())
+    except (ValueError, RecursionError):
+        return None
+    messages = tuple(map(_message, said[:MAX_MESSAGES]))
+    for message in messages:
+        # A tool's message with text only, or with nothing, is the result.
+        if message.role == "tool" and {part.kind for part in message.parts} <= {"text"}:
+            return None
+    return messages
+
+
+def _message(said: _Said) -> Message:
+    parts = tuple(map(_part, said.parts))
+    for part in parts:
+        if part.text and part.text[:2] in LISTS:
+            parts = spread(parts)
+            break
+    return Message(role=said.role, parts=parts, name=said.name or None)
+
+
+def _part(part: _Text | _Call | _Result) -> Part:
+    if type(part) is _Text:
+        text = part.content
+        # Most texts begin like no mask.
+        return Part(kind="text", text=None if text[:1] in MASKS and mask_in(text) else text)
+    read = tool_call if type(part) is _Call else tool_result
+    return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
+
+
+# --- content beside the messages ---
+
+
+def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[Message, ...] = ()) -> None:
+    """Read the system instructions from attributes of their own, or else from messages.
+
+    Some agents have them only in their output, with the whole conversation.
+    """
+    for key in reader.found_at.get("system", ()):
+        if _set_system(reader, read_messages(reader.attributes[key], "system")):
+            reader.note("system", key)
+            return
+    for side, messages in (("input", inputs), ("output", outputs)):
+        if _set_system(reader, messages):
+            reader.noted["system"] = reader.noted[side]
+            return
+
+
+def _set_system(reader: SpanReader, messages: Iterable[Message]) -> bool:
+    # A list is built without a call for each message.
+    text = "\n\n".join([m.text for m in messages if m.role == "system" and m.text])
+    if text:
+        reader.fields["system_instructions"] = text
+    return bool(text)
+
+
+def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return the definitions of the tools that a model may call."""
+    is_short = type(value) is str and len(value) <= _LONGEST_CACHED
+    return _cached_definitions(value) if is_short else _decoded_definitions(value)
+
+
+def _decoded_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple(filter(None, map(mapping, listed(value))))
+
+
+_cached_definitions = lru_cache(maxsize=64)(_decoded_definitions)
+"""Cached, because an application's model calls repeat the same tools."""
+
+
+def take_answer(reader: SpanReader) -> None:
+    """Move the assistant's messages at the end of an agent's input to its output."""
+    given = reader.fields["input_messages"]
+    end = len(given)
+    while end and given[end - 1].role == "assistant":
+        end -= 1
+    if end < len(given) and not reader.fields["output_messages"]:
+        reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
+        key, _ = reader.noted.get("input", ("events", None))
+        reader.note("output", key)
+
+
+def unwrap_state(reader: SpanReader) -> None:
+    """Replace a workflow's state in a user's message by the messages in it."""
+    messages = reader.fields["input_messages"]
+    text = messages[0].text if len(messages) == 1 else ""
+    # The text of a whole attribute is one that has no messages.
+    if text[:1] == "{" and not any(value is text for value in reader.attributes.values()):
+        reader.fields["input_messages"] = read_messages(text) or messages

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from otel_evals.model import Availability, ToolCall
+from otel_evals_instrumentation._internal.readers.events import exceptions_of
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, exceptions_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import (
     first_text,
@@ -161,7 +162,7 @@ def _recorded(reader: SpanReader, field: str, noted_as: str, side: str, kind: st
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
-    for _, key in reader.found_at.get(field, ()):
+    for key in reader.found_at.get(field, ()):
         value = reader.attributes[key]
         if value == "":
             continue

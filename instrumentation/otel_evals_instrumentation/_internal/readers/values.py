@@ -36,7 +36,8 @@ _MASKS = (
     r"\[(?:MaxDepth|Circular|Object|Array)(?: ~)?\]",  # JavaScript's serializers, for nested values
 )
 """What instrumentations record instead of content."""
-_MASKED = re.compile(r"\s*(?:" + "|".join(_MASKS) + r")\s*", re.IGNORECASE)
+# Masks are short: the bound keeps the match cheap.
+mask_in = re.compile(r"(?=[\s\S]{0,200}\Z)\s*(?:" + "|".join(_MASKS) + r")\s*", re.IGNORECASE).fullmatch
 _REPR = re.compile(
     r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x"
     r"|content=['\"\[]"
@@ -183,10 +184,7 @@ def literal(value: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Return True for a mask, which instrumentations record instead of content."""
-    # Masks are short; the bound keeps the match cheap.
-    if type(value) is not str or len(value) > 200 or value[:1] not in MASKS:
-        return False
-    return _MASKED.fullmatch(value) is not None
+    return type(value) is str and value[:1] in MASKS and mask_in(value) is not None
 
 
 def unmasked(text: str) -> str | None:

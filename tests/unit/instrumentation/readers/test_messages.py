@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from otel_evals.model import Message
+from otel_evals_instrumentation._internal.readers.events import event_messages
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.span_reader import event_messages
 
 
 def told(messages: tuple[Message, ...]) -> list[tuple[str, list[tuple[Any, ...]]]]:
