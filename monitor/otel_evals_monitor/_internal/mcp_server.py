@@ -21,8 +21,14 @@ from otel_evals.sdk.util import redact
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
 from otel_evals_monitor._internal.alarms.monitors import check_store
 from otel_evals_monitor._internal.alarms.record import IncidentLine, incidents_of
-from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, limits_of, test_file
-from otel_evals_monitor._internal.report.inputs import ReportOptions, TraceLink, window_of
+from otel_evals_monitor._internal.report.dataset import items_of, labelled_examples, test_file, tested
+from otel_evals_monitor._internal.report.inputs import (
+    ReportOptions,
+    TraceLink,
+    names_in,
+    only_of,
+    window_of,
+)
 from otel_evals_monitor._internal.report.json_values import as_plain, pattern_values, run_values
 from otel_evals_monitor._internal.report.patterns import failures_of
 from otel_evals_monitor._internal.report.report import make_report
@@ -58,7 +64,9 @@ def _add(server: MCPServer[Any], tool: Callable[..., Any]) -> None:
 
     async def call(**arguments: Any) -> dict[str, Any]:
         try:
-            found = await anyio.to_thread.run_sync(lambda: tool(**arguments))
+            # An empty text is no choice.
+            given = {name: value for name, value in arguments.items() if value != ""}
+            found = await anyio.to_thread.run_sync(lambda: tool(**given))
             return {"result": bounded(found, most)}
         except (OtelEvalsError, ValueError) as error:
             return {"error": redact(str(error))}
@@ -109,33 +117,36 @@ class _Tools:
     def report(
         self,
         by: str = "",
-        window: str = "",
-        since: str = "",
-        until: str = "",
-        against: str = "",
-        scorer: str = "",
-        agent: str = "",
+        window: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        against: str | None = None,
+        scorer: str | None = None,
+        agent: str | None = None,
     ) -> dict[str, Any]:
         """Weighted means with intervals. `by` splits: agent, version, prompt, model, tenant, rule, service,
         judge, or attribute:NAME, with commas. `window` is the last 24h or 7d; `since` and `until` are times.
         `against` is `previous` or a version to compare with.
         """
-        only = {"scorer_id": scorer, "agent_name": agent}
         options = ReportOptions(
-            window=window_of(self._database, since or None, until or None, window or None),
-            by=[name.strip() for name in by.split(",") if name.strip()],
-            against=against or None,
-            only={name: value for name, value in only.items() if value},
-            worst=3,
+            window=window_of(self._database, since, until, window),
+            by=names_in(by),
+            against=against,
+            only=only_of(scorer, agent),
             patterns=3,
         )
         return as_plain(make_report(self._database, options), self._link)
 
     def failure_patterns(
-        self, scorer: str, agent: str = "", version: str = "", window: str = "", since: str = ""
+        self,
+        scorer: str,
+        agent: str | None = None,
+        version: str | None = None,
+        window: str | None = None,
+        since: str | None = None,
     ) -> dict[str, Any]:
         """The failing runs of a scorer, grouped by what is wrong, with share, trend and an example."""
-        time_of = window_of(self._database, since or None, None, window or None)
+        time_of = window_of(self._database, since, None, window)
         with self._database.reading() as connection:
             found = failures_of(connection, self._slices(connection, scorer, agent, version), time_of)
         patterns = [pattern_values(each, self._link) for each in found.patterns]
@@ -144,20 +155,20 @@ class _Tools:
     def runs(
         self,
         scorer: str,
-        agent: str = "",
-        version: str = "",
+        agent: str | None = None,
+        version: str | None = None,
         order: str = "worst",
         status: str = "",
         label: str = "",
         text: str = "",
-        window: str = "",
-        since: str = "",
+        window: str | None = None,
+        since: str | None = None,
         limit: int = 20,
     ) -> list[dict[str, Any]]:
         """Runs that a scorer judged, `worst` or `newest` first, with score, reason, question and answer.
         `status` is scored, not_scored, failed or dropped; `text` is searched in messages and reasons.
         """
-        time_of = window_of(self._database, since or None, None, window or None)
+        time_of = window_of(self._database, since, None, window)
         with self._database.reading() as connection:
             found = runs_of_slices(
                 connection,
@@ -165,7 +176,7 @@ class _Tools:
                 time_of,
                 min(max(limit, 1), _MOST_ROWS),
                 order="newest" if order == "newest" else "worst",
-                status=status or None,
+                status=status,
                 runs=RunFilter(label, text),
             )
         return [run_values(each, self._link) for each in found]
@@ -192,7 +203,7 @@ class _Tools:
             found = list(labelled_examples(connection))
         return found[max(after, 0) :][: min(max(limit, 1), _MOST_ROWS)]
 
-    def test_of(self, trace_id: str, at_least: float = 1.0) -> dict[str, str]:
+    def test_of(self, trace_id: str) -> dict[str, str]:
         """A pytest module and its data set, by file name, that fail until the run's answer is right. Write
         both files into one folder.
         """
@@ -201,13 +212,12 @@ class _Tools:
         if not items:
             raise ConfigError("trace_id", f"{trace_id!r} has no recorded question")
         lines = "".join(json_text(bounded(item, _LARGEST)) + "\n" for item in items)
-        test = test_file(items, "runs.jsonl", limits_of(items, None, at_least))
-        return {"runs.jsonl": lines, "test_run.py": test}
+        return {"runs.jsonl": lines, "test_run.py": test_file(items, "runs.jsonl", tested(items, None))}
 
     def _slices(
-        self, connection: Connection, scorer: str, agent: str, version: str
+        self, connection: Connection, scorer: str, agent: str | None, version: str | None
     ) -> Mapping[int, StoredSlice]:
-        wanted = {"scorer_id": scorer, "agent_name": agent or None, "agent_version": version or None}
+        wanted = {"scorer_id": scorer, "agent_name": agent, "agent_version": version}
         found = stored_slices(connection, **wanted)
         if not found:
             every = stored_slices(connection)

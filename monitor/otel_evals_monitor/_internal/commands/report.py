@@ -36,17 +36,23 @@ def report(
     """Print weighted means with intervals, changes and the worst runs."""
     with exit_on(OSError, command="report", extra="monitor"):
         from otel_evals.sdk.commands import trace_link
-        from otel_evals_monitor._internal.report.inputs import ReportOptions, TraceLink, opened, window_of
+        from otel_evals_monitor._internal.report.inputs import (
+            ReportOptions,
+            TraceLink,
+            names_in,
+            only_of,
+            opened,
+            window_of,
+        )
         from otel_evals_monitor._internal.report.report import make_report
 
         to_trace = TraceLink.parse(trace_link(link))
-        only = {"scorer_id": scorer, "agent_name": agent}
         with opened(source) as loaded:
             options = ReportOptions(
                 window=window_of(loaded.database, since, until, window),
-                by=[name.strip() for name in by.split(",") if name.strip()],
+                by=names_in(by),
                 against=against,
-                only={name: value for name, value in only.items() if value is not None},
+                only=only_of(scorer, agent),
                 worst=worst,
             )
             made = make_report(loaded.database, options)

@@ -37,7 +37,6 @@ def export(
     window: Annotated[str | None, typer.Option(help="Last recorded period only: 24h, 7d.")] = None,
     out: Annotated[Path, typer.Option(help="The data set, one JSON object per line.")] = Path("runs.jsonl"),
     pytest: Annotated[Path | None, typer.Option(help="Write a test next to the data set.")] = None,
-    at_least: Annotated[float, typer.Option(help="Minimum score in the test.")] = 1.0,
     labels: Annotated[Path | None, typer.Option(help="Write all labels, for `judge calibrate`.")] = None,
 ) -> None:
     """Write recorded runs as a data set for tests, or labels for judges."""
@@ -46,8 +45,8 @@ def export(
             items_of,
             labelled_examples,
             labelled_traces,
-            limits_of,
             test_file,
+            tested,
             worst_traces,
         )
         from otel_evals_monitor._internal.report.inputs import opened, window_of
@@ -76,8 +75,7 @@ def export(
         if pytest is not None:
             if pytest.resolve().parent != data.resolve().parent:
                 raise ConfigError("--pytest", f"must be in the data set's folder, {data.parent}")
-            limits = limits_of(items, scorer, at_least)
-            pytest.write_text(test_file(items, data.name, limits), encoding="utf-8")
+            pytest.write_text(test_file(items, data.name, tested(items, scorer)), encoding="utf-8")
             echo(f"wrote {pytest}; run it: pytest {pytest}")
 
 

@@ -155,7 +155,7 @@ class Page:
         asked, incidents = Asked.of(request), self._incidents()
         window = asked.window(self._database, "all")
         order = "worst" if asked["scorer"] and asked["order"] == "worst" else "newest"
-        chosen: dict[str, Any] = {"runs": asked.runs, "status": asked["status"] or None}
+        chosen: dict[str, Any] = {"runs": asked.runs, "status": asked["status"]}
         chosen["skip"] = (asked.page - 1) * PAGE_SIZE
         runs: Sequence[RunOfSlice | RecordedRun]
         with self._database.reading() as connection:
@@ -197,7 +197,6 @@ class Page:
             labels=labels_on(self._database, trace_id),
             failure_types=failure_types(self._database),
             feedback=feedback_on(self._database, trace_id),
-            saved="The label is saved." if asked["saved"] else "",
             command=f"otel-evals export {shlex.quote(self._database.name)} --trace {shlex.quote(trace_id)}"
             " --pytest test_run.py",
         )

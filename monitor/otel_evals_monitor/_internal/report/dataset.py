@@ -71,11 +71,9 @@ def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
             yield example | {name: text for name, text in texts.items() if text}
 
 
-def test_file(items: Sequence[Mapping[str, Any]], data_set: str, limits: Mapping[str, float]) -> str:
-    """Return a pytest module for a data set in the same folder; `limits` is the minimum score by scorer."""
-    checks = "\n".join(
-        f"    scored({name!r}, runs=run).at_least({limit:g})" for name, limit in sorted(limits.items())
-    )
+def test_file(items: Sequence[Mapping[str, Any]], data_set: str, scorers: Sequence[str]) -> str:
+    """Return a pytest module for a data set in the same folder, which wants the best of these scores."""
+    checks = "\n".join(f"    scored({name!r}, runs=run).at_least(1)" for name in scorers)
     return _TEST.format(
         runs=len(items), data_set=json.dumps(data_set), checks=checks or "    assert run.output"
     )
@@ -101,13 +99,12 @@ def test_answer(item, scored):
 '''
 
 
-def limits_of(items: Sequence[Mapping[str, Any]], scorer: str | None, at_least: float) -> dict[str, float]:
+def tested(items: Sequence[Mapping[str, Any]], scorer: str | None) -> list[str]:
     """Return the scorers of the test: the chosen one, or all with a low score; only registered ones."""
     scores = [(name, s["value"]) for item in items for name, s in item["metadata"]["scores"].items()]
-    low = {name for name, value in scores if value < at_least}
+    wanted = {scorer} if scorer else {name for name, value in scores if value < 1.0}
     # The test finds scorers by the names of their entry points.
-    named = {point.name for point in entry_points(group=SCORERS)}
-    return {name: at_least for name in ({scorer} if scorer else low) if name in named}
+    return sorted(point.name for point in entry_points(group=SCORERS) if point.name in wanted)
 
 
 def worst_traces(connection: Connection, scorer: str, most: int, window: Window) -> list[str]:

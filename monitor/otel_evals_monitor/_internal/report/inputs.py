@@ -125,9 +125,8 @@ def window_of(database: Database, since: str | None, until: str | None, window: 
             newest = connection.execute(select(func.max(runs.c.time))).scalar() or 0
         last = recorded[1] if recorded else int(time.time())
         start, over = last - length, -(-last // HOUR) * HOUR
-        return Window(
-            start // HOUR * HOUR if length >= HOUR else start, over if newest >= over * NANO else None
-        )
+        end = over if newest >= over * NANO else None
+        return Window(start // HOUR * HOUR if length >= HOUR else start, end)
     return Window(end - length, end)
 
 
@@ -148,6 +147,17 @@ GROUPS: Mapping[str, str] = {
 """Names to split estimates by, with their columns."""
 ATTRIBUTE = "attribute:"
 """Begin of the name of an attribute to split by."""
+
+
+def names_in(by: str) -> list[str]:
+    """Return the names to split by, of a text with commas."""
+    return [name.strip() for name in by.split(",") if name.strip()]
+
+
+def only_of(scorer: str | None, agent: str | None) -> dict[str, str]:
+    """Return the columns of slices that are required; None allows any value."""
+    given = {"scorer_id": scorer, "agent_name": agent}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

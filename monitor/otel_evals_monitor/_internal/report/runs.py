@@ -74,7 +74,7 @@ def runs_of_slices(
     most: int,
     *,
     order: str = "newest",
-    status: str | None = None,
+    status: str = "",
     few: bool = False,
     runs: RunFilter = EVERY,
     skip: int = 0,
@@ -101,7 +101,7 @@ def runs_of_slices(
             query = query.where(table.id.in_(runs.among([id], window)), *runs.conditions())
         if order == "worst":
             query = query.where(x > 0.0 if highest else x < 1.0)  # perfect runs are not among the worst
-        query = query if status is None else query.where(table.status == status)
+        query = query.where(table.status == status) if status else query
         found += connection.execute(window.of(query, table.time, schema.NANO)).mappings()
     sign = -1.0 if highest else 1.0
     found.sort(key=lambda row: (sign * row["x"] if order == "worst" else 0.0, -row["time"]))
@@ -115,7 +115,7 @@ def recent_runs(
     *,
     wanted: Mapping[str, str],
     runs: RunFilter = EVERY,
-    status: str | None = None,
+    status: str = "",
     skip: int = 0,
 ) -> list[RecordedRun]:
     """Return up to `most` runs, the newest first; `wanted` has required values of columns of runs.
