@@ -240,17 +240,13 @@ def _drop_our_names(request: ExportRequest, selection: Selection) -> None:
     """Drop attributes with names of ours from spans that may be judged: senders could make up scores."""
     if not selection.claimed or _OURS.encode() not in request.plain:
         return
-    changed = False
     for r, s, i in selection.claimed:
         span = request.message.resource_spans[r].scope_spans[s].spans[i]
         kept = [each for each in span.attributes if not each.key.startswith(_OURS)]
-        if len(kept) < len(span.attributes):
-            del span.attributes[:]
-            span.attributes.extend(kept)
-            changed = True
-    if changed:
-        request.body = request.plain = request.message.SerializeToString()
-        request.content_type, request.encoding = PROTOBUF, ""
+        del span.attributes[:]
+        span.attributes.extend(kept)
+    request.body = request.plain = request.message.SerializeToString()
+    request.content_type, request.encoding = PROTOBUF, ""
 
 
 # --- spans taken out of requests, to forward them by themselves and with scores; unknown fields stay ---

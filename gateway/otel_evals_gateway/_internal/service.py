@@ -70,9 +70,11 @@ class Gateway:
         self._conventions = load_conventions()
         self.traffic = TrafficCounters(self._limits.answers)
         self._held_spans = self._hold()
-        self._journal = None if config.journal is None else ReceivedJournal(config.journal)
-        if self._journal is not None and self._journal.problem is not None:
-            raise ConfigError("journal", f"{self._journal.problem}; fix: leave it out")
+        self._journal: ReceivedJournal | None = None
+        if config.journal is not None:
+            self._journal = ReceivedJournal(config.journal)
+            if self._journal.problem is not None:
+                raise ConfigError("journal", f"{self._journal.problem}; fix: leave it out")
         self._kafka = kafka_source(options.kafka, config) if options.kafka else None
         source = self._journal if self._kafka is None else self._kafka.reports
         closing = QuietClosing if self._kafka is None else self._kafka.closing

@@ -8,7 +8,6 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.util import install_hint
 from otel_evals_gateway._internal.options import KafkaOptions
 
 if TYPE_CHECKING:
@@ -25,13 +24,10 @@ _METRICS = (
 
 
 def kafka_source(options: KafkaOptions, config: Config) -> KafkaSource:
-    """Return a source, not started; ConfigError without the extra."""
-    try:
-        from otel_evals_gateway._internal.kafka.source import KafkaSource
-    except ModuleNotFoundError as error:
-        problem = f"needs {error.name}: {install_hint('gateway,kafka')}"
-        raise ConfigError("gateway.kafka", problem) from error
+    """Return a source, not started; ConfigError for properties that librdkafka refuses."""
     from confluent_kafka import KafkaException
+
+    from otel_evals_gateway._internal.kafka.source import KafkaSource
 
     try:
         return KafkaSource(options, config)

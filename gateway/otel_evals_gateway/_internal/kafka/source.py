@@ -65,7 +65,7 @@ class KafkaSource:
         self._look_back = LookBack(self._consumer, config.limits.max_age)
         self._partitions = Partitions(self._consumer, self._progress, self._clock, self._look_back)
         self.reports = Reports(self._progress)
-        self._commit_at = self._look_at = self._stepped_at = 0.0
+        self._commit_at = self._look_at = 0.0
         self._unreached: str | None = "the brokers were not reached yet"
         self._problems: dict[str, str] = {}
         """Of topics by name, and of all messages as `topics`."""
@@ -115,7 +115,6 @@ class KafkaSource:
         return {
             "assigned": len(self._partitions.assigned),
             "lag": self._partitions.lag,
-            "behind_seconds": round(max(0.0, time.time() - (self._clock.now or time.time())), 3),
             "uncommitted": len(self._progress),
             "oldest_uncommitted_seconds": round(self._progress.oldest_age, 3),
             "dead_letters": self._dead,
@@ -130,6 +129,7 @@ class KafkaSource:
 
     def _run(self) -> None:
         self._subscribe()
+        self._stepped_at = time.monotonic()
         while not self._stop.is_set():
             try:
                 self._step()
@@ -138,7 +138,7 @@ class KafkaSource:
                 self._stop.wait(_AGAIN_SECONDS)
 
     def _step(self) -> None:
-        now, before = time.monotonic(), self._stepped_at or time.monotonic()
+        now, before = time.monotonic(), self._stepped_at
         self._stepped_at = now
         crowded = self._scoring.usage >= _CROWDED
         if crowded and not self._scoring.gatherer.waits:

@@ -63,7 +63,7 @@ class BearerTokens:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("gateway.tokens", f"{self._path} cannot be read: {error}") from error
-        stripped = [line.strip() for line in lines]
+        stripped = map(str.strip, lines)
         tokens = tuple(line.encode() for line in stripped if line and not line.startswith("#"))
         if not tokens:
             raise ConfigError("gateway.tokens", f"{self._path} contains no token: write one per line")

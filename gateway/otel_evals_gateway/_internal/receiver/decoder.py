@@ -94,7 +94,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
         pieces.append(piece)
         length += 2 * len(piece)  # they are joined
         request.reserve(length)
-    data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    data = b"".join(pieces)
     # They would be in memory twice while the message is built.
     pieces.clear()
     if request.signal == "metrics":
@@ -166,11 +166,14 @@ def inflate(body: bytes, encoding: str, most: int) -> Iterator[bytes]:
     if encoding not in ("", "identity", "gzip", "deflate"):
         raise RefusedError(ExportAnswer(415, "Content-Encoding must be gzip, deflate or identity"))
     window = {"gzip": _GZIP, "deflate": zlib.MAX_WBITS}.get(encoding)
+    if window is None:
+        yield body
+        return
     left = most
     try:
-        for piece in [body] if window is None else _inflated(body, window):
+        for piece in _inflated(body, window):
             left -= len(piece)
-            if left < 0 and window is not None:
+            if left < 0:
                 problem = f"the body has more than {most} bytes after decompression"
                 raise RefusedError(ExportAnswer(413, problem))
             yield piece

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens
@@ -54,13 +54,10 @@ class RequestLimits:
         self.answers: Counter[tuple[str, int]] = Counter()
         """Requests by signal and status."""
 
-    async def idle(self, seconds: float) -> bool:
-        """Wait until no request is in progress; False after these seconds."""
-        try:
+    async def idle(self, seconds: float) -> None:
+        """Wait until no request is in progress, for so long at most."""
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), max(0.0, seconds))
-        except TimeoutError:
-            return False
-        return True
 
     @contextmanager
     def enter(self) -> Iterator[Reservation]:

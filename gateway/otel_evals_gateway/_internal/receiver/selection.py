@@ -191,17 +191,17 @@ class Selector:
         if is_proof(marks.get(semconv.MARK_PROOF), span.trace_id.hex(), span.span_id.hex()):
             # A proof names this very span, so it cannot be copied to another.
             found = "signed"
-        if found == "signed" or ((found or marks) and self._trust_remote):
+        if not found and not marks:
+            return False
+        if found == "signed" or self._trust_remote:
             return True
-        if found or marks:
-            selection.ignored["mark_not_signed"] += 1
-            if not self._warned:
-                self._warned = True
-                _logger.warning(
-                    "a span says that an evaluation caused it, without this deployment's signature: it is"
-                    " scored; if it is from your own services, set OTEL_EVALS_TRUST_KEY to the same value"
-                    " in all of them"
-                )
+        selection.ignored["mark_not_signed"] += 1
+        if not self._warned:
+            self._warned = True
+            _logger.warning(
+                "a span says that an evaluation caused it, without this deployment's signature: it is scored;"
+                " if it is from your own services, set OTEL_EVALS_TRUST_KEY to the same value in all of them"
+            )
         return False
 
 
