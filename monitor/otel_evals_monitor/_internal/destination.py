@@ -70,9 +70,6 @@ class ResultsDestination:
             raise ConfigError("path", "is an address, not a file; fix: give it as url")
         if url is not None and not _ADDRESS.match(url):
             raise ConfigError("url", "must begin with postgresql://; fix: give a file as path")
-        age = _age(max_age)
-        if age is not None and not age > 0:
-            raise ConfigError("max_age", "must be greater than zero")
         with extra("cli", "results"):
             # Fails now instead of with the first batch. A child that is forked while another thread imports
             # would wait for the import for ever.
@@ -82,7 +79,7 @@ class ResultsDestination:
         if not 0 <= media_bytes <= _MOST_MEDIA_BYTES:
             raise ConfigError("media_bytes", f"must be from 0 to {_MOST_MEDIA_BYTES}, not {media_bytes}")
         self._content, self._media_bytes = content, media_bytes
-        self._max_age = age
+        self._max_age = None if max_age is None else _age(max_age)
         self._trim_at = 0.0
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
@@ -184,8 +181,11 @@ class ResultsDestination:
             return self._store
 
 
-def _age(given: float | str | None) -> float | None:
+def _age(given: float | str) -> float:
     try:
-        return None if given is None else float(seconds(given))
+        age = float(seconds(given))
     except ValueError as error:
         raise ConfigError("max_age", str(error)) from None
+    if not age > 0:
+        raise ConfigError("max_age", "must be greater than zero")
+    return age

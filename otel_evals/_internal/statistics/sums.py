@@ -156,6 +156,7 @@ class Tally:
 
     def valued(self, x: float) -> Sums:
         """Return the sums of these runs as if each had the value x."""
+        end = x if self.n else None
         return Sums(
             n=self.n,
             w=self.w,
@@ -165,8 +166,8 @@ class Tally:
             wwx=self.ww * x,
             wwxx=self.ww * x * x,
             w_max=self.w_max,
-            x_min=x if self.n else None,
-            x_max=x if self.n else None,
+            x_min=end,
+            x_max=end,
             unknown=self.unknown,
         )
 

@@ -192,7 +192,7 @@ def set_setting(connection: Connection, name: str, value: str) -> None:
     connection.execute(insert(schema.settings).values(name=name, value=value))
 
 
-_QUALITY = ("version", "fall", "floor", "drift")
+_QUALITY = {"version": 0, "fall": 1, "floor": 2, "drift": 3}
 """Kinds that say that the scores are worse, the most telling first."""
 _DAY = 86_400
 
@@ -293,6 +293,5 @@ def _family(alarm: Alarm) -> tuple[str, str]:
 
 
 def _telling(alarm: Alarm) -> tuple[int, float]:
-    # The 0 of other kinds never meets an index, since an incident has one family.
-    order = _QUALITY.index(alarm.kind) if alarm.kind in _QUALITY else 0
-    return order, -(alarm.evidence or 0.0)
+    # The 0 of other kinds never meets a place, since an incident has one family.
+    return _QUALITY.get(alarm.kind, 0), -(alarm.evidence or 0.0)

@@ -80,10 +80,11 @@ class Findings:
 def floor(watched: Watched, limit: float, needed: float) -> Findings:
     """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     steps = [(start, step.scored) for start, step in watched.steps]
+    level, side = limit, "below the floor"
     # `good` flips scores of which low is good, so an upper limit becomes a floor.
-    level = 1.0 - limit if watched.lower_is_better else limit
+    if watched.lower_is_better:
+        level, side = 1.0 - limit, "above the limit"
     detector = Detector(level, PERIOD, watched.largest, inflation=watched.inflation)
-    side = "above the limit" if watched.lower_is_better else "below the floor"
     found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
     return _of_mean(watched, found, steps, limit, f", {side} of {limit * watched.scale:g}")
 
@@ -160,7 +161,8 @@ def worse_version(watched: Watched, needed: float) -> Findings:
     first = watched.good(total(step.scored for step in watched.versions[old].values()))
     steps = sorted(watched.versions[new])
     sums = list(accumulate(watched.good(watched.versions[new][start].scored) for start in steps))
-    if first.mean is None or sums[-1].mean is None:
+    last = sums[-1]
+    if first.mean is None or last.mean is None:
         return Findings("version")
     both = (watched.largest, watched.largest)
 
@@ -169,12 +171,12 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         effects = (watched.inflation, watched.inflation)
         return math.exp(min(log_e_value_worse(first, second, largest=both, inflation=effects), 200.0))
 
-    means = [
-        (1.0 - (good.mean or 0.0) if watched.lower_is_better else good.mean or 0.0) * watched.scale
-        for good in (first, sums[-1])
-    ]
-    latest = evidence(sums[-1])
-    found = Findings("version", None, None, latest, "", before=means[0], now=means[1], version=new)
+    before, now = first.mean, last.mean
+    if watched.lower_is_better:
+        before, now = 1.0 - before, 1.0 - now
+    before, now = before * watched.scale, now * watched.scale
+    latest = evidence(last)
+    found = Findings("version", None, None, latest, "", before=before, now=now, version=new)
     if latest < 1.0:
         return found
     found = replace(found, since=since)
@@ -182,7 +184,7 @@ def worse_version(watched: Watched, needed: float) -> Findings:
         return found
     # Each e-value needs a search over all means, so evidence is taken as growing and bisected.
     raised = bisect_left(sums, True, key=lambda each: evidence(each) >= needed)
-    text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
+    text = f"version {new} scores {now:.3f}, version {old} scored {before:.3f}"
     return replace(found, raised=steps[min(raised, len(steps) - 1)], text=text)
 
 

@@ -39,7 +39,7 @@ class Asked:
     @classmethod
     def of(cls, request: Request) -> Asked:
         values = {name: _text(request, name) for name in (*_OTHERS, *_FILTERS)}
-        return cls(values, Zone.named(request.cookies.get(ZONE_COOKIE)))
+        return cls(values, Zone.named(request.cookies.get(ZONE_COOKIE, "UTC")))
 
     def __getitem__(self, name: str) -> str:
         return self.values[name]

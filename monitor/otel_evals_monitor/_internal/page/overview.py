@@ -101,7 +101,7 @@ def _by_scorer(rows: Sequence[SliceReport]) -> dict[tuple[str, str], list[SliceR
 
 
 def _state_of(row: SliceReport, missing: float, *, watched: bool) -> str:
-    if row.estimate.too_few or row.estimate.mean is None:
+    if row.estimate.too_few:
         return "few"
     lost = row.missing_share is not None and row.missing_share > missing
     if lost or not row.representative:

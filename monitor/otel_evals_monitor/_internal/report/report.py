@@ -217,7 +217,9 @@ def of_measured(
     clusters = measured.clusters
     if clusters and (measured.scored.n < 2 or not clusters.groups):
         clusters = None  # one run shares a cluster with no other
-    effect = 1.0 if clusters else inflation
+    effect = shown_effect = inflation
+    if clusters:
+        effect, shown_effect = 1.0, measured.design_effect
     known = estimate(measured.scored, clusters=clusters, scaled=scaled, inflation=effect)
     bounds = None
     if scaled:
@@ -236,7 +238,7 @@ def of_measured(
         **{name: getattr(measured, name) for name in _COPIED},
         representative=representative,
         clusters=clusters,
-        design_effect=measured.design_effect if clusters else inflation,
+        design_effect=shown_effect,
     )
 
 

@@ -16,10 +16,8 @@ class Zone:
     name: str = "UTC"
 
     @classmethod
-    def named(cls, name: str | None) -> Zone:
+    def named(cls, name: str) -> Zone:
         """Return the zone of the IANA database with this name; UTC if it is unknown."""
-        if not name or name in ("UTC", "Etc/UTC"):
-            return cls()
         try:
             return cls(ZoneInfo(name), name)
         except (ValueError, OSError, LookupError):  # any text may arrive in a cookie

@@ -116,7 +116,7 @@ def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: W
     """Return the picks of these slices' rules; only rules whose processes record them."""
     rules = sorted({each["rule"] for each in slices.values()})
     found = picks_of(connection, window, rules=rules)
-    return {rule: picks for rule in rules for picks in found.get(rule, {}).values()}
+    return {rule: steps[0] for rule, steps in sorted(found.items())}
 
 
 def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
