@@ -47,7 +47,6 @@ class Convention(Protocol):
 
 
 _BY_MARKER: Any = object()
-_UNKNOWN: Any = object()
 _MOST_SCOPES: Final = 1_000
 """Instrumentation scopes to remember; a sender may invent new ones for ever."""
 
@@ -71,20 +70,24 @@ class Conventions:
     """
 
     def __init__(self, conventions: Iterable[Convention]) -> None:
-        # Read once: properties of third-party conventions may raise.
-        found = [(d, _texts(d, "scopes"), _texts(d, "markers")) for d in conventions]
-        self._conventions = tuple(d for d, _, _ in found)
-        self._scopes = [(prefix, d) for d, scopes, _ in found for prefix in scopes]
-        self._loggers = tuple(prefix for d, _, _ in found for prefix in _texts(d, "loggers"))
-        self._named = {(s, n): d for d, _, _ in found for s, n in getattr(d, "span_names", ())}
+        self._conventions = tuple(conventions)
+        self._scopes: list[tuple[str, Convention]] = []
+        self._named: dict[tuple[str, str], Convention] = {}
+        self._by_marker: dict[str, Convention] = {}
+        loggers: list[str] = []
+        for each in self._conventions:
+            # Read once: properties of third-party conventions may raise.
+            self._scopes += [(prefix, each) for prefix in _texts(each, "scopes")]
+            self._named.update(dict.fromkeys(getattr(each, "span_names", ()), each))
+            loggers += _texts(each, "loggers")
+            for marker in _texts(each, "markers"):
+                self._by_marker.setdefault(marker, each)
+        self._loggers = tuple(loggers)
         self._have_names = frozenset(scope for scope, _ in self._named)
         self.failing: dict[str, str] = {}
         """Conventions that raised while they read a span, with their first error."""
         self._by_scope: BoundedCache[str, Convention | None] = BoundedCache(_MOST_SCOPES)
-        by_marker = [(marker, d) for d, _, markers in found for marker in markers]
-        # Reversed: the last assignment stays, which is the first convention's.
-        self._by_marker = dict(reversed(by_marker))
-        self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
+        self._ranks = {marker: rank for rank, marker in enumerate(self._by_marker)}
         self._markers = frozenset(self._ranks)
         self._claimed: BoundedCache[str, bool | None] = BoundedCache(_MOST_SCOPES)
 
@@ -105,9 +108,10 @@ class Conventions:
 
     def choose(self, scope_name: str, attributes: Mapping[str, Any], name: str = "") -> Convention | None:
         """Return the convention of spans of this scope, attributes and name; None without one."""
-        convention: Convention | None = self._by_scope.get(scope_name, _UNKNOWN)
-        if convention is _UNKNOWN:
-            convention = self._of_scope(scope_name)
+        try:
+            convention = self._by_scope[scope_name]
+        except KeyError:
+            convention = self._by_scope[scope_name] = self._claim(scope_name)
         if convention is not _BY_MARKER:
             return convention
         if scope_name in self._have_names:
@@ -132,7 +136,7 @@ class Conventions:
         try:
             claimed = self._claimed[scope_name]
         except KeyError:
-            convention = self._of_scope(scope_name)
+            convention = self._claim(scope_name)
             claimed = self._claimed[scope_name] = None if convention is _BY_MARKER else convention is not None
         if claimed is not None:
             return claimed
@@ -144,13 +148,7 @@ class Conventions:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no convention claims it, or it is no operation of an agent. Never raises."""
-        convention = self._by_scope.get(span.scope_name, _UNKNOWN)
-        # As in `choose`, without a call for each span.
-        if convention is _BY_MARKER and span.scope_name not in self._have_names:
-            markers = self._markers.intersection(span.attributes)
-            convention = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
-        elif convention is _BY_MARKER or convention is _UNKNOWN:
-            convention = self.choose(span.scope_name, span.attributes, span.name)
+        convention = self.choose(span.scope_name, span.attributes, span.name)
         if convention is None:
             return None
         try:
@@ -168,13 +166,6 @@ class Conventions:
             self.failing[name] = f"cannot read spans ({type_name(error)})"
             message = "convention %s cannot read a span; further errors are not logged"
             log_error(_logger, message, name, error=error, level=logging.WARNING)
-
-    def _of_scope(self, scope_name: str) -> Convention | None:
-        try:
-            return self._by_scope[scope_name]
-        except KeyError:
-            convention = self._by_scope[scope_name] = self._claim(scope_name)
-            return convention
 
     def _claim(self, scope_name: str) -> Convention | None:
         """Return the convention of a scope by its longest prefix, or what decides about its spans."""
@@ -225,6 +216,3 @@ def content_setting(scope_name: str, convention: str) -> str:
         return str(by_scope[max(prefixes, key=len)])
     texts = (getattr(d, "content", None) for d in known if d.name == convention)
     return str(next(texts, None) or "see its documentation")
-
-
-# The garbage collector skips these three: none refers to an operation, and neither may a derivation.

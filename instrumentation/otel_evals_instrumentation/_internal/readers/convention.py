@@ -29,6 +29,7 @@ from otel_evals_instrumentation._internal.readers.tools import how_it_ended, rea
 from otel_evals_instrumentation._internal.readers.values import first_text, listed, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import (
     OPERATIONS,
+    first_count,
     kind_of,
     make_usage,
     words,
@@ -223,7 +224,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     if "name" in found_at or kind in (OperationKind.TOOL, OperationKind.AGENT):
         _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
-        usage = make_usage(*[reader.number(name) if name in found_at else None for name in _COUNTED])
+        usage = make_usage([first_count(reader.attributes, found_at.get(name, ())) for name in _COUNTED])
         if usage is not None:
             fields["usage"] = usage
     for key in found_at.get("usage", ()):

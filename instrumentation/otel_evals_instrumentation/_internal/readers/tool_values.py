@@ -80,9 +80,10 @@ def unwrapped_result(part: Part) -> Part:
     return replace(part, data=unwrapped_value(part.data))
 
 
-_TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
+# Tuples: a recorded type may be a list, which has no hash.
+_TYPES = ("text", "json", "error-text", "error-json", "content")
 """Types of results in Vercel's AI SDK."""
-_MEDIA = frozenset(words("image image_url input_image audio input_audio computer_screenshot"))
+_MEDIA = words("image image_url input_image audio input_audio computer_screenshot")
 _OF_BEDROCK = {"content", "status", "toolUseId"}
 _OF_MCP = {"content", "isError", "structuredContent", "_meta"}
 

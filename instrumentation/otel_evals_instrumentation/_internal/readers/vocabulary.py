@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -93,13 +94,13 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
-        known = OPERATIONS.get(operation) or OPERATIONS.get(operation.partition(".")[0])
+        known = OPERATIONS.get(operation.partition(".")[0]) or _request_kind(attributes)
         if known is not None:
             return known
         if operation.startswith("invoke_"):
-            return _request_kind(attributes) or OperationKind.WORKFLOW
+            return OperationKind.WORKFLOW
         asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
-        return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
+        return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
     if attributes.get("ag2.usage.kind") in _REPEATED:
         return None
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
@@ -154,13 +155,17 @@ _REASONING = words(
 )
 
 
+_COUNTED = Usage.__struct_fields__
+_COUNT = re.compile("[0-9]{1,15}")
+
+
 def usage_in(value: Any) -> Usage | None:
     """Return the token counts of an object, its JSON or its Python literal; None if it has none."""
     counts = literal(parse(value))
     if not isinstance(counts, Mapping):
         return None
     names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
-    usage = make_usage(*(first_count(counts, keys) for keys in names))
+    usage = make_usage([first_count(counts, keys) for keys in names])
     return usage if usage is None or "total" not in counts else _with_parts(usage, counts)
 
 
@@ -178,26 +183,18 @@ def _with_parts(usage: Usage, counts: Mapping[str, Any]) -> Usage:
     return replace(usage, input_tokens=usage.input_tokens + given, output_tokens=usage.output_tokens + said)
 
 
-def make_usage(
-    given: int | None, said: int | None, cached: int | None, written: int | None, reasoning: int | None
-) -> Usage | None:
-    """Return a usage, with 0 for unknown counts; None if input and output tokens are unknown."""
-    if given is None and said is None:
+def make_usage(counts: Sequence[int | None]) -> Usage | None:
+    """Return a usage from counts in the order of its fields; None if input and output are unknown."""
+    if counts[0] is None and counts[1] is None:
         return None
-    return Usage(
-        input_tokens=given or 0,
-        output_tokens=said or 0,
-        cache_read_tokens=cached or 0,
-        cache_write_tokens=written or 0,
-        reasoning_tokens=reasoning or 0,
-    )
+    return Usage(**{name: count for name, count in zip(_COUNTED, counts, strict=True) if count})
 
 
 def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
     """Return the first of these keys that is a natural number; None if there is none."""
     for key in keys:
         value = counts.get(key)
-        if type(value) is str and value.isascii() and value.isdigit() and len(value) < 16:
+        if type(value) is str and _COUNT.fullmatch(value):
             return int(value)
         # The bounds exclude NaN and infinity, which `int` refuses.
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:

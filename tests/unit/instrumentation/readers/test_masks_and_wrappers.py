@@ -48,3 +48,13 @@ def test_masked_documents_keep_their_ids_only() -> None:
     run = run_of(span(1, {"openinference.span.kind": "AGENT"}), span(2, attributes))
     (found,) = run.documents
     assert (found.id, found.content, found.metadata) == ("d1", None, {"pages": 3})
+
+
+@pytest.mark.parametrize("kind", [["text"], {"text": 1}, None, 3])
+def test_a_result_whose_type_is_no_word_is_kept_as_it_is(kind: Any) -> None:
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    values: list[Any] = [{"type": kind, "value": 3}, {"type": kind, "text": "three"}]
+    for value in [*values, values]:
+        attributes = {**tool, "gen_ai.tool.call.result": J(value)}
+        run = run_of(span(1, {"gen_ai.operation.name": "invoke_agent"}), span(2, attributes))
+        assert [(call.name, call.result) for call in run.tool_calls] == [("look", value)]
