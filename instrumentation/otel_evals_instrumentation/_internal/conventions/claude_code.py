@@ -6,13 +6,14 @@ The interaction has the prompt. Attributes of detailed tracing, span events and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, ToolCall
+from otel_evals.model import Message, OperationKind, Part, SpanRecord, ToolCall
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
+from otel_evals_instrumentation._internal.readers.events import named_events
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
 from otel_evals_instrumentation._internal.readers.values import (
@@ -29,7 +30,7 @@ _KINDS = kinds(agent="interaction agent", inference="llm_request", tool="tool to
 _OWN = "claude_code."
 _IDENTITY = frozenset(words("tool_name gen_ai.tool.name tool.name tool_use_id gen_ai.tool.call.id tool.id"))
 """Attributes that identify the call of an execution."""
-_LABEL = re.compile(r"\[(?:USER PROMPT|TOOL (?:INPUT|RESULT|OUTPUT): [^\]\n]*)\]\n?")
+_LABEL = re.compile(r"\A\[(?:USER PROMPT|TOOL (?:INPUT|RESULT|OUTPUT): [^\]\n]*)\]\n?")
 """Label of detailed tracing before a content."""
 _RESULT = re.compile(r"\[TOOL RESULT: ([^\]\n]*)\]\n?")
 _TERMINAL = re.compile(r"\x1b?\[[0-9;]*m")
@@ -106,31 +107,23 @@ def _unlabelled(value: Any) -> Any:
     """Remove the label before a content; None if the rest is a mask."""
     if not isinstance(value, str):
         return value
-    label = _LABEL.match(value)
-    return unmasked(value[label.end() :] if label else value)
-
-
-def _events(span: SpanRecord) -> Iterator[tuple[str, SpanEvent]]:
-    for event in (*span.events, *span.logs):
-        name = event.attributes.get("event.name") or event.name
-        yield str(name).removeprefix(_OWN), event
+    return unmasked(_LABEL.sub("", value))
 
 
 def _read_interaction(reader: SpanReader) -> None:
     """Read the answer and the tools' inputs from log records."""
     outputs: list[Message] = []
-    for name, event in _events(reader.span):
+    for name, event in named_events(reader.span):
         attributes = event.attributes
         said = first_text(attributes, ("response",))
         if said is not None:
             outputs.append(text_message("assistant", said))
-            reader.note("output", name)
-        elif name == "tool_result" and attributes.get("tool_input") is not None:
-            given = attributes["tool_input"]
+            reader.note("output", name.removeprefix(_OWN))
+        elif name.removeprefix(_OWN) == "tool_result" and attributes.get("tool_input") is not None:
             part = Part(
                 kind="tool_call",
-                data=None if is_masked(given) else parse(given),
-                tool_call_id=str(attributes.get("tool_use_id") or "") or None,
+                data=parse(unmasked(attributes["tool_input"])),
+                tool_call_id=first_text(attributes, ("tool_use_id",)),
                 name=_tool_name(attributes),
             )
             outputs.append(Message(role="assistant", parts=(part,)))
@@ -152,11 +145,11 @@ def _read_tool(reader: SpanReader) -> None:
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
     flags = (reader.attributes.get("success"), reader.attributes.get("tool.is_error"))
     failed = flags[0] in (False, "false") or flags[1] in (True, "true")
-    for name, event in _events(reader.span):
+    for name, event in named_events(reader.span):
         output = first_present(event.attributes, ("output", "content", "result", "diff"))
-        if name == "tool.output" and call.result is None and not is_masked(output):
+        if name.removeprefix(_OWN) == "tool.output" and call.result is None and not is_masked(output):
             value, said = result_of(_unlabelled(output))
-            call = replace(call, result=value, status="error" if said or failed else "ok")
+            call = replace(call, result=value, status="error" if said else "ok")
             reader.note("tool_results", "tool.output")
     if failed:
         call = replace(call, status="error", error=call.error or text_of(call.result))

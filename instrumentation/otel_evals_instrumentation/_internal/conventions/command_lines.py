@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, ToolCall, Usage
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
+from otel_evals_instrumentation._internal.readers.events import named_events
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping, parse
@@ -46,8 +47,7 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read the prompt, the tool calls and their results from log records."""
     asked: list[Message] = []
     said: list[Message] = []
-    for event in (*reader.span.logs, *reader.span.events):
-        name = str(event.attributes.get("event.name") or event.name)
+    for name, event in named_events(reader.span):
         if name == "codex.user_prompt":
             text = first_text(event.attributes, ("prompt",))
             if text is not None:
@@ -82,7 +82,7 @@ def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
 def _tool(event: SpanEvent) -> list[Message]:
     attributes = event.attributes
     common: dict[str, Any] = {
-        "tool_call_id": str(attributes.get("call_id") or "") or None,
+        "tool_call_id": first_text(attributes, ("call_id",)),
         "name": str(attributes["tool_name"]),
     }
     call = Part(kind="tool_call", data=parse(attributes.get("arguments")), **common)

@@ -10,11 +10,14 @@ from otel_evals_instrumentation._internal.readers.convention import SpanConventi
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_values import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation._internal.readers.tools import error_of_adk, waits_for_approval
-from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kinds, words
 
 _OWN = "gcp.vertex.agent."
 _OF_TOOLS = frozenset(words("tool_call_args tool_response", _OWN))
-_OF_MODELS = words("llm_request llm_response", _OWN)
+_REQUEST, _RESPONSE = words("llm_request llm_response", _OWN)
+_OF_MODELS = frozenset((_REQUEST, _RESPONSE))
+_STARTS = kinds(agent="agent_run invoke_agent", workflow="invocation")
+"""By the beginning of a span's name, in the first versions."""
 
 
 def google_adk() -> SpanConvention:
@@ -54,18 +57,13 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _read_blobs(reader: SpanReader) -> None:
     """Drop request and response that are no JSON, and read more token counts from the response."""
-    for side, key in zip(("input", "output"), _OF_MODELS, strict=True):
+    for side, key in (("input", _REQUEST), ("output", _RESPONSE)):
         if reader.source_of(side) == key and str(reader.attributes.get(key))[:1] not in "{[":
             reader.fields[side + "_messages"] = ()
-    gave = reader.mapping(_OWN + "llm_response")
-    usage = usage_in(gave.get("usage_metadata", gave.get("usageMetadata")))
-    if usage is not None:
-        known = reader.fields.get("usage", usage)
-        reader.fields["usage"] = replace(
-            known,
-            cache_read_tokens=known.cache_read_tokens or usage.cache_read_tokens,
-            reasoning_tokens=known.reasoning_tokens or usage.reasoning_tokens,
-        )
+    gave = reader.mapping(_RESPONSE)
+    counts = gave.get("usage_metadata", gave.get("usageMetadata"))
+    reader.offer_usage(counts)
+    reader.fill_usage(counts)
 
 
 def _result(part: Part) -> Part:
@@ -90,12 +88,8 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER
     if name.startswith("execute_tool") or not _OF_TOOLS.isdisjoint(attributes):
         return OperationKind.TOOL
-    if "gen_ai.operation.name" not in attributes:
-        if any(key in attributes for key in _OF_MODELS):
-            return OperationKind.INFERENCE
-        if name.startswith(("agent_run", "invoke_agent")):
-            return OperationKind.AGENT
-        if name.startswith("invocation"):
-            return OperationKind.WORKFLOW
-        return kind_of(span) or OperationKind.OTHER
-    return None
+    if "gen_ai.operation.name" in attributes:
+        return None
+    if not _OF_MODELS.isdisjoint(attributes):
+        return OperationKind.INFERENCE
+    return kind_by_start(name, _STARTS) or kind_of(span) or OperationKind.OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.parts import text_message
-from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, kinds, words
 
 # --- Spring AI: `spring.ai.*` next to OpenTelemetry's names; content in attributes of tools and in logs ---
 
@@ -58,7 +58,13 @@ def _spring_ai_kind(span: SpanRecord) -> OperationKind | None:
 
 
 _SCOPE = "io.quarkus.opentelemetry"
-_SERVICE, _TOOL, _MODEL = "langchain4j.aiservices.", "langchain4j.tools.", "completion "
+_SERVICE = "langchain4j.aiservices."
+_QUARKUS_KINDS = {
+    _SERVICE: OperationKind.AGENT,
+    "langchain4j.tools.": OperationKind.TOOL,
+    "completion ": OperationKind.INFERENCE,
+}
+"""By the beginning of a span's name."""
 
 
 def quarkus() -> SpanConvention:
@@ -69,18 +75,14 @@ def quarkus() -> SpanConvention:
             "off; `quarkus.langchain4j.tracing.include-prompt`, `include-completion`, "
             "`include-tool-arguments` and `include-tool-result`, all true"
         ),
-        span_names=tuple((_SCOPE, start) for start in (_SERVICE, _TOOL, _MODEL)),
+        span_names=tuple((_SCOPE, start) for start in _QUARKUS_KINDS),
         kind_of=_quarkus_kind,
         refine=_refine,
     )
 
 
 def _quarkus_kind(span: SpanRecord) -> OperationKind | None:
-    if span.name.startswith(_SERVICE):
-        return OperationKind.AGENT
-    if span.name.startswith(_MODEL):
-        return OperationKind.INFERENCE
-    return OperationKind.TOOL
+    return kind_by_start(span.name, _QUARKUS_KINDS)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -224,9 +224,7 @@ def _genkit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     gave = reader.mapping("genkit:output")
     if kind is OperationKind.INFERENCE:
         reader.offer_usage(gave.get("usage"))
-        reason = gave.get("finishReason")
-        if isinstance(reason, str) and reason:
-            reader.fields["finish_reasons"] = (reason,)
+        reader.offer_finish(gave.get("finishReason"))
     if reader.attributes.get(_SUBTYPE) == "tool.v2" and "output" in gave:
         reader.change_call(result=result_value(gave["output"]))
     return kind

@@ -79,7 +79,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         attributes.get(_OWN + "metadata.ls_integration") == "langgraph" and reader.span.name != "LangGraph"
     )
     if kind is OperationKind.AGENT or (is_graph and reader.span.parent_span_id is None):
-        fields["agent_name"] = fields.get("agent_name") or reader.span.name
+        reader.offer("agent_name", reader.span.name)
     if attributes.get(_OWN + "level") == "ERROR":
         error = fields.setdefault("error", reader.text("error") or "error")
         if kind is OperationKind.TOOL:

@@ -118,9 +118,7 @@ def _monocle_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         read_system(reader, reader.fields["input_messages"])
         numbers = events.get(_NUMBERS, {})
         reader.offer_usage(numbers)
-        reason = numbers.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            reader.fields["finish_reasons"] = (reason,)
+        reader.offer_finish(numbers.get("finish_reason"))
     return kind
 
 

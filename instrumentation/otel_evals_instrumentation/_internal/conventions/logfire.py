@@ -7,7 +7,7 @@ from otel_evals_instrumentation._internal.readers.attribute_names import Attribu
 from otel_evals_instrumentation._internal.readers.convention import SpanConvention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping
-from otel_evals_instrumentation._internal.readers.vocabulary import words
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_start, words
 
 # By the beginning of a template; the first that matches counts.
 _TEMPLATES = {
@@ -74,7 +74,6 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     template = str(span.attributes.get("logfire.msg_template", span.name))
     if _is_opened(span):
         return OperationKind.OTHER
-    for start, kind in _TEMPLATES.items():
-        if template.startswith(start):
-            return kind
-    return None if "gen_ai.operation.name" in span.attributes else OperationKind.OTHER
+    if "gen_ai.operation.name" in span.attributes:
+        return kind_by_start(template, _TEMPLATES)
+    return kind_by_start(template, _TEMPLATES) or OperationKind.OTHER

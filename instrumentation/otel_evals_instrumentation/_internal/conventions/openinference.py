@@ -31,6 +31,12 @@ _MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
 _SYSTEM_KEYS = tuple(f'"{key}":' for key in SYSTEM_KEYS)
 _MODEL_OF = re.compile(r"_meta=\{'model': '([^'\\]+)'")
 """The model in the repr of Haystack's messages."""
+_EVENTS = {
+    ("tool", "success"): OperationKind.TOOL,
+    ("tool", "error"): OperationKind.TOOL,
+    ("backend", "start"): OperationKind.INFERENCE,
+}
+"""Kinds of BeeAI's event spans, by group and event."""
 _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
 """BeeAI's event spans such as `tool.search.wikipedia.success-12`: group, name, event and number."""
 
@@ -230,11 +236,7 @@ def _kind_of_event(span: SpanRecord) -> OperationKind | None:
     if event is None:  # later versions record the event's path as an attribute
         is_event = "metadata.path" in span.attributes and "metadata.class_name" not in span.attributes
         return OperationKind.OTHER if is_event else None
-    if event[1] == "tool" and event[3] in ("success", "error"):
-        return OperationKind.TOOL
-    if event[1] == "backend" and event[3] == "start":
-        return OperationKind.INFERENCE
-    return OperationKind.OTHER
+    return _EVENTS.get((event[1], event[3]), OperationKind.OTHER)
 
 
 _OF_MODELS = frozenset(

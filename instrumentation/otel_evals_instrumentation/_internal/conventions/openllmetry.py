@@ -93,14 +93,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields["stands_alone"] = reader.attributes.get("traceloop.span.kind") == "workflow"
     if reader.attributes.get("llm.request.type") == "rerank":
         _read_ranks(reader)
-    call = reader.fields.get("tool_call")
-    if call is not None and reader.span.scope_name.startswith(_MCP):
-        reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
-    is_agno = reader.span.scope_name.endswith(".agno") and _OUTPUT in reader.attributes
-    if call is not None and call.arguments is None and is_agno:
-        reader.fields["tool_call"] = replace(call, arguments={})  # Agno omits the input of such a call
-    if call is not None and "gen_ai.tool.name" not in reader.attributes:
-        _read_tool_message(reader, call)
+    if kind is OperationKind.TOOL:
+        _refine_call(reader, reader.fields["tool_call"])
     tasks = reader.attributes.get("crewai.crew.tasks_output")
     said = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
     if said:
@@ -108,8 +102,15 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     return kind
 
 
-def _read_tool_message(reader: SpanReader, call: ToolCall) -> None:
-    """Read name and id from LangChain.js' message: the span is named after the tool's class."""
+def _refine_call(reader: SpanReader, call: ToolCall) -> None:
+    """Unwrap the result, and read name and id from LangChain.js' message: its span has the tool's class."""
+    if reader.span.scope_name.startswith(_MCP):
+        reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
+    is_agno = reader.span.scope_name.endswith(".agno") and _OUTPUT in reader.attributes
+    if is_agno and call.arguments is None:
+        reader.change_call(arguments={})  # Agno omits the input of such a call
+    if "gen_ai.tool.name" in reader.attributes:
+        return
     gave = read_messages(reader.attributes.get(_OUTPUT), "tool")
     results = (part for message in gave for part in message.parts if part.kind == "tool_result" and part.name)
     named = next(results, None)

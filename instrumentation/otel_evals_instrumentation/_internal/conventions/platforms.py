@@ -24,6 +24,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 
 _OWN = "braintrust."
 _INPUT, _OUTPUT = words("input_json input", _OWN), words("output_json output", _OWN)
+_GEN_AI = frozenset(words("operation.name tool.name", "gen_ai."))
 _BRAINTRUST_KINDS = kinds(inference="llm", tool="tool", workflow="task")
 
 
@@ -54,9 +55,7 @@ def _braintrust_kind(span: SpanRecord) -> OperationKind | None:
     kind = mapping(span.attributes.get(_OWN + "span_attributes")).get("type")
     if isinstance(kind, str):
         return _BRAINTRUST_KINDS.get(kind, OperationKind.OTHER)
-    if "gen_ai.operation.name" in span.attributes or "gen_ai.tool.name" in span.attributes:
-        return None
-    return kind_of_function(span)
+    return kind_of_function(span) if _GEN_AI.isdisjoint(span.attributes) else None
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -38,13 +38,15 @@ def pydantic_ai() -> SpanConvention:
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Take the answer from the end of an agent's messages, which are the whole conversation."""
-    if kind is OperationKind.AGENT and reader.source_of("output") == "final_result":
+    if kind is not OperationKind.AGENT:
+        return kind
+    if reader.source_of("output") == "final_result":
         gave = reader.mapping("final_result")
         if {"calls", "approvals"} <= gave.keys():  # `DeferredToolRequests`, and no answer
             reader.fields["output_messages"], reader.fields["paused"] = (), True
             reader.noted.pop("output")
             return kind
-    if kind is OperationKind.AGENT and reader.source_of("input") in _CONVERSATIONS:
+    if reader.source_of("input") in _CONVERSATIONS:
         take_answer(reader)
     return kind
 

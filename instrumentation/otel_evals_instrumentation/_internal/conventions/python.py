@@ -147,7 +147,10 @@ def _value(value: Any) -> Any:
 # --- LiveKit Agents: `lk.*`, and personal content under `lk.pii.*` ---
 
 
-_KINDS = kinds(agent="agent_turn", tool="function_tool", inference="llm_node llm_request")
+# A session is a workflow in some versions, yet each turn is a run.
+_KINDS = kinds(
+    agent="agent_turn", tool="function_tool", inference="llm_node llm_request", other="agent_session"
+)
 _REDACTED = "exception details redacted"
 """Replaces every error's text if personal data is not recorded."""
 
@@ -196,12 +199,10 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind of a turn, a model call or a tool; sessions and speech are others."""
     if span.attributes.get("gen_ai.operation.name") == "judge":
         return OperationKind.OTHER  # a test's verdict, with the attributes of a tool
-    if span.name == "agent_session":
-        return OperationKind.OTHER  # a workflow in some versions, yet each turn is a run
-    kind = _KINDS.get(span.name)
-    if kind is None and "gen_ai.operation.name" in span.attributes:
-        return None
-    return kind or OperationKind.OTHER
+    known = _KINDS.get(span.name)
+    if known is None and "gen_ai.operation.name" not in span.attributes:
+        return OperationKind.OTHER
+    return known
 
 
 def _livekit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

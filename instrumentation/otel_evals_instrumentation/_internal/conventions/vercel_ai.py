@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from otel_evals.model import Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import listed, mapping, unquoted
-from otel_evals_instrumentation._internal.readers.vocabulary import first_count, words
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _METADATA = "ai.telemetry.metadata."
 
@@ -22,7 +20,6 @@ _OF_MODELS = words("ai.prompt ai.prompt.messages ai.response.text ai.response.ob
 """Attributes of model calls, in Mastra 0.2x without an operation."""
 _OBJECTS = ("ai.model", "ai.response", "ai.usage")
 """Attributes of early versions that are one object each."""
-_CACHED = ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputTokens")
 # Early versions of Mastra have names that begin with the function.
 _EARLY = words(
     "response.toolCalls", "stream.", "generateText.", "streamText.", "streamObject.", "generateObject."
@@ -126,14 +123,9 @@ def _read_objects(reader: SpanReader) -> None:
 
 def _read_provider(reader: SpanReader) -> None:
     """Read cached and reasoning tokens, which some versions have in the provider's metadata."""
-    usage: Any = reader.fields.get("usage")
-    for metadata in reader.mapping("ai.response.providerMetadata").values() if usage else ():
-        counts = mapping(mapping(metadata).get("usage", metadata))
-        usage = reader.fields["usage"] = replace(
-            usage,
-            cache_read_tokens=usage.cache_read_tokens or first_count(counts, _CACHED) or 0,
-            reasoning_tokens=usage.reasoning_tokens or first_count(counts, ("reasoningTokens",)) or 0,
-        )
+    for metadata in reader.mapping("ai.response.providerMetadata").values():
+        counts = mapping(metadata)
+        reader.fill_usage(counts.get("usage", counts))
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
@@ -141,7 +133,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     _read_objects(reader)
     _read_provider(reader)
     key = next(filter(reader.attributes.__contains__, _CALLS), _CALLS[0])
-    said = reader.fields.get("output_messages") or ()
+    said = reader.fields.get("output_messages", ())
     calls = _parts(reader, key, tool_call)
     if calls:
         texts = tuple(part for message in said for part in message.parts)

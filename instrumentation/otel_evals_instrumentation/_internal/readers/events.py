@@ -44,6 +44,11 @@ def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, An
     return {**added, **span.attributes} if added else span.attributes, events
 
 
+def named_events(span: SpanRecord) -> Iterator[tuple[str, SpanEvent]]:
+    """Yield the events and then the log records of a span, each with its name, often in an attribute."""
+    return ((str(e.attributes.get("event.name") or e.name), e) for e in (*span.events, *span.logs))
+
+
 def exceptions_of(span: SpanRecord) -> Iterator[SpanEvent]:
     """Yield the exceptions of a span, recorded as events or as log records."""
     return (event for event in (*span.events, *span.logs) if event.name == "exception")

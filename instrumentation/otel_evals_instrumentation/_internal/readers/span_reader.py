@@ -16,7 +16,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     mapping,
     unquoted,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import first_count, usage_in, words
+from otel_evals_instrumentation._internal.readers.vocabulary import first_count, usage_in, with_details, words
 
 _NOTHING = frozenset(("null", "None"))
 """No value, in JSON and in Python."""
@@ -90,6 +90,16 @@ class SpanReader(msgspec.Struct, eq=False):
         usage = usage_in(counts)
         if usage is not None:
             self.fields.setdefault("usage", usage)
+
+    def fill_usage(self, counts: Any) -> None:
+        """Add cached and reasoning tokens that a known usage lacks, from an object with token counts."""
+        if "usage" in self.fields:
+            self.fields["usage"] = with_details(self.fields["usage"], mapping(counts))
+
+    def offer_finish(self, reason: Any) -> None:
+        """Set the finish reason, if this is a non-empty text."""
+        if isinstance(reason, str) and reason:
+            self.fields["finish_reasons"] = (reason,)
 
     def offer_metadata(self, value: Any) -> None:
         """Set user, conversation and agent that have no value yet from a metadata object."""

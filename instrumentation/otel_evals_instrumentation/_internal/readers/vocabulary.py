@@ -34,6 +34,11 @@ def kind_named(word: Any, known: Mapping[str, OperationKind] = KINDS) -> Operati
     return known.get(word.lower(), OperationKind.OTHER) if isinstance(word, str) else None
 
 
+def kind_by_start(name: str, starts: Mapping[str, OperationKind]) -> OperationKind | None:
+    """Return the kind of the first of these beginnings that a name has."""
+    return next((kind for start, kind in starts.items() if name.startswith(start)), None)
+
+
 def kind_of_function(span: SpanRecord) -> OperationKind:
     """Return the kind of an application's function: the outermost one is the workflow."""
     return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
@@ -143,7 +148,7 @@ _OUTPUT = words(
 _CACHE = words(
     """cache_read_input_tokens cached_input input_cache_read input_cached_tokens cached_input_tokens
     cachedInputTokens cached_content_token_count cachedContentTokenCount cachedContentTokens
-    prompt_cached_tokens cached_prompt_tokens"""
+    prompt_cached_tokens cached_prompt_tokens cachedPromptTokens cacheReadInputTokens"""
 )
 _CACHE_WRITE = words(
     """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
@@ -188,6 +193,15 @@ def make_usage(counts: Sequence[int | None]) -> Usage | None:
     if counts[0] is None and counts[1] is None:
         return None
     return Usage(**{name: count for name, count in zip(_COUNTED, counts, strict=True) if count})
+
+
+def with_details(usage: Usage, counts: Mapping[str, Any]) -> Usage:
+    """Add the cached and reasoning tokens that a usage lacks."""
+    return replace(
+        usage,
+        cache_read_tokens=usage.cache_read_tokens or first_count(counts, _CACHE) or 0,
+        reasoning_tokens=usage.reasoning_tokens or first_count(counts, _REASONING) or 0,
+    )
 
 
 def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
