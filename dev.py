@@ -72,9 +72,7 @@ def main() -> int:
     # The tests start hundreds of processes: without bytecode, each would compile all that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
-        # Judges are in the development environment only: their library weighs more than all the rest.
-        judged = any(option.startswith("--judge") for option in options)
-        set_up("demo" if command == "demo" and not judged else "dev")
+        set_up("demo" if command == "demo" else "dev")
         if command == "lock":
             refresh_locks(*options)
     except subprocess.CalledProcessError as error:

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.judge_scorers import reply_of
-from tests.support.stub_openai import StubOpenAI
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FACTS = {"wrong_number", "wrong_date", "glossed_error"}
 
@@ -89,33 +86,3 @@ def test_a_guard_sends_the_fallback_instead_of_planted_faults(tmp_path: Path) ->
     assert [fault for effect, _, fault in effects if effect == "blocked" and fault is None] == []
     assert sum(effect == "blocked" for effect, *_ in effects) > 30
     assert "Blocked answers" in printed
-
-
-def test_a_judge_is_asked_about_a_share_of_the_runs_and_shown_their_tool_results(tmp_path: Path) -> None:
-    with StubOpenAI(lenient_judge) as judge:
-        printed = run_demo(
-            tmp_path, "--runs", "120", "--judge", "openai/stub", "--api-base", judge.url, "--seed", "3"
-        )
-    judged = [
-        (run, evaluation)
-        for run, _ in records(tmp_path)
-        for evaluation in run["evaluations"]
-        if evaluation["scorer"] == "hallucination"
-    ]
-    assert 1 <= len(judged) < 40
-    scored = [(run, evaluation) for run, evaluation in judged if evaluation["status"] == "scored"]
-    assert scored
-    assert {evaluation["value"] for _, evaluation in scored} == {0.0}
-    prompts = "\n".join(judge.prompts)
-    identifiers = {
-        value for run, _ in scored for value in re.findall(r"\b(?:RF|SO)-\d+", str(run["tool_calls"]))
-    }
-    assert all(identifier in prompts for identifier in identifiers)
-    assert "answer_relevancy" in printed
-
-
-def lenient_judge(body: dict[str, Any]) -> Any:
-    """A judge for whom everything is fine."""
-    schema = json.dumps(body.get("response_format", ""))
-    name = "hallucination" if "claims" in schema else "answer_relevancy"
-    return reply_of(name, "It is so.")

@@ -105,7 +105,6 @@ class ReferenceDetector:
         """
         if reference.mean is None:
             raise ValueError("reference: must have scored runs of known probability")
-        check_settings(0.5, largest, inflation)
 
         def log_evidence(mean: float, side: Side) -> float:
             return log_e_value(reference, mean, side, largest=largest, inflation=inflation)

@@ -85,16 +85,11 @@ class Sums:
         if not known:
             return cls(unknown=len(given))
         products = [(w, w * x, w * x * x, w * w, w * w * x, w * x * w * x) for x, w in known]
-        w, wx, wxx, ww, wwx, wwxx = map(math.fsum, zip(*products, strict=True))
+        sums = map(math.fsum, zip(*products, strict=True))
         values, weights = zip(*known, strict=True)
         return cls(
             n=len(known),
-            w=w,
-            wx=wx,
-            wxx=wxx,
-            ww=ww,
-            wwx=wwx,
-            wwxx=wwxx,
+            **dict(zip(("w", "wx", "wxx", "ww", "wwx", "wwxx"), sums, strict=True)),
             w_max=max(weights),
             x_min=min(values),
             x_max=max(values),

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -74,42 +75,44 @@ def consumer_properties(options: KafkaOptions) -> dict[str, Any]:
     }
 
 
-class Outgoing(NamedTuple):
-    """A message to write."""
+class DeadLetter(NamedTuple):
+    """A message that cannot be used."""
 
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    headers: dict[str, bytes]
+    message: Any
+    reason: str
     written: Callable[[str | None], object]
     """Called once it is written, with None, or cannot be, with the error."""
 
 
-class Producing:
-    """Writes messages until each is written or refused for good. Used on the consumer's thread."""
+class DeadLetters:
+    """Writes dead letters until each is written or refused for good. Used on the consumer's thread."""
 
     def __init__(self, options: KafkaOptions) -> None:
         written = {"compression.type": "gzip", "message.max.bytes": _MESSAGE_BYTES}
+        self._topic = options.dead_letters
         self._properties = {**written, **client_properties(options)}
         self._producer: Any = None
-        self._waiting: deque[Outgoing] = deque()
+        self._waiting: deque[DeadLetter] = deque()
 
-    def put(self, message: Outgoing) -> None:
-        self._waiting.append(message)
+    def put(self, letter: DeadLetter) -> None:
+        self._waiting.append(letter)
 
     def send(self) -> None:
         """Hand over what waits, and take the brokers' answers."""
         if self._waiting and self._producer is None:
             self._producer = Producer(self._properties, logger=library_log)
         for _ in range(len(self._waiting)):
-            message = self._waiting.popleft()
+            letter = self._waiting.popleft()
+            value, key = letter.message.value(), letter.message.key()
+            headers = {"otel_evals.reason": letter.reason.encode()}
+            answered = partial(self._answered, letter)
             try:
-                self._produce(message)
+                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=answered)
             except BufferError:  # the producer's queue is full
-                self._waiting.appendleft(message)
+                self._waiting.appendleft(letter)
                 break
             except KafkaException as error:
-                self._answered(message, error.args[0])
+                self._answered(letter, error.args[0])
         if self._producer is not None:
             self._producer.poll(0)
 
@@ -119,20 +122,12 @@ class Producing:
         if self._producer is not None:
             self._producer.flush(seconds)
 
-    def _produce(self, message: Outgoing) -> None:
-        def answered(error: KafkaError | None, _: Any) -> None:
-            self._answered(message, error)
-
-        topic, value, key, headers, _ = message
-        self._producer.produce(topic, value, key, headers=headers, on_delivery=answered)
-
-    def _answered(self, message: Outgoing, error: KafkaError | None) -> None:
-        # At the end of the queue: one topic that is away holds up no other.
+    def _answered(self, letter: DeadLetter, error: KafkaError | None, _: object = None) -> None:
         if error is not None and error.code() not in _FOR_GOOD:
-            _logger.warning("%s cannot be written yet: %s", message.topic, error.str())
-            self._waiting.append(message)
+            _logger.warning("%s cannot be written yet: %s", self._topic, error.str())
+            self._waiting.append(letter)
             return
-        message.written(None if error is None else error.str())
+        letter.written(None if error is None else error.str())
 
 
 class Messages:

@@ -25,9 +25,9 @@ from confluent_kafka import (
 from otel_evals import Config
 from otel_evals.sdk.pipeline import QuietClosing
 from otel_evals_gateway._internal.kafka.clients import (
+    DeadLetter,
+    DeadLetters,
     Messages,
-    Outgoing,
-    Producing,
     consumer_properties,
     library_log,
 )
@@ -57,7 +57,7 @@ class KafkaSource:
     def __init__(self, options: KafkaOptions, config: Config) -> None:
         self._options = options
         self._consumer = Consumer(consumer_properties(options), logger=library_log)
-        self._producing = Producing(options)
+        self._dead_letters = DeadLetters(options)
         self._progress = Progress()
         self._clock = ReadingClock(time.time)
         topics = options.topics
@@ -99,7 +99,7 @@ class KafkaSource:
         if self._thread.ident is None or self._thread.is_alive():
             return
         self.reports.handle()
-        self._producing.flush(_FLUSH_SECONDS)
+        self._dead_letters.flush(_FLUSH_SECONDS)
         self._commit()
         self._consumer.close()  # revokes the partitions
 
@@ -150,7 +150,7 @@ class KafkaSource:
             if "topics" not in self._problems:
                 self._take(message, (message.topic(), message.partition()))
         self.reports.handle()
-        self._producing.send()
+        self._dead_letters.send()
         if time.monotonic() >= self._look_at:
             self._unreached = self._partitions.look()
             self._look_at = time.monotonic() + _LOOK_SECONDS
@@ -236,9 +236,7 @@ class KafkaSource:
 
         self._progress.take(place, message.offset(), [name], at)
         self._progress.put([name], time.monotonic())
-        headers = {"otel_evals.reason": reason.encode()}
-        topic = self._options.dead_letters
-        self._producing.put(Outgoing(topic, message.value(), message.key(), headers, written))
+        self._dead_letters.put(DeadLetter(message, reason, written))
 
     # --- offsets and assignments ---
 

@@ -16,13 +16,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder of the records.", file_okay=False)] = Path(
         "otel-evals-demo"
     ),
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            help="Model of the judged scorers, such as openai/gpt-5-mini or openai-compatible/NAME."
-        ),
-    ] = None,
-    api_base: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the judge.")] = None,
     to: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,5 +39,5 @@ def demo(
         from otel_evals_monitor._internal.demo.main import demo as run_demo
         from otel_evals_monitor._internal.demo.main import show_history
 
-        scores = run_demo(runs, seed, out, judge, api_base, to or (), guard=guard)
+        scores = run_demo(runs, seed, out, to or (), guard=guard)
         show_history(out, scores, seed, serve_page=monitor, port=port, browser=browser)

@@ -148,9 +148,9 @@ def _found(ctx: RunContext[dict[str, Order]], tool: str, order_id: str, problem:
 class ScriptedModel:
     """Calls the tool that a question needs, and answers from its result, with a fault if one is planned."""
 
-    def __init__(self, seed: str, tool: str, order_id: str, fault: Fault | None, think: float) -> None:
-        self._rng, self._think = random.Random(seed), think
-        self._tool, self._order_id, self._fault = tool, order_id, fault
+    def __init__(self, question: Question, think: float) -> None:
+        self._rng, self._think = random.Random(question.seed), think
+        self._tool, self._order_id, self._fault = question.tool, question.order_id, question.fault
         self.trace_id = ""
         """Trace of the run; empty until the model is called."""
         self.slip: str | None = None
@@ -281,7 +281,7 @@ async def converse(
     free = asyncio.Semaphore(at_once)
 
     async def one(question: Question) -> None:
-        model = ScriptedModel(question.seed, question.tool, question.order_id, question.fault, think)
+        model = ScriptedModel(question, think)
         scripted = FunctionModel(model.respond, model_name="scripted-support")
         said = ""
 

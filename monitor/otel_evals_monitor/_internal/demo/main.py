@@ -10,15 +10,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 import otel_evals
 from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
-from otel_evals.context import tool_results
 from otel_evals.destinations import InMemoryDestination
 from otel_evals.scorers import grounded_in_tools, tool_call_accuracy, tool_error_rate
 
@@ -47,22 +45,13 @@ def handbook(run: Run) -> str | None:
     return next((tool for words, tool in HANDBOOK.items() if re.search(words, run.input or "", re.I)), None)
 
 
-def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rule]:
-    """Yield rules: code scores every run, the share of failed calls half of them, a paid model one in ten."""
-    yield Rule(grounded_in_tools())
-    yield Rule(tool_call_accuracy(expected_tool=handbook))
-    yield Rule(owns_up)
-    yield Rule(tool_error_rate(), sample=sampling.ratio(0.5))
-    if judge:
-        from otel_evals.scorers import answer_relevancy, hallucination
-
-        model: Any = {"model": judge, "api_base": api_base}
-        some = sampling.ratio(0.1) | sampling.errors()
-        # The first call imports LiteLLM, which is slow.
-        yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)
-        yield Rule(answer_relevancy(model), sample=some, timeout=180)
-
-
+RULES = (
+    Rule(grounded_in_tools()),
+    Rule(tool_call_accuracy(expected_tool=handbook)),
+    Rule(owns_up),
+    Rule(tool_error_rate(), sample=sampling.ratio(0.5)),
+)
+"""Every run is scored, half of them for the share of failed calls."""
 FALLBACK = "I would like to check this with a colleague first. We will write to you today."
 
 
@@ -70,8 +59,6 @@ def demo(
     runs: int,
     seed: int,
     out: Path,
-    judge: str | None,
-    api_base: str | None,
     to: Sequence[str],
     *,
     guard: bool = False,
@@ -100,7 +87,7 @@ def demo(
         os.environ |= send_spans_to(destinations[2])
 
     # This call and the agent framework's own instrumentation are enough to score an agent.
-    pipeline = otel_evals.configure(rules=list(rules(judge, api_base)), destinations=destinations)
+    pipeline = otel_evals.configure(rules=RULES, destinations=destinations)
     Agent.instrument_all()
 
     # This call keeps answers with facts that no tool returned from customers.

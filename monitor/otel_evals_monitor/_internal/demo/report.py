@@ -29,12 +29,9 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
     "grounded_in_tools": _FACTS,
     "tool_call_accuracy": (Fault.WRONG_TOOL,),
     "owns_up": (Fault.GLOSSED_ERROR,),
-    "hallucination": _FACTS,
-    "answer_relevancy": (Fault.OFF_TOPIC,),
 }
 """Faults that each scorer should find. Answers that gloss over an error always state invented facts."""
 
-_ALARM_BELOW = {"answer_relevancy": 0.5}
 _WORST = 3
 _Judged = Sequence[tuple[Run, Evaluation]]
 
@@ -43,9 +40,7 @@ def alarms(evaluation: Evaluation) -> bool:
     if not isinstance(evaluation.outcome, Score):
         return False
     value = evaluation.outcome.value
-    if evaluation.direction is Direction.LOWER:
-        return value > 0
-    return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
+    return value > 0 if evaluation.direction is Direction.LOWER else value < 1
 
 
 def _is_blocked(evaluation: Evaluation) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TextIO
 
 from otel_evals_monitor._internal.report.inputs import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
@@ -12,13 +11,13 @@ from otel_evals_monitor._internal.report.words import Zone, count, interval, num
 _PATTERNS = 5
 
 
-def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = None) -> None:
+def print_report(report: ScoreReport, link: TraceLink) -> None:
     """Print a report: a line for each slice, notes, and the worst runs."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=file, highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True)
     # Without a terminal, Rich assumes 80 columns and folds the table.
     if not console.is_terminal:
         console.width = 200
