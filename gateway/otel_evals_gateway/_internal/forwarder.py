@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from io import BytesIO
@@ -89,7 +88,5 @@ class Forwarder:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
                 timeout=aiohttp.ClientTimeout(total=self._seconds),
-                auto_decompress=True,
-                loop=asyncio.get_running_loop(),
             )
         return self._session

@@ -56,13 +56,6 @@ def top(
         raise typer.Exit(0) from None
 
 
-def _rates(before: Stats, now: Stats) -> dict[str, float]:
-    """Return rates per second between two updates: spans and log records by outcome, runs, scores."""
-    seconds, counts, earlier = max(now["time"] - before["time"], 1e-3), _counts(now), _counts(before)
-    # A lower count means a restart.
-    return {name: max(0, count - earlier.get(name, 0)) / seconds for name, count in counts.items()}
-
-
 def _counts(stats: Stats) -> dict[str, int]:
     scored = sum(int(rule["scored"]) for rule in stats["rules"].values())
     items = {f"{signal}.{end}": n for signal, ends in stats["items"].items() for end, n in ends.items()}
@@ -87,7 +80,9 @@ def _read(gateway: str, token: str | None) -> Stats:
 
 
 def _lines(before: Stats, now: Stats) -> Iterator[str]:
-    found = _rates(before, now)
+    seconds, earlier = max(now["time"] - before["time"], 1e-3), _counts(before)
+    # A lower count means a restart.
+    found = {name: max(0, n - earlier.get(name, 0)) / seconds for name, n in _counts(now).items()}
     yield f"health     {now['health']}"
     for signal in now["items"]:
         parts = [f"{found[key]:,.0f} {end}" for end in _ENDS if (key := f"{signal}.{end}") in found]

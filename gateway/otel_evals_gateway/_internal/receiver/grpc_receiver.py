@@ -89,7 +89,7 @@ class GrpcReceiver(Receiver):
                 return ExportRequest(signal, body)
 
             given = dict(context.invocation_metadata() or ()).get("authorization", "")
-            answering = self._answer(signal, given if isinstance(given, str) else "", read)
+            answering = self._answer(signal, given, read)
             # A sender that leaves does not cancel it: a request is taken whole or not at all.
             answer = await asyncio.shield(asyncio.ensure_future(answering))
             if answer.ok:

@@ -84,8 +84,9 @@ def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any], pipeline: Pi
         return
     run = min(scored, key=lambda each: each[0])[1]
     sent = pipeline.destination_stats()
-    for each in [each for each in backends if each.name not in sent or sent[each.name].exported]:
-        if url := getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id):
+    for each in backends:
+        url = getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id)
+        if url and (each.name not in sent or sent[each.name].exported):
             print(f"One of the worst runs in {each.name}: {url}")
 
 

@@ -90,26 +90,31 @@ class Page:
             Route("/pulse", self._pulse),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
         ]
-        self.app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)])
+        self.app = Starlette(
+            routes=routes,
+            middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)],
+            exception_handlers={OtelEvalsError: self._failed},
+        )
 
     def _page(self, view: Callable[[Request], str]) -> Callable[[Request], Any]:
-        """Return an endpoint that runs a view in a thread, with errors as pages."""
+        """Return an endpoint that runs a view in a thread."""
 
         async def endpoint(request: Request) -> Response:
-            try:
-                return HTMLResponse(await run_in_threadpool(view, request))
-            except ConfigError as error:
-                return message("Not found", str(error), self._database.name, 404)
-            except OtelEvalsError as error:
-                return message("The store cannot be read", str(error), self._database.name, 503)
+            return HTMLResponse(await run_in_threadpool(view, request))
 
         return endpoint
 
     async def _pulse(self, request: Request) -> Response:
-        try:
-            return JSONResponse(await run_in_threadpool(pulse_of, self._database))
-        except OtelEvalsError as error:
-            return JSONResponse({"error": str(error)}, 503)
+        return JSONResponse(await run_in_threadpool(pulse_of, self._database))
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """Answer a request for something unknown or impossible, or while the store cannot be used."""
+        status, title = 503, "The store cannot be used"
+        if isinstance(error, ConfigError):
+            status, title = (404, "Not found") if request.method == "GET" else (400, "Not saved")
+        if request.url.path in ("/pulse", "/feedback"):
+            return JSONResponse({"error": str(error)}, status)
+        return message(title, str(error), self._database.name, status)
 
     def _incidents(self) -> list[Incident]:
         """Return the incidents that have not ended, the newest first."""

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.record import acknowledge, lasting_alarms
 from otel_evals_monitor._internal.page.access import Access
@@ -44,15 +44,11 @@ class Forms:
         """Return an endpoint that makes a change from a form, and goes to the page that it names."""
 
         async def endpoint(request: Request) -> Response:
-            try:
-                form = await _form(request)
-                if self._access.forged(request, form.get("csrf", "")):
-                    text = "The form is out of date: go back, reload and send it again."
-                    return message("Refused", text, self._database.name, 403)
-                return RedirectResponse(await run_in_threadpool(change, form), 303)
-            except OtelEvalsError as error:
-                status = 400 if isinstance(error, ConfigError) else 503
-                return message("Not saved", str(error), self._database.name, status)
+            form = await _form(request)
+            if self._access.forged(request, form.get("csrf", "")):
+                text = "The form is out of date: go back, reload and send it again."
+                return message("Refused", text, self._database.name, 403)
+            return RedirectResponse(await run_in_threadpool(change, form), 303)
 
         return endpoint
 
@@ -93,11 +89,9 @@ class Forms:
             return JSONResponse({"error": "Content-Type must be application/json"}, 415)
         try:
             given = _Feedback.model_validate_json(await _body(request)).model_dump(exclude_none=True)
-            await run_in_threadpool(add_feedback, self._database, **given)
-        except OtelEvalsError as error:
-            return JSONResponse({"error": str(error)}, 400 if isinstance(error, ConfigError) else 503)
         except ValidationError as error:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
+        await run_in_threadpool(add_feedback, self._database, **given)
         return JSONResponse({"kept": True}, 201)
 
 

@@ -68,7 +68,7 @@ def run_values(run: RunOfSlice, link: TraceLink) -> dict[str, Any]:
 
 def pattern_values(pattern: FailurePattern, link: TraceLink) -> dict[str, Any]:
     return {
-        **_named(pattern, "name", "template", "tools", "words", "runs", "trend"),
+        **_named(pattern, "name", "runs", "trend"),
         "share": pattern.share.mean,
         **_ends(pattern.share.interval, "low", "high"),
         "first_seen": timestamp(pattern.first_seen),

@@ -31,12 +31,6 @@ class FailurePattern:
 
     name: str
     """What is wrong, in one line."""
-    template: str
-    """The explanation without its values; empty if the explanations only have `words` in common."""
-    tools: Sequence[str]
-    """Failed tools with their errors, without values."""
-    words: Sequence[str]
-    """Telling words of explanations without a common template."""
     runs: int
     """Number of failing runs; estimated if not all were read."""
     share: Estimate
@@ -118,9 +112,6 @@ def failures_of(
     patterns = [
         FailurePattern(
             name=name_of(group, [row["text"] for row in found]) or str(found[0]["explanation"]),
-            template=group.template,
-            tools=group.tools,
-            words=group.words,
             runs=round(len(found) * shares.each),
             share=shares.share(found),
             trend=_trend(halves, found, middle, first[group], confidence),

@@ -168,14 +168,12 @@ def _row(
     few = measured.scored.n <= _FEW
     worst = runs_of_slices(connection, inside, window, options.worst, order="worst", few=few, runs=runs)
     kin = "" if row.estimate.clusters is None else count(row.estimate.clusters, _kin(connection))
-    row = replace(row, worst=worst, kin=kin)
+    failures = Failures()
     if runs.value is not None:
-        return replace(row, slice={**columns, ATTRIBUTE + runs.attribute: runs.value})
-    if not options.patterns:
-        return row
-    return replace(
-        row, failures=failures_of(connection, inside, window, options.patterns, row.representative)
-    )
+        columns = {**columns, ATTRIBUTE + runs.attribute: runs.value}
+    elif options.patterns:
+        failures = failures_of(connection, inside, window, options.patterns, row.representative)
+    return replace(row, slice=columns, worst=worst, kin=kin, failures=failures)
 
 
 def _kin(connection: Connection) -> str:

@@ -90,8 +90,9 @@ def _failing(row: SliceReport, link: TraceLink) -> Iterator[str]:
         fails = count(failures.runs, "failing run")
         yield f"  {fails} (score {side} {number(failures.limit)}), by pattern, with their share of all runs:"
     for each in patterns:
-        around = interval(each.share.interval, unit="share")
-        share = f"{each.share.mean or 0.0:.1%}" + (f" ({around})" if around else "")
+        share, around = f"{each.share.mean or 0.0:.1%}", each.share.interval
+        if around:
+            share += f" ({around.low:.1%} to {around.high:.1%})"
         since = f"first seen {Zone().full(each.first_seen)}"
         yield f"    {share}, {each.trend}, {count(each.runs, 'run')}, {since}: {one_line(each.name, 160)}"
     others = failures.runs - sum(each.runs for each in patterns)

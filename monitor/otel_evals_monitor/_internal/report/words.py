@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Any
 from zoneinfo import ZoneInfo
+
+from otel_evals.statistics import Interval
 
 _DAY = 86_400
 
@@ -45,12 +46,9 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
-def interval(value: Any, *, unit: str = "number") -> str:
-    """Return the ends of an interval, as numbers or in percent; empty without one."""
-    if value is None:
-        return ""
-    form = number if unit == "number" else "{:.1%}".format
-    return f"{form(value.low)} to {form(value.high)}"
+def interval(value: Interval | None) -> str:
+    """Return the ends of an interval; empty without one."""
+    return "" if value is None else f"{number(value.low)} to {number(value.high)}"
 
 
 def signed(value: float) -> str:
