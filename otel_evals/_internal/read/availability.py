@@ -99,11 +99,10 @@ def find_availability(
         "tool_results": _of_calls("tool_results", _all_known(calls, "result"), states, calls),
         "documents": _of_calls("documents", any(d.content for d in documents), states, ()),
     }
-    for name in availability:
-        holder = found.get(name) or holders.get(name)
-        source = holder.sources.get(name) if holder is not None else None
-        if source is not None:
-            sources[name] = source
+    holders.update((name, holder) for name, holder in found.items() if holder is not None)
+    for name, holder in holders.items():
+        if name in holder.sources:
+            sources[name] = holder.sources[name]
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
             # A lost span may have had more of what several operations share.

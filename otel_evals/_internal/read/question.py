@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, dropwhile, takewhile
 
 from msgspec.structs import replace
 
@@ -77,10 +77,14 @@ def turn_start(operation: Operation) -> int:
     return len(messages) if has_question else 0
 
 
-def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
-    made = {o.tool_call.id for o in operations if o.tool_call is not None and o.tool_call.id is not None}
+def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str | None]:
+    made = (o.tool_call.id for o in operations if o.tool_call is not None)
     asked = (part.tool_call_id for o in operations for part in parts_of(o.output_messages, "tool_call"))
-    return frozenset(made.union(filter(None, asked)))
+    return frozenset((*made, *asked)) - {None}
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role in ("user", "system")
 
 
 def given_this_turn(operation: Operation, operations: Iterable[Operation]) -> Sequence[Message]:
@@ -92,13 +96,11 @@ def given_this_turn(operation: Operation, operations: Iterable[Operation]) -> Se
     given = operation.input_messages[turn_start(operation) :]
     if operation.availability.get("input") is not Availability.TRUNCATED:
         return given
-    asked = next((n for n, m in enumerate(given) if m.role not in ("user", "system")), len(given))
-    after = given[asked:]
+    after = list(dropwhile(_is_prompt, given))
     if not after:
         return given
-    own = _own_call_ids(operations)
-    calls = parts_of(after, "tool_call")
-    return given if calls and all(part.tool_call_id in own for part in calls) else ()
+    calls = {part.tool_call_id for part in parts_of(after, "tool_call")}
+    return given if calls and calls <= _own_call_ids(operations) else ()
 
 
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
@@ -111,12 +113,8 @@ def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
 
 def _question(operation: Operation, operations: Iterable[Operation]) -> Question | None:
     messages = operation.input_messages
-    asked: list[Message] = []
-    for message in given_this_turn(operation, operations):
-        if message.role not in ("user", "system"):
-            break
-        if message.role == "user" and says(message):
-            asked.append(message)
+    prompt = takewhile(_is_prompt, given_this_turn(operation, operations))
+    asked = [message for message in prompt if message.role == "user" and says(message)]
     if not asked or (messages[0].role == "unknown" and not _ends_with_question(operation, operations)):
         return None
     history = tuple(m for m in messages[: turn_start(operation)] if m.role != "system")

@@ -105,8 +105,11 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
         if ids & {p.tool_call_id for p in asked}:
             return True
         # One of the two may have no id.
-        same = [(a, g) for a in asked for g in given if (a.name, a.data) == (g.name, g.data)]
-        if any(g.kind == "tool_call" and None in (a.tool_call_id, g.tool_call_id) for a, g in same):
+        if any(
+            (a.kind, a.name, a.data) == (g.kind, g.name, g.data) and None in (a.tool_call_id, g.tool_call_id)
+            for a in asked
+            for g in given
+        ):
             return True
     last = turn[-1]
     are_siblings = last.span.parent_span_id == call.span.parent_span_id is not None

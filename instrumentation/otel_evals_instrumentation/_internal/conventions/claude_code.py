@@ -69,14 +69,12 @@ def claude_code() -> SpanConvention:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind by the span's type, which has a prefix in older versions, or else by its name."""
-    recorded = span.attributes.get("span.type")
-    kind = _KINDS.get(recorded.removeprefix(_OWN)) if isinstance(recorded, str) else None
+    kind = _KINDS.get(str(span.attributes.get("span.type")).removeprefix(_OWN))
     if kind is None and span.name.startswith(_OWN):
         kind = _KINDS.get(span.name.removeprefix(_OWN), OperationKind.OTHER)
-    if kind is OperationKind.TOOL and span.name.endswith(".execution"):
-        # In older versions, these only have the duration of the call above.
-        return OperationKind.OTHER if _IDENTITY.isdisjoint(span.attributes) else kind
-    return kind
+    # In older versions, these only have the duration of the call above.
+    is_duration = span.name.endswith(".execution") and _IDENTITY.isdisjoint(span.attributes)
+    return OperationKind.OTHER if is_duration and kind is OperationKind.TOOL else kind
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -12,12 +12,18 @@ from otel_evals_instrumentation._internal.readers.events import named_events
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import join_chunks, text_message
 from otel_evals_instrumentation._internal.readers.values import first_text, mapping, parse
-from otel_evals_instrumentation._internal.readers.vocabulary import first_count, kind_named, kinds, words
+from otel_evals_instrumentation._internal.readers.vocabulary import (
+    first_count,
+    kind_named,
+    kinds,
+    make_usage,
+    words,
+)
 
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
 
 
-_TOKENS = "codex.turn.token_usage."
+_COUNTS = tuple(f"{name}_token_count" for name in ("input", "output", "cached", "cache_write", "reasoning"))
 _CODEX_KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
 
 
@@ -66,14 +72,8 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
     """Add the tokens of a response, unless the span has its own, and read the model."""
-    given, said, cached, thought = (
-        first_count(event.attributes, (name + "_token_count",)) or 0
-        for name in ("input", "output", "cached", "reasoning")
-    )
-    if (given or said) and "input_tokens" not in reader.found_at:
-        more = Usage(
-            input_tokens=given, output_tokens=said, cache_read_tokens=cached, reasoning_tokens=thought
-        )
+    more = make_usage([first_count(event.attributes, (name,)) for name in _COUNTS])
+    if more is not None and "input_tokens" not in reader.found_at:
         reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
     reader.offer("request_model", event.attributes.get("model"))
     reader.offer("conversation_id", event.attributes.get("conversation.id"))

@@ -91,8 +91,7 @@ def voltagent() -> SpanConvention:
 
 def _voltagent_kind(span: SpanRecord) -> OperationKind | None:
     """Return the span's own type; inside an agent, the entity is always the agent."""
-    own = span.attributes.get("span.type")
-    return kind_named(own if isinstance(own, str) else span.attributes.get("entity.type"))
+    return kind_named(span.attributes.get("span.type", span.attributes.get("entity.type")))
 
 
 # --- Mastra's exporter: `mastra.<span type>.input` and `.output` next to OpenTelemetry's names ---
@@ -236,4 +235,4 @@ def _genkit_kind(span: SpanRecord) -> OperationKind | None:
     kind = attributes.get(_SUBTYPE)
     if kind is None and _FLOW + "name" in attributes and _FLOW + "stepName" not in attributes:
         return OperationKind.WORKFLOW
-    return kind_named(attributes.get("genkit:type") if kind is None else kind) or OperationKind.OTHER
+    return kind_named(attributes.get(_SUBTYPE, attributes.get("genkit:type"))) or OperationKind.OTHER

@@ -20,6 +20,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 )
 
 _OWN = "langfuse.observation."
+_OF_MODELS = frozenset(words("model.name usage_details", _OWN))
 
 
 def langfuse() -> SpanConvention:
@@ -61,7 +62,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return kind_named(kind)
     if "gen_ai.operation.name" in span.attributes:
         return None  # on spans of Strands' own agents
-    if _OWN + "model.name" in span.attributes or _OWN + "usage_details" in span.attributes:
+    if not _OF_MODELS.isdisjoint(span.attributes):
         return OperationKind.INFERENCE  # generations of versions up to 3.3
     known = kind_of(span)
     return kind_of_function(span) if known in (None, OperationKind.OTHER) else known
@@ -76,9 +77,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if usage is not None:
         fields["usage"] = usage
     is_graph = (
-        attributes.get(_OWN + "metadata.ls_integration") == "langgraph" and reader.span.name != "LangGraph"
+        attributes.get(_OWN + "metadata.ls_integration") == "langgraph"
+        and reader.span.name != "LangGraph"
+        and reader.span.parent_span_id is None
     )
-    if kind is OperationKind.AGENT or (is_graph and reader.span.parent_span_id is None):
+    if kind is OperationKind.AGENT or is_graph:
         reader.offer("agent_name", reader.span.name)
     if attributes.get(_OWN + "level") == "ERROR":
         error = fields.setdefault("error", reader.text("error") or "error")

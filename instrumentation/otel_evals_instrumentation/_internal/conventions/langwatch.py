@@ -45,15 +45,14 @@ def langwatch() -> SpanConvention:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = span.attributes.get(_OWN + "span.type")
-    known = _KINDS.get(str(kind))
+    known = _KINDS.get(str(span.attributes.get(_OWN + "span.type")))
+    if known is not None:
+        return known
     # Only models and agents have conversations.
     types = [_value(span.attributes.get(_OWN + side))[0] for side in ("input", "output")]
-    if known is None and "chat_messages" in types:
+    if "chat_messages" in types:
         return OperationKind.INFERENCE
-    if known is None and _OF_MODELS.isdisjoint(span.attributes):
-        return kind_of_function(span)
-    return known
+    return kind_of_function(span) if _OF_MODELS.isdisjoint(span.attributes) else None
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

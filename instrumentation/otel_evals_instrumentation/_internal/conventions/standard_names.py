@@ -32,8 +32,8 @@ def openlit() -> SpanConvention:
 
 def _openlit_kind(span: SpanRecord) -> OperationKind | None:
     """Return the kind of a failed model call, whose span may have nothing but its name."""
-    failed = span.status == "ERROR" and span.name.startswith("chat ")
-    return OperationKind.INFERENCE if failed and not span.attributes else None
+    failed = span.status == "ERROR" and span.name.startswith("chat ") and not span.attributes
+    return OperationKind.INFERENCE if failed else None
 
 
 def _read_prompt(reader: SpanReader) -> None:

@@ -16,7 +16,9 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 _METADATA = "ai.telemetry.metadata."
 
 
-_OF_MODELS = words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
+_OF_MODELS = frozenset(
+    words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
+)
 """Attributes of model calls, in Mastra 0.2x without an operation."""
 _OBJECTS = ("ai.model", "ai.response", "ai.usage")
 """Attributes of early versions that are one object each."""
@@ -34,7 +36,7 @@ def vercel_ai() -> SpanConvention:
         content="on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
         markers=(
             *words("operationId model.id toolCall.name toolCall.args", "ai."),
-            *_OF_MODELS,
+            *sorted(_OF_MODELS),
             *words("response.providerMetadata model response", "ai."),
             *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
         ),
@@ -102,7 +104,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if operation == "ai.toolCall" or "ai.toolCall.name" in attributes:
         return OperationKind.TOOL
     if not operation.startswith("ai."):
-        return OperationKind.INFERENCE if any(key in attributes for key in _OF_MODELS) else None
+        return None if _OF_MODELS.isdisjoint(attributes) else OperationKind.INFERENCE
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
     # `ai.generateText.doGenerate` is the model call inside of `ai.generateText`.

@@ -118,9 +118,13 @@ def is_reply(value: Any) -> bool:
     return any(get(first(value, items), key) is not None for items, key in lists)
 
 
-def get(value: Any, key: str) -> Any:
-    """Return a mapping's item or an object's attribute; None if it has none."""
-    return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+def get(value: Any, *keys: str) -> Any:
+    """Return the first of a mapping's items or an object's attributes that is there; None if none is."""
+    for key in keys:
+        found = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+        if found is not None:
+            return found
+    return None
 
 
 def first(value: Any, key: str) -> Any:

@@ -25,6 +25,7 @@ from otel_evals_instrumentation._internal.decorators.spans import MessagesSpan, 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _S = TypeVar("_S", bound=OpenSpan)
 _SCOPE = "otel_evals_instrumentation"
+_NOTHING: Mapping[str, Any] = {}
 _TRACER = get_tracer(_SCOPE, __version__)
 
 
@@ -39,7 +40,7 @@ class SpanFactory(Generic[_S]):
         span_type: type[_S],
         operation: str,
         *,
-        known: Mapping[str, Any] | None = None,
+        known: Mapping[str, Any] = _NOTHING,
         input_from: str | None = None,
         attributes: Mapping[str, Any] | None = None,
         capture_content: bool | None = None,
@@ -49,7 +50,7 @@ class SpanFactory(Generic[_S]):
         self._name = operation
         self._input_from = input_from
         self._capture = capture_content
-        given = {semconv.GEN_AI_OPERATION_NAME: operation, **(known or {}), **(attributes or {})}
+        given = {semconv.GEN_AI_OPERATION_NAME: operation, **known, **(attributes or {})}
         self._attributes = {key: value for key, value in given.items() if value is not None}
         self._conversation = self._attributes.get(semconv.GEN_AI_CONVERSATION_ID)
         self._tracer = get_tracer(_SCOPE, __version__, tracer_provider) if tracer_provider else _TRACER

@@ -198,7 +198,7 @@ def chunk_text(chunk: Any) -> str | None:
     if isinstance(delta, str):
         # OpenAI streams other deltas too, such as the arguments of calls.
         return delta if str(get(chunk, "type")).endswith("output_text.delta") else None
-    text = get(delta, "content") or get(delta, "text")
+    text = get(delta, "content", "text")
     return text if isinstance(text, str) else None
 
 
@@ -211,16 +211,15 @@ def finish_reason(reply: Any) -> Any:
 def usage_of(reply: Any) -> dict[str, Any]:
     """Return a reply's token counts in OpenTelemetry's terms."""
     usage = get(reply, "usage")
-    used, made = get(usage, "input_tokens"), get(usage, "output_tokens")
-    details = get(usage, "prompt_tokens_details") or get(usage, "input_tokens_details")
-    thoughts = get(usage, "completion_tokens_details") or get(usage, "output_tokens_details")
-    cached = get(details, "cached_tokens")
+    used = get(usage, "input_tokens")
+    cached = get(get(usage, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
+    thoughts = get(usage, "completion_tokens_details", "output_tokens_details")
     if isinstance(read := get(usage, "cache_read_input_tokens"), int) and isinstance(used, int):
         # Anthropic does not include cached tokens in its input tokens.
         used, cached = used + read + (get(usage, "cache_creation_input_tokens") or 0), read
     return {
         "input_tokens": get(usage, "prompt_tokens") if used is None else used,
-        "output_tokens": get(usage, "completion_tokens") if made is None else made,
+        "output_tokens": get(usage, "output_tokens", "completion_tokens"),
         "cache_read_tokens": cached,
         "reasoning_tokens": get(thoughts, "reasoning_tokens"),
     }

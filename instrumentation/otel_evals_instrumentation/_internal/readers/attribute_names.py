@@ -35,15 +35,11 @@ _WORDS = (
 
 def without_json_quotes(span: SpanRecord) -> SpanRecord:
     """Return a span with its attributes as recorded: backends such as MLflow store all of them as JSON."""
-    attributes = span.attributes
-    for word in _WORDS:
-        value = attributes.get(word)
-        if value is not None:
-            # A backend stores all attributes alike: the first word that is there decides.
-            if type(value) is str and value[:1] == '"':
-                return replace(span, attributes={key: unquoted(v) for key, v in attributes.items()})
-            return span
-    return span
+    # A backend stores all attributes alike: the first word that is there decides.
+    words_there = filter(None, map(span.attributes.get, _WORDS))
+    if str(next(words_there, ""))[:1] != '"':
+        return span
+    return replace(span, attributes={key: unquoted(v) for key, v in span.attributes.items()})
 
 
 class FieldsByAttribute:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from otel_evals_instrumentation._internal.readers.values import STRING, is_quickly_parsed, parse
+from otel_evals_instrumentation._internal.readers.values import STRING, is_quickly_parsed, listed, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _REPLIES = ("choices", "generations", "candidates", "replies")
@@ -99,9 +99,10 @@ def _is_choice(item: Any) -> bool:
     message = item.get("message", item)
     if not isinstance(message, dict) or message.get("tool_calls") or message.get("function_call"):
         return False
-    parts = message.get("parts")
-    texts = parts if isinstance(parts, (list, tuple)) else ()
-    return all(isinstance(part, dict) and "tool" not in str(part.get("type")) for part in texts)
+    return all(
+        isinstance(part, dict) and "tool" not in str(part.get("type"))
+        for part in listed(message.get("parts"))
+    )
 
 
 def _or_results(message: Any, functions: Any) -> Any:

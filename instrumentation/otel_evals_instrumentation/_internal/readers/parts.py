@@ -42,6 +42,7 @@ _MEDIA = words(
 _REPRS = ("[{'type': '", "{'type': 'input_")
 LISTS = frozenset(("[{", "{'"))
 """Beginnings of texts that may be lists of typed parts."""
+_OF_MESSAGES = frozenset(("role", "parts", "message"))
 _UNTYPED = frozenset(
     words(
         """text toolUse toolResult function_call function_response functionCall functionResponse
@@ -69,7 +70,7 @@ def join_chunks(chunks: Sequence[Message]) -> Message:
 
 def is_part(item: dict[str, Any]) -> bool:
     """Return True if a mapping is a part of a message, and not a message."""
-    if "role" in item or "parts" in item or "message" in item:
+    if not _OF_MESSAGES.isdisjoint(item):
         return False
     kind = item.get("type")
     if isinstance(kind, str):
@@ -180,43 +181,43 @@ _GEMINI_RESULT_KEYS = ("function_response", "functionResponse")
 
 def _untyped(item: dict[str, Any]) -> Part:
     """Read a part of Bedrock's or Gemini's, whose only key is its type."""
-    tool = _untyped_tool(item)
-    if tool is not None:
-        return tool
-    if isinstance(item.get("message_content"), dict):
-        return _unquoted_media(read_part(item["message_content"]))
-    if mapping(item.get("metadata")).get("purpose") == "output":
-        return Part(kind="other", data=item)  # Genkit's instruction to answer in a form
-    if isinstance(item.get("text", item.get("content")), (str, dict)):
-        return replace(_text(item), kind="reasoning" if item.get("thought") is True else "text")
-    thought = mapping(item.get("reasoningContent"))
-    if thought:
-        return Part(kind="reasoning", text=first_text(mapping(thought.get("reasoningText")), ("text",)))
-    if not _MEDIA_KEYS.isdisjoint(item):
-        return read_media(item)
-    return Part(kind="other", data=item)
-
-
-def _unquoted_media(part: Part) -> Part:
-    """Return the image or file in a text, as Strands' blocks are JSON in OpenInference's messages."""
-    block = mapping(part.text) if str(part.text).startswith(_BLOCKS) else {}
-    return read_media(block) if len(block) == 1 else part
-
-
-def _untyped_tool(item: dict[str, Any]) -> Part | None:
-    for keys, read in (
-        (_CALL_KEYS, tool_call),
-        (_GEMINI_RESULT_KEYS, lambda inner: unwrapped_result(tool_result(inner))),
-        (_RESULT_KEYS, tool_result),
-    ):
-        inner = next((item[key] for key in keys if isinstance(item.get(key), dict)), None)
-        if inner is not None:
-            return read(inner)
+    for key, read in _READERS.items():
+        if isinstance(item.get(key), dict):
+            return read(item[key])
     if "tool_kwargs" in item or ("tool_name" in item and "arguments" in item) or item.keys() == _BARE_CALL:
         return tool_call(item)
     if "result" in item and isinstance(item.get("origin"), dict):
         return tool_result(item)
-    return None
+    if mapping(item.get("metadata")).get("purpose") == "output":
+        return Part(kind="other", data=item)  # Genkit's instruction to answer in a form
+    if isinstance(item.get("text", item.get("content")), (str, dict)):
+        return replace(_text(item), kind="reasoning" if item.get("thought") is True else "text")
+    return Part(kind="other", data=item) if _MEDIA_KEYS.isdisjoint(item) else read_media(item)
+
+
+def _content(item: dict[str, Any]) -> Part:
+    """Read a content, which is the JSON of an image or a file in Strands' blocks for OpenInference."""
+    part = read_part(item)
+    block = mapping(part.text) if str(part.text).startswith(_BLOCKS) else {}
+    return read_media(block) if len(block) == 1 else part
+
+
+def _thought(item: dict[str, Any]) -> Part:
+    return Part(kind="reasoning", text=first_text(mapping(item.get("reasoningText")), ("text",)))
+
+
+def _gemini_result(item: dict[str, Any]) -> Part:
+    return unwrapped_result(tool_result(item))
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
+    **dict.fromkeys(_CALL_KEYS, tool_call),
+    **dict.fromkeys(_GEMINI_RESULT_KEYS, _gemini_result),
+    **dict.fromkeys(_RESULT_KEYS, tool_result),
+    "message_content": _content,
+    "reasoningContent": _thought,
+}
+"""By the key of an object that is the part."""
 
 
 def text_of(value: Any) -> str:

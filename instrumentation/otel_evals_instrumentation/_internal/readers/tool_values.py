@@ -240,6 +240,5 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
 def _says_failed(result: dict[str, Any]) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
-    if result.get("isError") is True or result.get("is_error") is True:
-        return True
-    return result.get("status") == "error" and is_bedrock(result)
+    flags = (result.get("isError"), result.get("is_error"))
+    return True in flags or (result.get("status") == "error" and is_bedrock(result))

@@ -44,16 +44,16 @@ _PAUSES = words(
 CrewAI, Genkit, Haystack, LlamaIndex; a line each."""
 _HANDOVERS = ("ParentCommand", "Command")
 """LangGraph's exceptions that pass control to another node."""
+_ENDINGS = {**dict.fromkeys(_PAUSES, "paused"), **dict.fromkeys(_HANDOVERS, "handed_over")}
 # An exception's type, with or without its module, alone or before its message.
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\b\s*[(:]|$)")
 _WAITS_FOR_APPROVAL = re.compile(
     r"This tool call requires confirmation, please approve|FunctionToolResult\(.*ToolApprovalItem\("
 )
 """Results of calls that wait: ADK's, and the wrapper that OpenAI Agents recorded."""
-_FAILURES = frozenset(
-    words("error errored failure failed exception timeout denied rejected cancelled canceled")
-)
-_DEFERRALS = frozenset(words("pending deferred paused interrupted suspended waiting approval_required"))
+_FAILURES = words("error errored failure failed exception timeout denied rejected cancelled canceled")
+_DEFERRALS = words("pending deferred paused interrupted suspended waiting approval_required")
+_OUTCOMES = {**dict.fromkeys(_FAILURES, "failed"), **dict.fromkeys(_DEFERRALS, "paused")}
 
 
 def read_tool(reader: SpanReader) -> None:
@@ -84,7 +84,7 @@ def read_tool(reader: SpanReader) -> None:
     fields["tool_call"] = ToolCall(
         name=fields["name"],
         id=reader.text("tool_id"),
-        arguments=None if arguments is None else _arguments(reader, arguments),
+        arguments=_arguments(reader, arguments),
         result=value,
         error=error,
         error_type=fields.get("error_type"),
@@ -140,9 +140,10 @@ def _parameters(reader: SpanReader) -> dict[str, Any] | None:
         for key, value in reader.attributes.items()
         if key.startswith(start) and key.endswith(end)
     }
-    if found:
-        reader.note("tool_arguments", start + "*")
-    return found or None
+    if not found:
+        return None
+    reader.note("tool_arguments", start + "*")
+    return found
 
 
 def tool_name_in(span_name: str) -> str:
@@ -202,12 +203,10 @@ def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
 
 def how_it_ended(kind: str | None, message: str | None) -> str | None:
     """Return `paused` or `handed_over` for an exception that is no error, by its type or the text of it."""
-    for text in (kind, message):
-        raised = _RAISED.match(text) if text else None
-        if raised is not None and raised[1] in _PAUSES:
-            return "paused"
-        if raised is not None and raised[1] in _HANDOVERS:
-            return "handed_over"
+    for text in filter(None, (kind, message)):
+        raised = _RAISED.match(text)
+        if raised is not None and raised[1] in _ENDINGS:
+            return _ENDINGS[raised[1]]
     return None
 
 
@@ -216,10 +215,8 @@ def tool_outcome(attributes: Mapping[str, Any]) -> str | None:
     if "pydantic_ai.tool.deferral.name" in attributes:
         return "paused"
     said = attributes.get("gen_ai.tool.call.outcome", attributes.get("gen_ai.tool.status"))
-    word = said.lower().replace("-", "_") if isinstance(said, str) else ""
-    if word in _DEFERRALS:
-        return "paused"
-    return "failed" if word in _FAILURES or attributes.get("gen_ai.tool.success") is False else None
+    by_flag = "failed" if attributes.get("gen_ai.tool.success") is False else None
+    return _OUTCOMES.get(str(said).lower().replace("-", "_"), by_flag)
 
 
 def waits_for_approval(result: Any) -> bool:
