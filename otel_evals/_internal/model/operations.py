@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -181,18 +180,11 @@ _PSEUDO_TOOLS = frozenset(
         "delegate_task_to_members",
     )
 )
-_CONFIRMED = re.compile(r"Returning structured response: |Successfully validated \S+ structured output$")
-"""Result of a tool named after the form of an answer, in LangChain and in Strands."""
 
 
 def is_pseudo_tool(name: str | None) -> bool:
     """Return True for a framework's tool to answer or to pass a task on: using it is no tool call."""
     return name in _PSEUDO_TOOLS or (name is not None and name.startswith("final_result_"))
-
-
-def confirms_answer(result: Any) -> bool:
-    """Return True for the result of a tool whose arguments are the answer."""
-    return type(result) is str and _CONFIRMED.match(result) is not None
 
 
 CONTENT = (

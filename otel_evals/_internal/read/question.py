@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, dropwhile, takewhile
+from typing import Any
 
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 from otel_evals._internal.model.finish_reasons import finish_reason
-from otel_evals._internal.model.operations import confirms_answer, end_of
+from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.util.plain import read_json
 
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
+_CONFIRMED = re.compile(r"Returning structured response: |Successfully validated \S+ structured output$")
+"""Result of a tool named after the form of an answer, in LangChain and in Strands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,11 @@ def _with_history(
     return question
 
 
+def confirms_answer(result: Any) -> bool:
+    """Return True for the result of a tool whose arguments are the answer."""
+    return type(result) is str and _CONFIRMED.match(result) is not None
+
+
 def answer_of(operation: Operation) -> str | None:
     """Return the text at the end of an operation's output; None if it ends with a tool call.
 
@@ -260,9 +269,9 @@ def _structured(operations: Sequence[Operation]) -> Answer | None:
         confirmed = [p.tool_call_id for p in parts_of(messages, "tool_result") if confirms_answer(p.data)]
         if not confirmed and said_so:
             confirmed = [p.tool_call_id for p in parts_of(operation.output_messages[-1:], "tool_call")]
-        for call in parts_of(messages, "tool_call") if confirmed else ():
+        for call in parts_of(messages, "tool_call"):
             # Inputs repeat the conversation: earlier confirmations may be of earlier turns.
-            if call.tool_call_id == confirmed[-1] and call.data is not None:
+            if confirmed[-1:] == [call.tool_call_id] and call.data is not None:
                 text = json.dumps(call.data, ensure_ascii=False, default=str)
                 said = Message(role="assistant", parts=(Part(kind="text", text=text),))
                 return Answer(operation, (said,), text)

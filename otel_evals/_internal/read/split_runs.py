@@ -175,9 +175,7 @@ def _continues(first: Run, then: Run) -> bool:
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls or not earlier:
         return False
-    if None not in (first.conversation_id, then.conversation_id) and (
-        first.conversation_id != then.conversation_id
-    ):
+    if len({first.conversation_id, then.conversation_id} - {None}) > 1:
         return False
     if any(operation.paused for operation in first.operations):
         pending = {call.id for call in first.tool_calls if call.status == "pending"} - {None}

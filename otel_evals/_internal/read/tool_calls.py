@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
-from otel_evals._internal.model.operations import confirms_answer, end_of, is_pseudo_tool
+from otel_evals._internal.model.operations import end_of, is_pseudo_tool
 from otel_evals._internal.read.message_calls import (
     Mentioned,
     MessageCall,
@@ -18,6 +18,7 @@ from otel_evals._internal.read.message_calls import (
     follow_conversations,
     same_name,
 )
+from otel_evals._internal.read.question import confirms_answer
 from otel_evals._internal.read.tree import is_before
 
 _LEVELS = 32

@@ -30,7 +30,7 @@ _RECENT = 16
 """Number of turns back that a call without ids is compared with."""
 _DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
-_NO_USAGE, _TOTAL = Usage(), attrgetter("usage.total_tokens")
+_NO_USAGE, _USAGE, _TOTAL = Usage(), attrgetter("usage"), attrgetter("usage.total_tokens")
 _NEAR = 8
 """Compare a model call with this many earlier ones, to count it once."""
 APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
@@ -253,7 +253,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
         counted.add(operation.response_id or operation.span_id)
     if len(added) == 1 and covered:
         return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
-    return sum((o.usage or _NO_USAGE for o in added), _NO_USAGE)
+    return sum(map(_USAGE, added), _NO_USAGE)
 
 
 def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
@@ -261,12 +261,10 @@ def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Oper
 
     Such a span has several requests, and some libraries record the tokens of the last one.
     """
-    last = call.usage or _NO_USAGE
-    most = max((o.usage or last for o in sums), key=attrgetter("total_tokens"), default=last)
-    if most.total_tokens <= last.total_tokens:
-        return last
+    most = max((call, *sums), key=_TOTAL)
     is_loop = any(o.kind is OperationKind.TOOL and is_during(o.span, call.span) for o in operations)
-    return most if is_loop else last
+    usage: Usage = _USAGE(most if is_loop else call)
+    return usage
 
 
 def _is_same_call(known: Operation, operation: Operation) -> bool:

@@ -128,9 +128,8 @@ def _read_tool(reader: SpanReader) -> None:
     call: ToolCall = reader.fields["tool_call"]
     request, done = mapping(call.arguments), mapping(call.result)
     if "args" in request:
-        name = request.get("name") or call.name
-        identity = first_text(request, ("callId",)) or call.id
-        call = replace(call, name=name, arguments=request["args"], id=identity)
+        name, identity = (first_text(request, (key,)) for key in ("name", "callId"))
+        call = replace(reader.change_call(name=name, id=identity), arguments=request["args"])
     response = mapping(done.get("response"))
     if response:
         messages = read_messages(response.get("responseParts"), "tool")

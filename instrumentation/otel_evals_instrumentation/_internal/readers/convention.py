@@ -43,8 +43,8 @@ PLATFORM = 2
 """Order of platforms whose SDKs add attributes to any span."""
 LAST = 3
 """Order of OpenTelemetry's own names, which most other conventions use too."""
-_UNKNOWN = ("unknown", "unknown_model")
-"""Recorded by some instead of an unknown model or provider."""
+_UNKNOWN = (None, "unknown", "unknown_model")
+"""No model or provider; some record the words."""
 _TEXTS = words(
     """provider request_model response_model response_id conversation_id user_id
     agent_name"""
@@ -219,7 +219,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         # Most are plain words in the most trusted attribute.
         if type(value) is not str or value[:1] in SPECIAL:
             value = reader.text(text)
-        if value is not None and value not in _UNKNOWN:
+        if value not in _UNKNOWN:
             fields[text] = value
     if "name" in found_at or kind in (OperationKind.TOOL, OperationKind.AGENT):
         _read_name(reader, kind)

@@ -35,7 +35,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     parse_or_repair,
     unflatten,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import ROLES
+from otel_evals_instrumentation._internal.readers.vocabulary import ROLES, first_count
 
 _ERROR_ENDING = re.compile(r'"finish_reason":\s*"error"[^{}]*\}\s*\]$')
 _NO_MESSAGES: tuple[Any, ...] = ("", "[]", [], ())
@@ -62,7 +62,8 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     reader.fields["output_messages"] = outputs
     read_system(reader, inputs, outputs)
     if "new_messages_from" in reader.found_at:
-        reader.fields["new_messages_from"] = reader.number("new_messages_from")
+        keys = reader.found_at["new_messages_from"]
+        reader.fields["new_messages_from"] = first_count(reader.attributes, keys)
     for key in reader.found_at.get("definitions", ()):
         reader.fields["tool_definitions"] = _definitions(reader.attributes[key])
         if reader.fields["tool_definitions"]:
@@ -251,22 +252,16 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...], outputs: tuple[
 
     Some agents have them only in their output, with the whole conversation.
     """
-    for key in reader.found_at.get("system", ()):
-        if _set_system(reader, read_messages(reader.attributes[key], "system")):
-            reader.note("system", key)
+    own = reader.found_at.get("system", ())
+    recorded = [((key, Availability.PRESENT), read_messages(reader.attributes[key], "system")) for key in own]
+    noted = reader.noted.get
+    for source, messages in (*recorded, (noted("input"), inputs), (noted("output"), outputs)):
+        # A list is built without a call for each message.
+        text = "\n\n".join([m.text for m in messages if m.role == "system" and m.text])
+        if text and source is not None:
+            reader.fields["system_instructions"] = text
+            reader.noted["system"] = source
             return
-    for side, messages in (("input", inputs), ("output", outputs)):
-        if _set_system(reader, messages):
-            reader.noted["system"] = reader.noted[side]
-            return
-
-
-def _set_system(reader: SpanReader, messages: Iterable[Message]) -> bool:
-    # A list is built without a call for each message.
-    text = "\n\n".join([m.text for m in messages if m.role == "system" and m.text])
-    if text:
-        reader.fields["system_instructions"] = text
-    return bool(text)
 
 
 def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:

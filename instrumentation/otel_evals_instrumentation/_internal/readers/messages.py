@@ -138,6 +138,8 @@ _ALONE = words(
 SYSTEM_KEYS = words("system system_instruction systemInstruction systemPrompt instructions")
 """Names of the system instructions next to the messages of a request."""
 _OF_MESSAGES = frozenset(("role", "parts", "tool_calls"))
+_OPENINFERENCE = frozenset(("message.role", "message.content"))
+"""OpenInference's names inside a list."""
 _ROUTES = frozenset(("__start__", "__end__"))
 """Nodes of LangGraph, which its routers return."""
 
@@ -229,7 +231,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     if kind in LANGCHAIN and isinstance(item.get("data"), dict):
         _collect({"type": kind, **item["data"]}, role, found, depth + 1)
         return
-    if "message.role" in item or "message.content" in item:  # OpenInference's names inside a list
+    if not _OPENINFERENCE.isdisjoint(item):
         item = {key.removeprefix("message."): value for key, value in item.items()}
     if "_role" in item:  # Haystack, before it dropped the underscores
         item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}

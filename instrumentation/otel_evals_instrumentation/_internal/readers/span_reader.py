@@ -16,7 +16,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     mapping,
     unquoted,
 )
-from otel_evals_instrumentation._internal.readers.vocabulary import first_count, usage_in, with_details, words
+from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, with_details, words
 
 _NOTHING = frozenset(("null", "None"))
 """No value, in JSON and in Python."""
@@ -71,10 +71,6 @@ class SpanReader(msgspec.Struct, eq=False):
             elif type(value) is int and value.bit_length() <= 64:
                 return str(value)
         return None
-
-    def number(self, field: str) -> int | None:
-        """Return the most trusted natural number among a field's attributes."""
-        return first_count(self.attributes, self.found_at.get(field, ()))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return the JSON object in an attribute, empty if there is none."""

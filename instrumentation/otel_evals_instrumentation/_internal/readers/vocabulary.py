@@ -62,15 +62,15 @@ OPERATIONS = kinds(
 
 _TOOL = frozenset(words("name call.id call.arguments call.result", "gen_ai.tool."))
 """Attributes of tool calls only."""
+_OLD_TOOL = {"tool_name", "tool_args"}
 
 
-_MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
-
-
-_OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}"
-    for side in ("prompt", "completion")
-    for item in ("", ".content", ".0.role", ".0.content", ".0.tool_calls.0.name")
+_MESSAGES = frozenset(
+    (
+        *("gen_ai.input.messages", "gen_ai.output.messages"),
+        *words("gen_ai.prompt gen_ai.prompt.content gen_ai.completion gen_ai.completion.content"),
+        *words("0.role 0.content 0.tool_calls.0.name", "gen_ai.prompt.", "gen_ai.completion."),
+    )
 )
 
 
@@ -108,7 +108,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE if asks_model else OperationKind.OTHER
     if attributes.get("ag2.usage.kind") in _REPEATED:
         return None
-    if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
+    if not _TOOL.isdisjoint(attributes) or attributes.keys() >= _OLD_TOOL:
         return OperationKind.TOOL
     kind = _request_kind(attributes)
     if kind is not None:
@@ -124,10 +124,8 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
 
 
 def _has_messages(span: SpanRecord) -> bool:
-    attributes = span.attributes
-    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
-        return True
-    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
+    recorded = (event.name in _EVENTS for event in (*span.events, *span.logs))
+    return not _MESSAGES.isdisjoint(span.attributes) or any(recorded)
 
 
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
