@@ -17,6 +17,7 @@ from otel_evals.destinations import (
     service_of,
 )
 from otel_evals.errors import ConfigError
+from otel_evals_exporters._internal.requests import present
 
 __all__ = ["DatadogDestination"]
 
@@ -87,7 +88,7 @@ class DatadogDestination(ApiDestination):
         evaluation = item.evaluation
         trace = str(int(evaluation.trace_id, 16)) if self._decimal else evaluation.trace_id
         joined = {"span_id": str(int(item.span_id, 16)), "trace_id": trace}
-        common: dict[str, Any] = {
+        fields = {
             "event_kind": "evaluation",
             "eval_scope": "span",
             "join_on": {"span": joined},
@@ -95,9 +96,9 @@ class DatadogDestination(ApiDestination):
             "timestamp_ms": item.time // 1_000_000,
             "tags": ["source:otel"],  # makes Datadog wait for spans from OpenTelemetry
             "metadata": item.metadata,
+            "reasoning": cut(item.explanation),
         }
-        if item.explanation:
-            common["reasoning"] = cut(item.explanation)
+        common = present(fields)
         label = _label(item.name)
         number = {**common, "label": label, "metric_type": "score", "score_value": item.value}
         if not item.label:

@@ -14,7 +14,7 @@ from otel_evals.destinations import ApiDestination, HttpSettings, ScoreItem, cut
 from otel_evals.model import SpanRecord
 from otel_evals.sdk.util import read_json
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, moment, paged
-from otel_evals_exporters._internal.requests import basic
+from otel_evals_exporters._internal.requests import basic, present
 from otel_evals_exporters._internal.span_records import by_trace
 
 __all__ = ["LangfuseDestination"]
@@ -107,16 +107,16 @@ class LangfuseDestination(ApiDestination):
 
 
 def _scores(item: ScoreItem) -> list[dict[str, Any]]:
-    common: dict[str, Any] = {"timestamp": item.timestamp, "metadata": item.metadata}
-    if item.session is not None:
-        common["sessionId"] = item.session
-    else:
-        common |= {"traceId": item.evaluation.trace_id, "observationId": item.span_id}
-    environment = str(item.run.resource.get("deployment.environment.name", ""))
-    if _ENVIRONMENT.fullmatch(environment):
-        common["environment"] = environment
-    if item.explanation:
-        common["comment"] = cut(item.explanation, _COMMENT)
+    judged = {"traceId": item.evaluation.trace_id, "observationId": item.span_id}
+    environment = _ENVIRONMENT.fullmatch(str(item.run.resource.get("deployment.environment.name", "")))
+    fields = {
+        "timestamp": item.timestamp,
+        "metadata": item.metadata,
+        "comment": cut(item.explanation, _COMMENT),
+        "environment": environment and environment[0],
+        **({"sessionId": item.session} if item.session is not None else judged),
+    }
+    common = present(fields)
     number = {"id": item.id, "name": item.name, "value": item.value, "dataType": "NUMERIC"}
     label = {"id": f"{item.id}-label", "name": f"{item.name}.label", "dataType": "CATEGORICAL"}
     return [{**number, **common}] + ([{**label, "value": item.label, **common}] if item.label else [])
