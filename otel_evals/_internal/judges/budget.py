@@ -71,10 +71,9 @@ class Budget:
         name: str = "budget",
         now: Callable[[], float] = time.time,
     ) -> None:
-        if usd is None and tokens is None:
-            raise ConfigError("budget", "needs usd, tokens, or both")
-        if (usd is not None and usd <= 0) or (tokens is not None and tokens <= 0):
-            raise ConfigError("budget", f"must be positive, not usd={usd}, tokens={tokens}")
+        given = [limit for limit in (usd, tokens) if limit is not None]
+        if not given or min(given) <= 0:
+            raise ConfigError("budget", f"needs usd, tokens or both above 0, not usd={usd}, tokens={tokens}")
         if per not in ("all", "scorer", "model"):
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now

@@ -219,20 +219,20 @@ _LONGEST = 12_000_000
 """Characters of base64 in one question."""
 IMAGE_TOKENS = 50_000
 """More than any provider's largest image has: a small file may be a large picture."""
-# Slots, by name, that show the question, the answer or earlier messages, each with its media.
-_QUESTION = frozenset(("input", "question", "context", "source", "prompts", "ask", "history", "turns"))
-_ANSWER = frozenset(("output", "turns"))
-_EARLIER = frozenset(("history", "turns"))
+# Slots, by name, that show these messages of a run, each with its media.
+_SHOWN_IN = {
+    "history": frozenset(("history", "turns")),
+    "input_messages": frozenset(
+        ("input", "question", "context", "source", "prompts", "ask", "history", "turns")
+    ),
+    "output_messages": frozenset(("output", "turns")),
+}
 
 
 def media_needed(run: Run, slots: Collection[str]) -> list[Media]:
     """Return the media of the texts that fill these slots of a prompt."""
-    said = [
-        *(run.history if not _EARLIER.isdisjoint(slots) else ()),
-        *(run.input_messages if not _QUESTION.isdisjoint(slots) else ()),
-        *(run.output_messages if not _ANSWER.isdisjoint(slots) else ()),
-    ]
-    return [media for message in said for media in message.media]
+    fields = [field for field, names in _SHOWN_IN.items() if not names.isdisjoint(slots)]
+    return [media for field in fields for message in getattr(run, field) for media in message.media]
 
 
 def media_of_tools(run: Run, shown: Sequence[str]) -> list[Media]:
