@@ -96,17 +96,6 @@ def _picked(record: Any, *names: str) -> dict[str, Any]:
 # --- trees ---
 
 
-def _print_trees(found: Iterable[Any], tree: Callable[[Any], Any] | None = None) -> int:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    count = 0
-    for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
-        console.print((tree or _tree)(run))
-    console.print(counted(count, "run"))
-    return count
-
-
 def _tree(run: Run) -> Any:
     from rich.tree import Tree
 
@@ -126,6 +115,17 @@ def _tree(run: Run) -> Any:
     tokens = f"{run.usage.input_tokens} + {run.usage.output_tokens} tokens"
     tree.add(f"[dim]{_short(', '.join(run.models) or 'model not recorded')}  {tokens}[/]")
     return tree
+
+
+def _print_trees(found: Iterable[Any], tree: Callable[[Any], Any] = _tree) -> int:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    count = 0
+    for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
+        console.print(tree(run))
+    console.print(counted(count, "run"))
+    return count
 
 
 def _scored_tree(record: ScoredRecord) -> Any:

@@ -151,7 +151,7 @@ async def _answer(
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
         seconds = time.perf_counter() - clock
-        await recording.settled(grace)
+        await asyncio.to_thread(recording.wait, grace)
         runs = tuple(recording.runs())
         run = runs[-1] if runs else None
         if run is None and error is None:

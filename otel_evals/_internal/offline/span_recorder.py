@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,10 +35,6 @@ class Recording:
         """Claimed spans in the order of their ends, and log records."""
         self.open: set[int] = set()
         """Ids of spans that have not ended."""
-
-    async def settled(self, seconds: float) -> None:
-        if self.open:
-            await asyncio.to_thread(self.wait, seconds)
 
     def wait(self, seconds: float) -> None:
         """Block the calling thread until no span is open, for at most `seconds`."""

@@ -127,8 +127,7 @@ def _estimated(
     lost = sum(
         (Tally.of(e.sampled.weight) for e in evaluations if is_missing(e.status, e.reason)), start=Tally()
     )
-    found = missing(sums, lost, clusters=clusters) if scale and lost.n else None
-    bounds = found.bounds if found else None
+    bounds = missing(sums, lost, clusters=clusters).bounds if scale and lost.n else None
     share = lost.w / (sums.w + lost.w) if lost.w else 0.0
     return made, share, Range(unit * bounds.low, unit * bounds.high) if bounds else None
 

@@ -167,7 +167,7 @@ def keyword_coverage(
     """
     if stop_words is None:
         stop_words = extra_library("RAKE", "keyword_coverage").SmartStopList()
-    ignored = frozenset(stop_words or ())
+    ignored = frozenset(stop_words)
 
     def compare(expected: str, answer: str) -> Score | NotScored:
         wanted, given = keywords(expected, ignored), keywords(answer, ignored)

@@ -51,9 +51,6 @@ def load(point: metadata.EntryPoint, field: str) -> Any:
     """
     try:
         return point.load()
-    except ImportError as error:
-        problem = f"{point.name!r} needs a package that is not installed: {error}"
-        raise ConfigError(field, problem) from error
     except (Exception, SystemExit) as error:
         problem = f"{point.name!r} cannot be imported: {type(error).__name__}: {error}"
         fix = f"update or uninstall the package {_package(point)}"
