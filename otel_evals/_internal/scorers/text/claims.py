@@ -66,7 +66,7 @@ def fold(text: str, limit: int = sys.maxsize) -> str:
 
 
 def _fold(text: str) -> str:
-    text = unescape(text) if "&" in text else text
+    text = unescape(text)
     # Twice: NFKC splits some of these characters, and other characters become one of them.
     return unicodedata.normalize("NFKC", text.translate(_SEPARATORS)).translate(_SEPARATORS)
 
@@ -124,7 +124,7 @@ def _links(text: str) -> Iterator[Claim]:
 def _identifiers(text: str) -> Iterator[Claim]:
     for match in _TOKEN.finditer(text):
         token = match[0]
-        if not token.isalpha() and _DIGIT.search(token) and not _NOT_IDENTIFIER.fullmatch(token.lstrip("#")):
+        if _DIGIT.search(token) and not _NOT_IDENTIFIER.fullmatch(token.lstrip("#")):
             yield Claim("identifier", token, match.start())
     for match in _CODE.finditer(text):
         yield Claim("identifier", match["code"], match.start("code"))

@@ -110,8 +110,7 @@ def _shared(claim: Claim, words: frozenset[str], fact: _Fact) -> int:
     if fact.claim is not None:
         shared += _SAME_THINGS if claim.nouns() & fact.claim.nouns() else 0
         return shared if shared >= (_ENOUGH_OF_UNIT if claim.unit else _ENOUGH_IN_TEXT) else 0
-    kind = claim.unit if claim.kind == "number" else claim.kind
-    named = len(fact.names & words.union(_FIELDS_OF.get(kind, ())))
+    named = len(fact.names & words.union(_FIELDS_OF.get(claim.unit or claim.kind, ())))
     return named + shared if named and named + shared >= _ENOUGH_IN_FIELDS else 0
 
 
@@ -129,14 +128,12 @@ def _may_be(claim: Claim, fact: _Fact) -> bool:
 
 def _may_be_number(number: Claim, other: Claim) -> bool:
     """Compare numbers of texts: of the same things, or of about the same size."""
-    if not set(number.readings).isdisjoint(other.readings):
-        return False
     if number.unit in SECONDS:
         return other.unit in SECONDS
     if number.unit != other.unit or number.is_year() is not other.is_year():
         return False
-    same_things = number.is_count() is other.is_count() and number.nouns() & other.nouns()
-    return bool(same_things) or _is_near(number.readings[0], other.readings[0])
+    same_things = not number.nouns().isdisjoint(other.nouns())
+    return same_things or _is_near(number.readings[0], other.readings[0])
 
 
 def _is_near(one: Decimal, other: Decimal) -> bool:

@@ -140,11 +140,9 @@ class Evidence:
 
     @cached_property
     def times(self) -> frozenset[Time]:
-        """All times of day; in running text also a bare hour: at 7."""
+        """All times of day, also a bare hour: at 7."""
         written = (time for claim in self.taken for time in claim.times)
-        # In fields, a bare number after `at` is no hour.
-        numbers = self.stated.all if self.prose else ()
-        hours = (n for n in numbers if _AT.search(self.text, max(0, n.start - 8), n.start))
+        hours = (n for n in self.stated.all if _AT.search(self.text, max(0, n.start - 8), n.start))
         return frozenset((*written, *(time for number in hours for time in _hours(number))))
 
     @cached_property
@@ -170,19 +168,19 @@ def _strings(values: Iterable[Value]) -> Iterator[str]:
         if each.owner is not None:
             yield each.path[-1]
         value = each.value
-        if not (value is None or isinstance(value, int | float | Mapping) or is_array(value)):
+        if not (isinstance(value, int | float | Mapping | None) or is_array(value)):
             yield str(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float)
 
 
 def _hours(number: Claim) -> Iterator[Time]:
-    value = number.readings[0]
-    if not number.unit and 1 <= value <= 24 and value == value.to_integral_value():
-        yield int(value) % 24, 0
-        yield (int(value) + 12) % 24, 0
+    hour = int(number.readings[0])
+    if number.is_count() and 1 <= hour <= 24:
+        yield hour % 24, 0
+        yield (hour + 12) % 24, 0
 
 
 def _counts(value: Any) -> Iterator[int]:
@@ -201,8 +199,7 @@ def _totals(value: Any) -> Iterator[Decimal]:
     # Rows and columns are bounded: every two columns are multiplied.
     table = [row for row in map(_figures_of, rows[:_MAX_ROWS]) if row]
     names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
-    if len(table) > 1:
-        yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
+    yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
     # Any two fields may be a price and a quantity.
     for a, b in combinations(names, 2):
         products = [row[a] * row[b] for row in table if a in row and b in row]

@@ -113,9 +113,6 @@ def _groups(text: str) -> Iterator[list[re.Match[str]]]:
         linking = None
         if any(c.isupper() for c in match[0]):
             group.append(match)
-        elif group:
-            yield group
-            group = []
     if group:
         yield group
 

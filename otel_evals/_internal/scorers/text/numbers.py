@@ -7,7 +7,6 @@ readings. Signs are ignored: a refund of -20 is a refund of 20.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -36,17 +35,20 @@ _MAGNITUDES |= {"bn": 9, "b": 9, "bln": 9, "billion": 9, "tn": 12, "trillion": 1
 _MAGNITUDES |= {"万": 4, "萬": 4, "亿": 8, "億": 8}
 # Groups of three parted by a space are read as one number only where cents or a currency follow.
 _SPACED = r"\d{1,3}(?:[ \u202f]\d{3})+(?=,\d\d(?!\d)|[ ]?[€₽]|[ ]?(?:EUR|zł|kr|Kč)\b)(?:,\d\d)?"
+_CURRENCY = "[$\u00a2-\u00a5\u058f\u060b\u07fe\u07ff\u09f2\u09f3\u09fb\u0af1\u0bf9\u0e3f\u17db\u20a0-\u20cf]"
 _NUMBER = re.compile(
     rf"""(?<![A-Za-z\d])(?<!covid-)(?P<digits>{_SPACED}|\d+(?:[.,'\u202f]\d+)*)
     (?:[ -]?(?P<magnitude>[万萬亿億]|(?:thousand|million|billion|trillion|mln|mil|mn|bln|bn|tn|k|m|b)\b))?
-    (?:[ -]?(?P<unit>°\s?[CF]\b|[°%]|[^\W\d_]+)|[ ]?(?P<sign>[^\w\s]))?""",
+    (?:[ -]?(?P<unit>°\s?[CF]\b|[°%]|[^\W\d_]+)|[ ]?(?P<sign>{_CURRENCY}))?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _YEAR_BEFORE = re.compile(r"(?<!\d)(1[5-9]|20)\d\d ?[/-] ?\Z")
+_DECADE = re.compile(r"\d{3,}0s")
+"""1990s, but not 30s or 30 s, which are seconds."""
 _QUARTER = re.compile(r"(?<!\w)Q([1-4])(?!\w)")
 _THINGS = re.compile(r"(?:[ -][^\W\d_]{1,30}){1,3}")
 _BEFORE = re.compile(
-    r"(?:(?P<sign>[^\w\s])|\b(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|INR|CNY|RUB|PLN))[ ]?$", re.IGNORECASE
+    rf"(?:{_CURRENCY}|\b(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|INR|CNY|RUB|PLN))[ ]?$", re.IGNORECASE
 )
 _APPROXIMATELY = re.compile(
     r"(?:\b(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|"
@@ -64,8 +66,6 @@ def readings(digits: str) -> tuple[Decimal, ...]:
     """Return the possible values of digits and separators; empty for 1.2.3 or endless numbers."""
     if len(digits) > _MAX_DIGITS:
         return ()
-    if digits.isdigit():
-        return (Decimal(digits),)
     digits = re.sub("['\u202f ]", "", digits)
     marks = re.findall("[.,]", digits)
     groups = re.split("[.,]", digits)
@@ -99,16 +99,15 @@ def numbers_in(text: str) -> Iterator[Claim]:
 def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Claim:
     power = _MAGNITUDES.get((match["magnitude"] or "").lower(), 0)
     unit = _UNIT_OF.get((match["unit"] or "").replace(" ", "").lower(), "")
-    # An `s` after the digits is read as seconds first.
-    if unit == "second" and _is_decade(match, values[0]):
+    if _DECADE.fullmatch(match[0]):
         unit = "decade"
     # The words after a number belong to the claim only if they are its unit or magnitude.
     start, end = match.start(), match.end("unit" if unit else "magnitude" if power else "digits")
     # Five characters have room for a currency's code and a blank.
     before = _BEFORE.search(text, max(0, start - 5), start)
-    if before and (not before["sign"] or _is_currency(before["sign"])):
+    if before:
         start, unit = before.start(), "money"
-    elif match["sign"] and _is_currency(match["sign"]):
+    elif match["sign"]:
         end, unit = match.end(), "money"
     return Claim(
         "number",
@@ -125,16 +124,6 @@ def _second_year(text: str, match: re.Match[str]) -> Iterator[Decimal]:
     first = _YEAR_BEFORE.search(text, max(0, match.start() - 8), match.start())
     if first and len(match["digits"]) == 2:
         yield Decimal(first[1] + match["digits"])
-
-
-def _is_decade(match: re.Match[str], value: Decimal) -> bool:
-    """Return True for 1990s, but not for 30s or 30 s."""
-    return (
-        match["unit"] == "s"
-        and match.end("digits") == match.start("unit")
-        and value >= 1000
-        and not value % 10
-    )
 
 
 def with_context(number: Claim, text: str) -> Claim:
@@ -157,10 +146,6 @@ def _in_words(text: str, value: Decimal, start: int, end: int) -> Claim:
 def _things(text: str, end: int) -> tuple[str, ...]:
     match = _THINGS.match(text, end)
     return tuple(re.split("[ -]", match[0].lower())[1:]) if match else ()
-
-
-def _is_currency(char: str) -> bool:
-    return unicodedata.category(char) == "Sc"
 
 
 # --- in words: twenty-five, two hundred and ten thousand, nineteen ninety-five, a dozen ---

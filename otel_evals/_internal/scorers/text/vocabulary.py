@@ -90,13 +90,13 @@ class Vocabulary:
         """Look up all words of a name, or their initials as an abbreviation."""
         parts = [part for word in words for part in re.split("['-]", word) if len(part) > 1]
         initials = "".join(bare(word)[:1] for word in words)
-        return all(map(self.has, parts)) or (len(words) > 1 and initials in self._abbreviations)
+        return all(map(self.has, parts)) or initials in self._abbreviations
 
     def has_abbreviation(self, written: str) -> bool:
         """Return True if consecutive words begin with the letters of an abbreviation in capitals."""
         letters = bare(re.sub("[.'-]", "", written.removesuffix("'s")))
         # One capital may be only the beginning of a sentence or a name.
-        if len(letters) not in _ABBREVIATION or sum(map(str.isupper, written)) < 2:
+        if sum(map(str.isupper, written)) < 2:
             return False
         # Two letters begin some words of any text: these need capitals.
         rows = self._rows if len(letters) >= _CHANCE else self._rows[2:]
@@ -174,12 +174,10 @@ def words_near(text: str, start: int, end: int) -> frozenset[str]:
 
 def _forms(word: str) -> Iterator[str]:
     """Yield a word, and its singular and plural as far as English endings show them."""
-    yield word
     yield word + "s"
-    # `ern` as in northern.
+    # `ern` as in northern. Most words end in none of these, and stay as they are.
     yield from (word.removesuffix(ending) for ending in ("s", "es", "ern"))
-    if word.endswith("ies"):
-        yield word[:-3] + "y"
+    yield re.sub("ies$", "y", word)
 
 
 def _related(word: str, other: str) -> bool:
