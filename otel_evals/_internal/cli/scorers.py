@@ -40,7 +40,7 @@ def show(name: ScorerName) -> None:
         echo("  none")
     points = {point.name: point.value for point in entry_points(group=SCORERS)}
     module, _, attribute = points.get(name, "").partition(":")
-    if attribute and "._" not in module:
+    if attribute:
         echo(f"\nIn code:\n  from {module} import {attribute}")
     given = ", ".join(f"{option}: ..." for option, default in options.items() if default is None)
     echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))

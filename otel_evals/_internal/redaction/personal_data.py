@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from otel_evals._internal.redaction.secrets import replaced, search
-from otel_evals._internal.util.installed import install_hint
-from otel_evals.errors import ConfigError
+from otel_evals._internal.util.installed import extra
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
@@ -40,7 +39,5 @@ def redact_pii(text: str) -> str:
 
 @cache
 def _checker(name: str) -> Any:
-    try:
+    with extra("text", "redact"):
         return import_module(f"stdnum.{name}")
-    except ImportError as error:
-        raise ConfigError("redact", f"pii needs python-stdnum: {install_hint('text')}") from error

@@ -118,8 +118,6 @@ def _same(call: ToolCall, place: int) -> tuple[str, str]:
     arguments = None if call.arguments is None else as_text(call.arguments, _MOST_CHARS)
     if arguments is None or len(arguments) > _MOST_CHARS:
         return call.name, f"call {place}"
-    if isinstance(call.arguments, str):
-        return call.name, arguments
     # Sorted: the same arguments in another order are the same call.
     return call.name, json.dumps(plain_value(call.arguments), sort_keys=True)
 

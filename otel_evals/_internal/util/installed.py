@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from shlex import quote
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,12 +66,8 @@ def install_hint(extras: str) -> str:
 
     That place is an index, a checkout (editable or not), a wheel or an archive.
     """
-    try:
-        ours = distribution("otel-evals")
-    except PackageNotFoundError:  # run from a source tree
-        return package_hint(f"otel-evals[{extras}]")
-    direct = json.loads(ours.read_text("direct_url.json") or "{}")
-    return f"{_installer(ours)} {_requirement(direct, extras)}"
+    direct = json.loads(distribution(_OURS).read_text("direct_url.json") or "{}")
+    return f"{_installer()} {_requirement(direct, extras)}"
 
 
 @contextmanager
@@ -86,11 +82,7 @@ def extra(name: str, field: str, *, package: str | None = None) -> Iterator[None
 
 def package_hint(package: str) -> str:
     """Return the command for another package."""
-    try:
-        ours = distribution("otel-evals")
-    except PackageNotFoundError:
-        ours = None
-    return f"{_installer(ours)} {quote(package) if '[' in package else package}"
+    return f"{_installer()} {package}"
 
 
 def _requirement(direct: dict[str, Any], extras: str) -> str:
@@ -105,9 +97,9 @@ def _requirement(direct: dict[str, Any], extras: str) -> str:
     return f"'otel-evals[{extras}] @ {url}'" if url else f"'otel-evals[{extras}]'"
 
 
-def _installer(ours: Distribution | None) -> str:
+def _installer() -> str:
     """Return the start of the command: uv if it installed us, and the pip of this environment otherwise."""
-    if ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv":
+    if (distribution(_OURS).read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {quote(sys.executable)}"
     return f"{quote(sys.executable)} -m pip install"
 
