@@ -175,7 +175,7 @@ class _Tools:
                 self._slices(connection, scorer, agent, version),
                 time_of,
                 min(max(limit, 1), _MOST_ROWS),
-                order="newest" if order == "newest" else "worst",
+                order=order,
                 status=status,
                 runs=RunFilter(label, text),
             )
@@ -201,7 +201,7 @@ class _Tools:
         """Runs that people labelled, as items of a data set for `judge calibrate`; `after` skips items."""
         with self._database.reading() as connection:
             found = list(labelled_examples(connection))
-        return found[max(after, 0) :][: min(max(limit, 1), _MOST_ROWS)]
+        return found[max(after, 0) :][: max(limit, 1)]
 
     def test_of(self, trace_id: str) -> dict[str, str]:
         """A pytest module and its data set, by file name, that fail until the run's answer is right. Write

@@ -79,24 +79,17 @@ class HttpReceiver:
 
 def notification(alarm: Alarm, page: str | None) -> dict[str, Any]:
     """Return what a webhook receives, as described in docs/monitoring.md."""
+    same = ("state", "severity", "kind", "monitor", "before", "now", "evidence")
+    texts = ("text", "evidence_text", "next_step")
     return {
         "version": 1,
-        "state": alarm.state,
-        "severity": alarm.severity,
-        "kind": alarm.kind,
-        "monitor": alarm.monitor,
+        **{name: getattr(alarm, name) for name in (*same, *texts)},
         "scorer": alarm.scorer_id,
         "agent": alarm.agent_name or None,
         "agent_version": alarm.version or None,
         "since": timestamp(alarm.since),
         "raised": timestamp(alarm.raised),
         "ended": timestamp(alarm.ended),
-        "before": alarm.before,
-        "now": alarm.now,
-        "evidence": alarm.evidence,
-        "text": alarm.text,
-        "evidence_text": alarm.evidence_text,
-        "next_step": alarm.next_step,
         "trace_ids": list(alarm.trace_ids),
         "link": _link(alarm, page),
     }

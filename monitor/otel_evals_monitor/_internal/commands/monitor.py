@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -124,15 +123,12 @@ def mcp(store: Store, floor: Floors = None, link: Link = None) -> None:
             server_of(database, store, AlarmLimits(floors=floors_of(floor or ())), to_trace).run("stdio")
 
 
-def floors_of(given: Sequence[str]) -> dict[str, float]:
-    """Parse floors of the form SCORER=MEAN."""
+def floors_of(given: Sequence[str]) -> dict[str, Any]:
+    """Split floors of the form SCORER=MEAN; `AlarmLimits` reads the means."""
     floors = {}
     for each in given:
-        scorer, _, value = each.rpartition("=")
-        try:
-            floors[scorer] = float(value)
-        except ValueError:
-            floors[scorer] = math.nan
-        if not scorer or not 0.0 <= floors[scorer] < math.inf:
+        scorer, _, mean = each.rpartition("=")
+        if not scorer:
             raise ConfigError("--floor", f"{each!r} must be SCORER=MEAN, such as grounded_in_tools=0.9")
+        floors[scorer] = mean
     return floors

@@ -272,7 +272,7 @@ async def converse(
     record: Callable[[Truth], None],
     at_once: int = 24,
     think: float = 0.02,
-    guarded: Callable[[Ask], Ask] = lambda ask: ask,
+    guarded: Callable[[Ask], Ask] | None = None,
 ) -> None:
     """Ask the agent, `at_once` questions at a time, and pass the truth of each run to `record`.
 
@@ -291,7 +291,7 @@ async def converse(
             return said
 
         async with free:
-            sent = await guarded(ask)()
+            sent = await (guarded(ask) if guarded else ask)()
         # A fault counts only if the model really made the mistake.
         fault = question.fault if model.slip else None
         ids = {"trace_id": model.trace_id, "question": question.text, "tool": question.tool}

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -72,7 +72,7 @@ def demo(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from otel_evals.sdk.commands import backend_of_demo, send_spans_to
-    from otel_evals_monitor._internal.demo.agent import Ask, Truth, converse, plan
+    from otel_evals_monitor._internal.demo.agent import Truth, converse, plan
     from otel_evals_monitor._internal.demo.report import print_links, print_report
 
     out.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,6 @@ def demo(
 
     # This call keeps answers with facts that no tool returned from customers.
     grounded = otel_evals.guard(grounded_in_tools(), fallback=FALLBACK, deadline=2)
-    guarded: Callable[[Ask], Ask] = grounded if guard else lambda ask: ask
 
     truths: list[Truth] = []
     with Progress(
@@ -104,7 +103,7 @@ def demo(
             truths.append(truth)
             bar.advance(answered)
 
-        asyncio.run(converse(*plan(runs, seed), record, guarded=guarded))
+        asyncio.run(converse(*plan(runs, seed), record, guarded=grounded if guard else None))
     pipeline.force_flush(timeout_millis=600_000)
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()

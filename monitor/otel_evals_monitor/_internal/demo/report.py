@@ -71,8 +71,6 @@ def print_report(
             why = ", ".join(f"{count} {meaning(reason)}" for reason, count in sent.losses.items())
             lost = why or f"{sent.pending} were not sent in time"
             console.print(f"[red]{name} accepted {sent.exported} of {len(runs)} scored runs: {lost}")
-    for problem in stats.check():
-        console.print(f"[red]The counters do not balance: {problem}")
 
 
 def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any], pipeline: Pipeline) -> None:

@@ -144,15 +144,13 @@ class Page:
         window = asked.window(self._database)
         rows, notes = overview(self._database, window, incidents, self.alarm_check)
         ended = [each for each in alarms_of(self._database) if each.ended is not None]
-        check = {"checked": self.alarm_check.checked, "problem": self.alarm_check.problem}
         values = {"rows": rows, "notes": notes, "ended": ended, "limits": self._limits}
-        return self._render("overview.html", asked, incidents, **values, **check)
+        return self._render("overview.html", asked, incidents, **values, check=self.alarm_check)
 
     def _scorer(self, request: Request) -> str:
         asked, incidents = Asked.of(request), self._incidents()
-        state = self.alarm_check.states.get((asked["scorer"], asked["agent"]))
-        values = scorer_page(self._database, asked, self._limits, state)
         key = asked["scorer"], asked["agent"]
+        values = scorer_page(self._database, asked, self._limits, self.alarm_check.states.get(key))
         mine = [i for i in incidents if key in {(each.scorer_id, each.agent_name) for each in i.alarms}]
         return self._render("scorer.html", asked, incidents, mine=mine, link_to=self._link, **values)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from markupsafe import Markup
 from sqlalchemy import Connection
@@ -23,7 +24,7 @@ from otel_evals_monitor._internal.store.queries import Measured, first_seen, ser
 
 _DAY = 86_400
 _ENOUGH = 8.0
-_KEY = ("scorer_id", "agent_name")
+_COLUMNS = ("scorer_id", "agent_name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +62,22 @@ def overview(
     step = step_for(before, end, 60)
     with database.reading() as connection:
         every = Window(before, window.until)
-        found = series(connection, stored_slices(connection), every, step, _KEY)
-        by_scorer = {
-            key: (newest_version(connection, rows), rows) for key, rows in _by_scorer(report.slices).items()
-        }
+        found = series(connection, stored_slices(connection), every, step, _COLUMNS)
+        grouped = [(key, list(some)) for key, some in groupby(sorted(report.slices, key=_key), _key)]
+        newest = [newest_version(connection, versions) for _, versions in grouped]
     alarmed = {(alarm.scorer_id, alarm.agent_name) for each in incidents for alarm in each.alarms}
     rows = []
-    for key, (newest, versions) in by_scorer.items():
+    for (key, versions), row in zip(grouped, newest, strict=True):
         watch = check.states.get(key)
-        state = _state_of(newest, check.limits.missing, watched=bool(watch and watch.watched))
+        state = _state_of(row, check.limits.missing, watched=bool(watch and watch.watched))
         # Runs of a few minutes say nothing about a whole day.
         days = max(end - start, 3600) / _DAY
         rows.append(
             Row(
-                report=newest,
+                report=row,
                 versions=len(versions),
                 per_day=sum(each.stands_for for each in versions) / days,
-                spark=_spark(found.get(key, {}), (before, end), start, newest.scale),
+                spark=_spark(found.get(key, {}), (before, end), start, row.scale),
                 state="alarm" if key in alarmed else state,
             )
         )
@@ -88,16 +88,13 @@ def overview(
 
 def newest_version(connection: Connection, rows: Sequence[SliceReport]) -> SliceReport:
     """Return the row of the scorer's newest version, given the rows of a scorer and agent."""
-    inside = stored_slices(connection, **{name: rows[0].slice[name] for name in _KEY})
+    inside = stored_slices(connection, **{name: rows[0].slice[name] for name in _COLUMNS})
     order = [version for _, version in first_seen(connection, inside, "scorer_version")]
     return max(rows, key=lambda row: order.index(row.slice["scorer_version"]))
 
 
-def _by_scorer(rows: Sequence[SliceReport]) -> dict[tuple[str, str], list[SliceReport]]:
-    found: dict[tuple[str, str], list[SliceReport]] = {}
-    for row in rows:
-        found.setdefault((row.slice["scorer_id"], row.slice["agent_name"]), []).append(row)
-    return found
+def _key(row: SliceReport) -> tuple[str, str]:
+    return row.slice["scorer_id"], row.slice["agent_name"]
 
 
 def _state_of(row: SliceReport, missing: float, *, watched: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 from otel_evals.statistics import Estimate, Interval
@@ -60,12 +60,12 @@ class Plot:
     """Start and end of the time axis."""
     label: str
     """Description for screen readers."""
-    scale: float | None = 1.0
+    scale: float | None
     """Highest possible score."""
-    floor: float | None = None
-    marks: Sequence[tuple[int, str]] = ()
+    floor: float | None
+    marks: Sequence[tuple[int, str]]
     """Vertical lines, each with a text."""
-    zone: Zone = field(default_factory=Zone)
+    zone: Zone
 
 
 def step_for(first: int, last: int, most: int = 100) -> int:
