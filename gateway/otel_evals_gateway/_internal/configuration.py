@@ -42,11 +42,8 @@ def check(config: Config) -> None:
     if options.mode == "inline":
         _check_forward(options)
         quiet_seconds(config)
-    if options.kafka is not None:
-        _check_kafka(config)
-
-
-def _check_kafka(config: Config) -> None:
+    if options.kafka is None:
+        return
     if config.journal is not None:
         problem = (
             "cannot be combined with `gateway.kafka`, whose topics keep unfinished messages; fix: "

@@ -29,8 +29,8 @@ from otel_evals_gateway._internal.options import hold_seconds, host_and_port, op
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
-from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver, Page
-from otel_evals_gateway._internal.receiver.receiver import RequestLimits
+from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
+from otel_evals_gateway._internal.receiver.receiver import Page, RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import Tap
@@ -241,22 +241,23 @@ class Gateway:
         """Return all counters as plain values, without content."""
         scoring, engine = self.scoring, self.scoring.engine
         stats, health = engine.stats(), engine.health()
-        kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
-        return 200, {
+        counters = {
             "time": time.time(),
             "health": health.status,
             "problem": health.problem,
             **self.traffic.snapshot(),
             "queue": engine.queue_size,
             "open_traces": scoring.gatherer.usage[0],
-            "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
-            "rules": plain(stats.rules),
-            "losses": plain(engine.losses()),
+            "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": stats.ignored},
+            "rules": stats.rules,
+            "losses": engine.losses(),
             "repeated_spans": stats.repeated,
-            "destinations": plain(engine.destination_stats()),
-            **plain(scoring.recent.snapshot()),
-            **kafka,
+            "destinations": engine.destination_stats(),
+            **scoring.recent.snapshot(),
         }
+        if self._kafka is not None:
+            counters["kafka"] = self._kafka.stats()
+        return 200, plain(counters)
 
 
 def _nested(config: Config) -> bool:

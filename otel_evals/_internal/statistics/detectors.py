@@ -9,6 +9,7 @@ and any number of looks. A fall is found soon, whenever it begins.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from otel_evals._internal.statistics.eprocess import (
@@ -64,9 +65,7 @@ class Detector:
         growths = log_growths(
             bucket, self.mean, self.side, largest=self.largest, inflation=self.inflation, bets=BETS
         )
-        start = 1.0 / self.period
-        pairs = zip(self.state, growths, strict=True)
-        return replace(self, state=tuple(_grown(r + start, growth) for r, growth in pairs))
+        return replace(self, state=_after(self.state, growths, self.period))
 
     @property
     def e_value(self) -> float:
@@ -131,6 +130,12 @@ class ReferenceDetector:
         return min(above[0], inner, below[-1])
 
 
+def _after(state: Sequence[float], logs: Sequence[float], period: int) -> tuple[float, ...]:
+    """Return the state after a bucket, which starts another process with an equal share of 1."""
+    start = 1.0 / period
+    return tuple(_grown(r + start, log) for r, log in zip(state, logs, strict=True))
+
+
 def _grown(value: float, log_growth: float) -> float:
     return min(_HIGHEST, value * math.exp(min(log_growth, 200.0)))
 
@@ -191,10 +196,7 @@ class PickDetector:
             for side in (excess, -excess)
             for bet in _PICK_BETS
         ]
-        # Each bucket starts another process, which gets an equal share of 1; see the module.
-        start = 1.0 / self.period
-        pairs = zip(self.state, logs, strict=True)
-        return replace(self, state=tuple(_grown(r + start, log) for r, log in pairs))
+        return replace(self, state=_after(self.state, logs, self.period))
 
     @property
     def e_value(self) -> float:

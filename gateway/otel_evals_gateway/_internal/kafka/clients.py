@@ -169,9 +169,3 @@ class Messages:
     def forget_sizes(self) -> None:
         """Ask again how many partitions the topics have."""
         self._sizes.clear()
-
-    def spread_problem(self, topic: str) -> str:
-        return (
-            f"{topic} has messages whose key is not their trace id, and other members read a part of it; "
-            "fix: set `partition_traces_by_id: true` in the Collector's Kafka exporter, or run one member"
-        )

@@ -49,6 +49,10 @@ _CAPACITY = 5_000
 _CROWDED = 0.5
 """Fill level of the open traces from which no message is read."""
 _LOOK_SECONDS = 0.5
+_SPREAD = (
+    "has messages whose key is not their trace id, and other members read a part of it; fix: set "
+    "`partition_traces_by_id: true` in the Collector's Kafka exporter, or run one member"
+)
 
 
 class KafkaSource:
@@ -206,7 +210,7 @@ class KafkaSource:
         selection = self._messages.select(message)
         traces = selection.traces
         if self._messages.is_spread(message, traces, self._partitions.assigned):
-            self._problems["topics"] = self._messages.spread_problem(place[0])
+            self._problems["topics"] = f"{place[0]} {_SPREAD}"
             _logger.error("stopped reading: %s", self._problems["topics"])
             return
         # These were judged before the partition moved; the rest would be judged as a whole.

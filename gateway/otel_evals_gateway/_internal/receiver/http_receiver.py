@@ -12,7 +12,6 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import (
     JSON,
     PROTOBUF,
@@ -22,18 +21,9 @@ from otel_evals_gateway._internal.receiver.answers import (
     http_headers,
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
-from otel_evals_gateway._internal.receiver.receiver import (
-    Handle,
-    Receiver,
-    RequestLimits,
-    Reservation,
-    max_connections,
-)
+from otel_evals_gateway._internal.receiver.receiver import Receiver, Reservation, max_connections
 
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
-
-Page = Callable[[], tuple[int, dict[str, Any] | str]]
-"""Returns the status, and JSON or text in the format of Prometheus."""
 _IDLE_SECONDS = 75.0
 """Seconds after which a connection without a request is closed."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,18 +41,8 @@ _logger.addFilter(
 class HttpReceiver(Receiver):
     """Receives export requests over HTTP, and answers GET requests with pages: status and JSON, by path."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        signals: Collection[Signal],
-        limits: RequestLimits,
-        tokens: BearerTokens | None = None,
-        pages: Mapping[str, Page] | None = None,
-    ) -> None:
-        super().__init__(handle, signals, limits, tokens)
-        self._pages = pages or {}
-        self._runner: web.ServerRunner | None = None
-        self._server: asyncio.Server | None = None
+    _runner: web.ServerRunner | None = None
+    _server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port. OSError if the address cannot be used."""

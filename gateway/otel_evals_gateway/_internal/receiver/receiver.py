@@ -6,8 +6,9 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens
@@ -22,6 +23,8 @@ _BODIES_IN_PROGRESS = 4
 
 _CONNECTIONS = 1_000
 Handle = Callable[[ExportRequest], Awaitable[ExportAnswer]]
+Page = Callable[[], tuple[int, dict[str, Any] | str]]
+"""Returns the status, and JSON or text in the format of Prometheus."""
 
 
 def max_connections() -> int:
@@ -113,12 +116,14 @@ class Receiver:
         signals: Collection[Signal],
         limits: RequestLimits,
         tokens: BearerTokens | None = None,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
         self._handle = handle
         self._signals = frozenset(signals)
         self._limits = limits
         self._options = limits.options
         self._tokens = tokens
+        self._pages = pages or {}
 
     def _admits(self, authorization: str) -> bool:
         return self._tokens is None or self._tokens.accept(authorization)
