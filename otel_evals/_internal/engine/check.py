@@ -94,9 +94,9 @@ def policy_of(rule: Rule, threshold: float | None, on_fail: OnFail, on_error: On
             raise ConfigError("threshold", f"{facts.id!r} accepts every number: name the score that passes")
         threshold = 0.0 if facts.direction is Direction.LOWER else facts.scale
     # `bool` is an `int`: True would pass as the threshold 1. NaN would fail every comparison.
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     lowest, highest = (-sys.float_info.max, sys.float_info.max) if facts.scale is None else (0.0, facts.scale)
-    if not number or not lowest <= threshold <= highest:
+    wrong_type = isinstance(threshold, bool) or not isinstance(threshold, int | float)
+    if wrong_type or not lowest <= threshold <= highest:
         problem = f"must be a number within {lowest:g}..{highest:g}, not {threshold!r:.100}"
         raise ConfigError("threshold", problem)
     return Policy(float(threshold), facts.direction, on_fail, on_error)

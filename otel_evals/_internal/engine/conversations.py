@@ -59,19 +59,13 @@ class Conversation:
 class DueConversation:
     """A conversation to evaluate rules for now."""
 
+    run: Run
+    """All of its runs, joined into one."""
     conversation: Conversation
     group: str
     """The group of these rules."""
     lost: str | None = None
     """The reason it cannot be scored: it was evicted before it was idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedConversation:
-    """A conversation to evaluate rules for, joined into one run."""
-
-    run: Run
-    due: DueConversation
 
 
 class Conversations:
@@ -115,14 +109,14 @@ class Conversations:
             (group, next(iter(waiting.values()))) for group, waiting in self._waiting.items() if waiting
         ]
         due = min((first.last + self._idle[group] for group, first in firsts), default=inf)
-        return due if due == inf else max(due, now + _PAUSE)
+        return max(due, now + _PAUSE)
 
     # --- in ---
 
-    def take(self, run: Run, now: float) -> list[JoinedConversation]:
+    def take(self, run: Run, now: float) -> list[DueConversation]:
         """Take a closed run; returns the conversations that were evicted for it."""
         try:
-            return self._joined(self._take(run, now))
+            return self._take(run, now)
         except BaseException as error:
             self._fail(run, self._rules, error)
             return []
@@ -178,7 +172,7 @@ class Conversations:
 
     # --- out ---
 
-    def due(self, now: float, most: int) -> list[JoinedConversation]:
+    def due(self, now: float, most: int) -> list[DueConversation]:
         """Return idle conversations, as many as result in at most `most` evaluations."""
         self._forget_old(now)
         # One at least: otherwise a capacity below the number of rules would stop them all.
@@ -190,10 +184,10 @@ class Conversations:
                 # Those behind it were active later.
                 if conversation.last + self._idle[group] > now:
                     break
-                found.append(self._due(key, group))
-        return self._joined(found)
+                found += self._due(key, group)
+        return found
 
-    def end(self) -> list[JoinedConversation]:
+    def end(self) -> list[DueConversation]:
         """Return all conversations that wait, and forget everything."""
         ended = self.due(inf, self.waiting * len(self._rules))
         self.forget()
@@ -207,10 +201,16 @@ class Conversations:
                 self._stop_waiting(key, group)
             self._drop(key)
 
-    def _due(self, key: _Key, group: str, lost: str | None = None) -> DueConversation:
+    def _due(self, key: _Key, group: str, lost: str | None = None) -> list[DueConversation]:
+        """Return a conversation for a group of rules; nothing if its runs cannot be joined."""
         conversation = self._stop_waiting(key, group)
         conversation.revisions[group] = conversation.revisions.get(group, 0) + 1
-        return DueConversation(conversation, group, lost)
+        runs: Collection[Run] = conversation.runs.values()
+        try:
+            return [DueConversation(as_conversation(runs), conversation, group, lost)]
+        except BaseException as error:
+            self._fail(next(iter(runs)), [rule for rule in self._rules if rule.group == group], error)
+            return []
 
     def _stop_waiting(self, key: _Key, group: str) -> Conversation:
         """Take a conversation from those that wait for a group of rules."""
@@ -241,7 +241,8 @@ class Conversations:
             few = self._bytes > self._most_bytes
             reason = "too_many_conversation_bytes" if few else "too_many_conversations"
             key = next(iter(self._all))
-            lost += [self._due(key, group, reason) for group in self._groups(key)]
+            for group in self._groups(key):
+                lost += self._due(key, group, reason)
             self._drop(key)
         return lost
 
@@ -253,17 +254,6 @@ class Conversations:
         self._revisions[key] = conversation.revisions
         if len(self._revisions) > _REMEMBERED:
             self._revisions.popitem(last=False)
-
-    def _joined(self, due: Iterable[DueConversation]) -> list[JoinedConversation]:
-        joined = []
-        for each in due:
-            runs: Collection[Run] = each.conversation.runs.values()
-            try:
-                joined.append(JoinedConversation(as_conversation(runs), each))
-            except BaseException as error:
-                rules = [rule for rule in self._rules if rule.group == each.group]
-                self._fail(next(iter(runs)), rules, error)
-        return joined
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """Record a run or conversation with unexpected content as unreadable; others are unaffected."""

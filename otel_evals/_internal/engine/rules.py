@@ -35,8 +35,5 @@ class Rules:
         queues = tuple(self.queues.values())
         return max(0, min((queue.capacity for queue in queues), default=self._queue_size))
 
-    def is_open(self) -> bool:
-        return not all(queue.idle for queue in self.queues.values())
-
     async def prepare(self) -> None:
         await asyncio.gather(*(queue.prepare() for queue in self.queues.values()))

@@ -16,7 +16,7 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.engine.attempt import Known, Target
 from otel_evals._internal.engine.check import Check, CheckedRuns
-from otel_evals._internal.engine.conversations import JoinedConversation
+from otel_evals._internal.engine.conversations import DueConversation
 from otel_evals._internal.engine.rule_queue import Pending, RuleQueue
 from otel_evals._internal.engine.rules import Rules
 from otel_evals._internal.model import (
@@ -82,7 +82,8 @@ class RunScorer:
 
     def use(self, config: Config) -> None:
         """Switch to other rules; runs end under the rules that sampled them."""
-        self._earlier = [rules for rules in (*self._earlier, self.rules) if rules.is_open()]
+        every = (*self._earlier, self.rules)
+        self._earlier = [rules for rules in every if not all(q.idle for q in rules.queues.values())]
         self.rules = Rules(config, self._attacher)
 
     async def settled(self, seconds: float) -> bool:
@@ -134,9 +135,9 @@ class RunScorer:
             checked.closing = target
         return sampled
 
-    def decide_conversation(self, joined: JoinedConversation) -> dict[Target, list[Pending]]:
+    def decide_conversation(self, due: DueConversation) -> dict[Target, list[Pending]]:
         """Ask the rules about a conversation that is due; returns the sampled evaluations, for `start`."""
-        rules, run, due = self.rules, joined.run, joined.due
+        rules, run = self.rules, due.run
         if due.conversation.ruled_out:
             self._ledger.decided(run, rules.decider.rule_out(due.group))
             return {}

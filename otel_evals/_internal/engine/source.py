@@ -61,7 +61,7 @@ class Unfinished:
         put: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
-        self._source, self._is_gathering, self._put, self._clock = source, is_gathering, put, clock
+        self.source, self._is_gathering, self._put, self._clock = source, is_gathering, put, clock
         self._left: Counter[str] = Counter()
         self._ending: dict[str, tuple[float, int]] = {}
         """Traces with nothing left, each with the time since when, and the number of items put until then."""
@@ -109,7 +109,7 @@ class Unfinished:
                 return
             del self._ending[trace_id]
             if not self._is_gathering(trace_id):  # otherwise it comes back when its run closes
-                self._source.done(trace_id)
+                self.source.done(trace_id)
 
     def _add(self, run: Run) -> None:
         for trace_id in _traces(run):

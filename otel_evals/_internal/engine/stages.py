@@ -24,7 +24,7 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem, OpenSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.engine.attempt import Known, Target
-from otel_evals._internal.engine.conversations import Conversations, JoinedConversation
+from otel_evals._internal.engine.conversations import Conversations, DueConversation
 from otel_evals._internal.engine.outlets import Deliveries, losses_of
 from otel_evals._internal.engine.score import RunScorer
 from otel_evals._internal.engine.source import Source, Unfinished
@@ -71,7 +71,7 @@ class Stages:
     ) -> None:
         self.config, self.conventions, self._attacher = config, conventions, attacher
         self._open_spans = open_spans or OpenSpans()
-        self._new_gatherer = new_gatherer or self._local_gatherer
+        self._new_gatherer = new_gatherer
         self.source, self._deliver_to, self._known = source, deliver, known
         self._queue_size, self._clock = queue_size, clock
         import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
@@ -85,7 +85,11 @@ class Stages:
         names = [rule.name for rule in config.rules]
         content, ceiling = config.capture_content, config.ceiling
         self.ledger = Ledger(names, content=content, ceiling=ceiling)
-        self.gatherer = self._new_gatherer()
+        if self._new_gatherer is None:
+            limits = assembly_limits(config)
+            self.gatherer = Gatherer(limits, LiveClosing(limits, self._open_spans))
+        else:
+            self.gatherer = self._new_gatherer()
         self._split_runs = SplitRuns(max_bytes=config.limits.max_bytes)
         self._yielded = 0.0
         self._read_until = inf
@@ -111,10 +115,6 @@ class Stages:
         self._raised: list[tuple[int, float]] = []
         """Time of each increase of the highest sampling probability, and the probability before it."""
         self._losses = LossLog()
-
-    def _local_gatherer(self) -> Gatherer:
-        limits = assembly_limits(self.config)
-        return Gatherer(limits, LiveClosing(limits, self._open_spans))
 
     # --- counts, read from any thread ---
 
@@ -225,27 +225,26 @@ class Stages:
             if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
                 self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
                 return []
-        keep = None if self._left is None else partial(self._keep, run, group)
+        keep = None if self._left is None else partial(self._keep, self._left, run, group)
         return self.scorer.score(run, keep)
 
-    def _keep(self, run: Run, group: SpanGroup | None, sampled: Sequence[Target]) -> None:
+    def _keep(self, left: Unfinished, run: Run, group: SpanGroup | None, sampled: Sequence[Target]) -> None:
         """Have the source keep a run that is sampled, or that waits for its conversation."""
         conversations = self.conversations
         waits = conversations.active and run.conversation_id and not conversations.rules_out(run)
-        if self.source is not None and (sampled or waits):
-            kept = self.source.sampled(group or group_of([run]))
+        if sampled or waits:
+            kept = left.source.sampled(group or group_of([run]))
             self.ledger.not_kept += not kept
             for target in sampled:
                 target.kept = kept
-        if self._left is not None:
-            self._left.sampled(sampled)
+        left.sampled(sampled)
 
-    def _score_conversations(self, due: Sequence[JoinedConversation]) -> None:
-        for joined in due:
-            sampled = self.scorer.decide_conversation(joined)
+    def _score_conversations(self, due: Sequence[DueConversation]) -> None:
+        for each in due:
+            sampled = self.scorer.decide_conversation(each)
             if self._left is not None:
                 self._left.sampled(sampled)
-            self.scorer.start(sampled, joined.due.lost)
+            self.scorer.start(sampled, each.lost)
 
     def _lose(self, losses: Sequence[Loss]) -> None:
         for loss in losses:

@@ -17,7 +17,7 @@ from otel_evals._internal.accounting.reasons import REASONS
 ROOT = Path(__file__).parents[3]
 DOC = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `([^`]+)` \| ([^|]+) \|$", DOC, re.M))
-CALLS = {"Loss": 1, "Decision": 2, "DueConversation": 2, "_evict": 1, "abort": 0}
+CALLS = {"Loss": 1, "Decision": 2, "DueConversation": 3, "_evict": 1, "abort": 0}
 """Functions that take a reason by position, and its position."""
 OUTCOMES = {"NotScored", "Dropped", "ScorerFailure"}
 

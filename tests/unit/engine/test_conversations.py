@@ -160,16 +160,15 @@ class Gathered:
 
     def add(self, run: Run, now: float, *, ruled_out: bool = False) -> None:
         self.all.rules_out = lambda run: ruled_out  # type: ignore[method-assign]
-        for joined in self.all.take(run, now):
-            due = joined.due
-            self.lost.append((joined.run.conversation_id or "", self.names[due.group], due.lost or ""))
+        for due in self.all.take(run, now):
+            self.lost.append((due.run.conversation_id or "", self.names[due.group], due.lost or ""))
 
     def due(self, now: float, limit: int = 100) -> list[tuple[str, int, str, int]]:
         """Conversation, number of runs, which rules, revision."""
         found = []
-        for joined in self.all.due(now, limit * len(self.names)):
-            of, group = joined.due.conversation, joined.due.group
-            id = joined.run.conversation_id or ""
+        for due in self.all.due(now, limit * len(self.names)):
+            of, group = due.conversation, due.group
+            id = due.run.conversation_id or ""
             found.append((id, len(of.runs), self.names[group], of.revisions[group]))
         return found
 
