@@ -12,7 +12,7 @@ Further checks of a run are counted as `resumed`, on the left of the last line.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +24,11 @@ OTHER = "_OTHER"
 """OpenTelemetry's word for values beyond a limit."""
 MOST_NAMES = 100
 """Number of distinct names in a counter or a metric's attribute: strangers and plug-ins can make up more."""
+
+
+def counted_as(name: str, counts: Collection[str]) -> str:
+    """Return the name to count something under: one beyond the first hundred counts as `_OTHER`."""
+    return name if name in counts or len(counts) < MOST_NAMES else OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
+from msgspec.structs import asdict
+
 from otel_evals._internal.accounting.counters import LoggedTrace
 from otel_evals._internal.accounting.reasons import meaning
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
@@ -189,24 +191,19 @@ def explain_logged(
 
     `samplers` has each rule's sampler as text, `running` the rule and judged span of running evaluations.
     """
-    decisions = tuple(
-        ExplainedDecision(
-            rule=each.rule,
-            span_id=each.span_id,
-            sampler="check" if each.chance is CHECKED else samplers.get(each.rule, ""),
-            status="running" if (each.rule, each.span_id) in running else each.status,
-            reason=each.reason,
-            value=each.value,
-            attempts=each.attempts,
-            duration=each.duration,
-            conversation_id=each.conversation_id,
-            effect=each.effect,
-            evidence_cut=each.evidence_cut,
-            until=each.until if each.status == "awaiting_idle" else None,
+    decisions = []
+    for each in tuple(logged.evaluations):
+        facts = {
+            **asdict(each),
+            "sampler": "check" if each.chance is CHECKED else samplers.get(each.rule, ""),
             **numbers(each.chance, "" if each.conversation_id else logged.trace_state),
-        )
-        for each in tuple(logged.evaluations)
-    )
+        }
+        del facts["chance"]
+        if (each.rule, each.span_id) in running:
+            facts["status"] = "running"
+        if each.status != "awaiting_idle":
+            facts["until"] = None
+        decisions.append(ExplainedDecision(**facts))
     ignored = dict(logged.ignored or {})
     return Explanation(
         trace_id=trace_id,
@@ -217,7 +214,7 @@ def explain_logged(
         conventions=logged.conventions,
         runs=logged.runs,
         ignored=ignored,
-        decisions=decisions,
+        decisions=tuple(decisions),
         more=logged.more,
         deliveries=logged.deliveries,
     )
@@ -231,12 +228,11 @@ def explain_unknown(
     Otherwise the explanation lists `notes`, other possible reasons.
     """
     lowest, random_bits = threshold(ceiling, trace_state), randomness(int(trace_id, 16), trace_state)
-    status: TraceStatus = "ruled_out" if random_bits < lowest else "unknown"
-    relation, conclusion = (
-        ("is below", "its spans were not read")
-        if status == "ruled_out"
-        else ("is not below", "sampling did not rule it out")
-    )
+    status: TraceStatus = "unknown"
+    relation, conclusion = "is not below", "sampling did not rule it out"
+    if random_bits < lowest:
+        status, notes = "ruled_out", ()
+        relation, conclusion = "is below", "its spans were not read"
     note = (
         f"Its randomness, {share(random_bits):.6f}, {relation} {share(lowest):.6f}, the lowest sampling"
         f" threshold of all rules (probability {ceiling:.6g}): {conclusion}."
@@ -245,7 +241,7 @@ def explain_unknown(
         trace_id=trace_id,
         status=status,
         randomness=share(random_bits),
-        notes=(note,) if status == "ruled_out" else (note, *notes),
+        notes=(note, *notes),
     )
 
 

@@ -15,12 +15,11 @@ from itertools import islice
 from operator import attrgetter
 
 from otel_evals._internal.accounting.counters import (
-    MOST_NAMES,
-    OTHER,
     LoggedEvaluation,
     LoggedTrace,
     RuleCounts,
     Stats,
+    counted_as,
 )
 from otel_evals._internal.accounting.picks import PickLog
 from otel_evals._internal.accounting.problem_log import ContentLog, FailureLog, predicate_failed
@@ -137,14 +136,18 @@ class Ledger:
             if chance is not None and (chance.probability < 1.0 or each.rule.sampling.constant is None):
                 self.picks.note(run, each)
             if status == "sampled":
-                self._count_pending(name, "sampled")
+                rule = self._rules[name]
+                self._changes += 1
+                rule.eligible += 1
+                rule.sampled += 1
+                self._count_pending(rule)
                 self.trace_log.decided(run, name, "queued", None, chance)
             elif status == "not_sampled":
                 rule = self._rules[name]
                 by = rule.not_sampled
                 self._changes += 1
                 rule.eligible += 1
-                by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+                by[counted_as(reason, by)] += 1
                 self._changes += 1
                 if "predicate_failed" in rule.not_sampled:
                     outcome = NotScored(reason=reason) if each.error is None else predicate_failed(each.error)
@@ -155,7 +158,10 @@ class Ledger:
 
     def resumed(self, run: Run, rule: str, chance: Chance) -> None:
         """Count a further check of a run."""
-        self._count_pending(rule, "resumed")
+        counts = self._rules[rule]
+        self._changes += 1
+        counts.resumed += 1
+        self._count_pending(counts)
         self.trace_log.decided(run, rule, "queued", None, chance)
 
     def refused(self, name: str, reason: str) -> None:
@@ -168,16 +174,10 @@ class Ledger:
         rule.dropped[reason] += 1
         self._changes += 1
 
-    def _count_pending(self, name: str, origin: str) -> None:
-        rule = self._rules[name]
+    def _count_pending(self, rule: RuleCounts) -> None:
+        """Count an evaluation that begins, and end the change of its rule's counters."""
         if not self.pending:
             self.moved = time.monotonic()
-        self._changes += 1
-        if origin == "sampled":
-            rule.eligible += 1
-            rule.sampled += 1
-        else:
-            rule.resumed += 1
         rule.pending += 1
         self.pending += 1
         self._changes += 1
@@ -195,8 +195,7 @@ class Ledger:
             rule.scored += 1
         else:
             by: Counter[str] = getattr(rule, status)
-            kind = reason or "unknown"
-            by[kind if kind in by or len(by) < MOST_NAMES else OTHER] += 1
+            by[counted_as(reason or "unknown", by)] += 1
         self._changes += 1
         if rule.failed or "predicate_failed" in rule.not_sampled:
             self._note_failure(name, rule, evaluation.outcome, error)
@@ -244,8 +243,8 @@ class TraceLog:
     def decided(
         self, run: Run, rule: str, status: str, reason: str | None = None, chance: Chance | None = None
     ) -> None:
-        trace = self._traces.get(run.trace_id) or self._trace(run.trace_id)
-        known = _logged(trace, rule, run.root_span_id) if trace.evaluations else None
+        trace = self._trace(run.trace_id)
+        known = _logged(trace, rule, run.root_span_id)
         if known is not None:
             known.status, known.reason, known.chance = status, reason, chance
         else:
@@ -262,7 +261,7 @@ class TraceLog:
         known = None if trace is None else _logged(trace, rule, evaluation.span_id)
         if known is not None:
             outcome = evaluation.outcome
-            known.value = outcome.value if isinstance(outcome, Score) else None
+            known.value = getattr(outcome, "value", None)
             known.status, known.reason = status, reason
             known.attempts, known.duration = evaluation.attempts, evaluation.duration
             known.effect = evaluation.effect

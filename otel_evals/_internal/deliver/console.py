@@ -107,12 +107,8 @@ def _short(text: str | None) -> str:
     if text is None:
         return "(not recorded)"
     # Cut before it is split: a text may have megabytes.
-    line = _printable(" ".join(text[: _WIDTH * 8].split()))
+    line = "".join(filter(str.isprintable, " ".join(text[: _WIDTH * 8].split())))
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c.isprintable())
 
 
 def _summary(evaluation: Evaluation) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
-from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
+from otel_evals._internal.accounting.counters import counted_as
 from otel_evals._internal.model import Evaluation, Run, ScoredRun
 from otel_evals.errors import DestinationError
 
@@ -118,17 +118,15 @@ class DestinationStats:
         pending = self.pending - left
         if end == "exported" or not runs:
             return replace(self, pending=pending, exported=self.exported + runs)
-        dropped = end in NEVER_SENT
-        if end not in self.losses and len(self.losses) >= MOST_NAMES:
-            end = OTHER
+        column = "dropped" if end in NEVER_SENT else "failed"
+        end = counted_as(end, self.losses)
         kept = Counter(self.lost_evaluations)
         for reason, count in lost.items():
-            kept[reason if reason in kept or len(kept) < MOST_NAMES else OTHER] += count
+            kept[counted_as(reason, kept)] += count
         return replace(
             self,
             pending=pending,
-            failed=self.failed + (0 if dropped else runs),
-            dropped=self.dropped + (runs if dropped else 0),
+            **{column: getattr(self, column) + runs},
             losses={**self.losses, end: self.losses.get(end, 0) + runs},
             # The sign drops reasons with a count of zero.
             lost_evaluations=dict(+kept),

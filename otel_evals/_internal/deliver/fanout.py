@@ -57,8 +57,6 @@ class FanOut:
         destination refuses it for good; `ended` is told every end. Only the run is redacted: the
         evaluations were.
         """
-        if not self._queues:
-            return []
         queues = [queue for queue in self._queues if names is None or queue.name in names]
         # Once for all destinations, and only if one takes it.
         leaving = replace(scored, run=redacted(scored.run)) if queues else scored

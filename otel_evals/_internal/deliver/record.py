@@ -15,12 +15,10 @@ from otel_evals._internal.model import (
     Dropped,
     Evaluation,
     Media,
-    NotScored,
     Outcome,
     Run,
     Score,
     ScoredRun,
-    ScorerFailure,
     StepRecord,
     ToolCall,
     Usage,
@@ -61,8 +59,7 @@ def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
 
 def cost_of(outcome: Outcome) -> float | None:
     """Return US dollars of all judge calls; None if a price is unknown or no judge was called."""
-    steps = steps_of(outcome)
-    return Score(value=0.0, steps=steps).cost if steps else None
+    return Score(value=0.0, steps=steps_of(outcome)).cost
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -98,25 +95,27 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -> dict[str, Any]:
     """Return the record of a run. Ids and figures are fields of ours; all else is redacted as content."""
-    texts = {
+    texts: dict[str, Any] = {
         "service": plain(run.resource.get(semconv.SERVICE_NAME)),
         "agent": run.agent_name,
         "agent_version": run.agent_version,
         "user_id": run.user_id,
         "prompt_version": run.prompt_version,
         "tenant": run.tenant,
-        "attributes": _attributes(run) if content else {},
+        "attributes": _attributes(run),
         "provider": run.provider,
         "models": list(run.models),
         "error_type": run.error_type,
-        "error": run.error if content else None,
-        "input": run.input if content else None,
-        "output": run.output if content else None,
-        "system": run.system_instructions if content else None,
-        "history": [[m.role, m.text] for m in run.history] if content else [],
-        "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
-        "documents": [[d.id, d.content] for d in run.documents] if content else [],
+        "error": run.error,
+        "input": run.input,
+        "output": run.output,
+        "system": run.system_instructions,
+        "history": [[m.role, m.text] for m in run.history],
+        "tool_calls": [_tool_call(call) for call in run.tool_calls],
+        "documents": [[d.id, d.content] for d in run.documents],
     }
+    if not content:
+        texts |= {**_NO_CONTENT, "tool_calls": [call[:2] for call in texts["tool_calls"]]}
     # Without our own keys: those of content are redacted, too.
     texts = dict(zip(texts, redact(list(texts.values())), strict=True))
     return {
@@ -165,19 +164,24 @@ def _attributes(run: Run) -> dict[str, Any]:
 
 
 _OF_CALLS = ("name", "status", "arguments", "result", "error")
+_NO_CONTENT: dict[str, Any] = {
+    "attributes": {},
+    **dict.fromkeys(("error", "input", "output", "system")),
+    "history": [],
+    "documents": [],
+}
+"""The fields of a run without what could quote the conversation."""
 
 
-def _tool_call(call: ToolCall, *, content: bool) -> list[Any]:
+def _tool_call(call: ToolCall) -> list[Any]:
     """Return all that scorers read of a tool call: a run can be scored again from its record."""
-    said = [plain(call.arguments), plain(call.result), call.error]
-    return [call.name, call.status, *(said if content else ())]
+    return [call.name, call.status, plain(call.arguments), plain(call.result), call.error]
 
 
 def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
     outcome = evaluation.outcome
     steps = steps_of(outcome)
-    explanation = outcome.explanation if isinstance(outcome, Score | NotScored) else None
-    return {
+    record = {
         "evaluation_id": evaluation.evaluation_id,
         "rule": evaluation.rule or evaluation.scorer_id,
         "scorer": evaluation.scorer_id,
@@ -188,32 +192,33 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "span_id": evaluation.span_id,
         "conversation_id": evaluation.conversation_id,
         "status": evaluation.status,
-        "value": plain(float(outcome.value)) if isinstance(outcome, Score) else None,
-        "label": outcome.label if isinstance(outcome, Score) else None,
-        "operation": outcome.span_id if isinstance(outcome, Score) else None,
+        "value": plain(getattr(outcome, "value", None)),
+        "label": getattr(outcome, "label", None),
+        "operation": getattr(outcome, "span_id", None),
         "review": evaluation.review,
-        "explanation": explanation if content else None,
+        "explanation": getattr(outcome, "explanation", None),
         "reason": evaluation.reason,
         "verdict": evaluation.verdict,
         "effect": evaluation.effect,
-        "message": outcome.message if content and isinstance(outcome, ScorerFailure) else None,
+        "message": getattr(outcome, "message", None),
         "sampling": {"probability": plain(evaluation.sampled.probability), "rule": evaluation.sampled.rule},
         "duration": plain(evaluation.duration),
         "attempts": evaluation.attempts,
         "revision": evaluation.revision,
         "time": evaluation.time,
         "cost": plain(cost_of(outcome)),
-        "evidence_cut": isinstance(outcome, Score) and outcome.evidence_cut,
+        "evidence_cut": getattr(outcome, "evidence_cut", False),
         "usage": _usage(sum([step.usage for step in steps], NO_USAGE)),
         "steps": [_step(step, content=content) for step in steps],
     }
+    return record if content else {**record, "explanation": None, "message": None}
 
 
 def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
-    return {
+    record = {
         "name": step.name,
-        "result": plain(step.result) if content else None,
-        "prompt": step.prompt if content else None,
+        "result": plain(step.result),
+        "prompt": step.prompt,
         "model": step.model,
         "usage": _usage(step.usage),
         "cost": plain(step.cost),
@@ -222,8 +227,9 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
         "duration": plain(step.duration),
         "context": step.context and _context(step.context, content=content),
         "evidence_cut": step.evidence_cut,
-        "error": step.error if content else None,
+        "error": step.error,
     }
+    return record if content else {**record, "result": None, "prompt": None, "error": None}
 
 
 def _context(seen: ContextSeen, *, content: bool) -> dict[str, Any]:
