@@ -27,8 +27,8 @@ from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
 from otel_evals._internal.trust.keys import SECONDS
-from otel_evals._internal.trust.marks import marks_of
-from otel_evals._internal.util.error_log import log_error
+from otel_evals._internal.trust.marks import marked_in
+from otel_evals._internal.util.error_log import log_error, safely
 from otel_evals._internal.util.plain import type_name
 
 _logger = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ class Opened(msgspec.Struct, gc=False):
 
 Way = Callable[[Run, Evaluation, Opened | None], object]
 """Attaches an outcome."""
+_WayTo = Callable[[Any, Run, Evaluation, Opened | None], object]
+"""Attaches an outcome to what it is given first."""
 
 
 class Attacher:
@@ -82,14 +84,14 @@ class Attacher:
         self._choose_ways()
 
     def _choose_ways(self) -> None:
-        ways = [
-            (self.metrics, self._record),
-            (self._spans, self._end_span),
+        ways: list[tuple[Any, _WayTo]] = [
+            (self.metrics, _record),
+            (self._spans, _end_span),
             (self._logger, self._emit_event),
-            (self.scores, self._add_attributes),
-            (self._note, self._note),
+            (self.scores, _add_attributes),
+            (self._note, _call),
         ]
-        self._ways = [way for outlet, way in ways if outlet is not None and way is not None]
+        self._ways = [(outlet, way) for outlet, way in ways if outlet is not None]
 
     def measure_with(self, metrics: Metrics) -> None:
         """Record evaluations as metrics."""
@@ -113,12 +115,11 @@ class Attacher:
 
         Never raises: without an evaluation span, scoring continues.
         """
-        if self.metrics is not None and (rule, run.agent_name or "") not in self.metrics.estimates.expected:
-            try:
-                self.metrics.estimates.expect(rule, run)
-            except BaseException as error:  # a meter of the application
-                message = "metrics of rule %s could not be started"
-                log_error(_logger, message, rule, error=error, level=logging.WARNING)
+        metrics = self.metrics
+        if metrics is not None and (rule, run.agent_name or "") not in metrics.estimates.expected:
+            # A meter of the application may raise.
+            message = f"metrics of rule {rule} could not be started"
+            safely(lambda: metrics.estimates.expect(rule, run), message)
         span: OwnSpan | None = None
         if self._spans is not None:
             try:
@@ -126,7 +127,7 @@ class Attacher:
             except BaseException as error:  # a span processor of the application
                 log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
         span = OwnSpan(run) if span is None else span
-        marked = marks_of(int(time.time()) // SECONDS).context
+        marked = marked_in(int(time.time()) // SECONDS)
         # Never detached: the context is this attempt's own.
         context.run(context_api.attach, trace.set_span_in_context(span, marked))
         return Opened(span, context, span_id, span.judged)
@@ -134,35 +135,21 @@ class Attacher:
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
         # Each by itself: a way that fails must not keep the outcome from the others.
-        for way in self._ways:
+        for outlet, way in self._ways:
             try:
-                way(run, evaluation, opened)
+                way(outlet, run, evaluation, opened)
             except BaseException as error:
                 message = "an evaluation of %s could not be attached"
                 log_error(_logger, message, evaluation.scorer_id, error=error)
 
     def retry(self, opened: Opened, end_time: int | None = None) -> None:
         """End an attempt that is made again, now by default. Never raises."""
-        if self._spans is not None:
-            try:
-                self._spans.retry(opened.span, end_time)
-            except BaseException as error:  # a span processor of the application
-                message = "an evaluation span could not be ended"
-                log_error(_logger, message, error=error, level=logging.WARNING)
+        spans = self._spans
+        if spans is not None:  # a span processor of the application may raise
+            safely(lambda: spans.retry(opened.span, end_time), "an evaluation span could not be ended")
 
-    def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if self.metrics is not None:
-            judged = _judged(opened, run, evaluation) if opened is not None else None
-            self.metrics.record(run, evaluation, judged)
-
-    def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        steps: object = getattr(evaluation.outcome, "steps", ())
-        # If nothing was written on it and no step was made, the span is never created.
-        if self._spans is not None and opened is not None and (opened.span.needed or steps):
-            self._spans.end(opened.span, evaluation, result_attributes(evaluation))
-
-    def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
+    def _emit_event(self, logger: Logger, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        if isinstance(evaluation.outcome, Score | ScorerFailure):
             more: dict[str, Any] = records.proposed_attributes(evaluation) if self._proposed else {}
             for preset in self._presets:
                 try:
@@ -172,21 +159,37 @@ class Attacher:
             about = _about(run, evaluation)
             named = about != evaluation.span_id
             judged = judged_context(run, about) if named else _judged(opened, run, evaluation)
-            emit_event(self._logger, run, evaluation, about, judged, more)
+            emit_event(logger, run, evaluation, about, judged, more)
 
     def show(self, run: Run, evaluation: Evaluation) -> None:
         """Add the attributes of an evaluation that ended before its span did. Never raises."""
-        try:
-            self._add_attributes(run, evaluation, None)
-        except BaseException as error:
-            log_error(_logger, "attributes of %s could not be added", evaluation.scorer_id, error=error)
+        scores = self.scores
+        if scores is not None:
+            message = f"attributes of {evaluation.scorer_id} could not be added"
+            safely(lambda: _add_attributes(scores, run, evaluation, None), message)
 
-    def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
-        if self.scores is not None and not run.turns:  # no span is held until its conversation ends
-            latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
-            # A score about one operation is shown there and on the judged span.
-            for span_id in {evaluation.span_id, _about(run, evaluation)}:
-                self.scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
+
+def _record(metrics: Metrics, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+    metrics.record(run, evaluation, None if opened is None else _judged(opened, run, evaluation))
+
+
+def _end_span(spans: EvaluationSpans, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+    steps: object = getattr(evaluation.outcome, "steps", ())
+    # If nothing was written on it and no step was made, the span is never created.
+    if opened is not None and (opened.span.needed or steps):
+        spans.end(opened.span, evaluation, result_attributes(evaluation))
+
+
+def _add_attributes(scores: PendingScores, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
+    if not run.turns:  # no span is held until its conversation ends
+        latest = evaluation.scorer_id, evaluation.revision, span_attributes(evaluation)
+        # A score about one operation is shown there and on the judged span.
+        for span_id in {evaluation.span_id, _about(run, evaluation)}:
+            scores.add(int(evaluation.trace_id, 16), int(span_id, 16), *latest)
+
+
+def _call(note: Way, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+    note(run, evaluation, opened)
 
 
 def _about(run: Run, evaluation: Evaluation) -> str:
@@ -208,22 +211,22 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     """Return the attributes of a score on the judged span; other outcomes have none, checks their effect."""
     score = evaluation.outcome
     name = f"{semconv.SCORE_PREFIX}{evaluation.scorer_id}"
-    attributes: dict[str, Any] = {}
-    if evaluation.verdict is not None:
-        attributes[f"{name}.verdict"] = evaluation.verdict
-    if evaluation.effect is not None:
-        attributes[f"{name}.effect"] = evaluation.effect
-    if not isinstance(score, Score):
-        return attributes
-    attributes[name] = float(score.value)
-    attributes[f"{name}.evaluation_id"] = evaluation.evaluation_id
-    if score.label is not None:
-        attributes[f"{name}.label"] = score.label[: records.MAX_LABEL]
-    if score.span_id is not None:
+    attributes: dict[str, Any] = {
+        f"{name}.verdict": evaluation.verdict,
+        f"{name}.effect": evaluation.effect,
+    }
+    if isinstance(score, Score):
+        attributes[name] = float(score.value)
+        attributes[f"{name}.evaluation_id"] = evaluation.evaluation_id
+        attributes[f"{name}.label"] = score.label and score.label[: records.MAX_LABEL]
         attributes[f"{name}.operation"] = score.span_id
-    if score.explanation:
-        attributes[f"{name}.explanation"] = score.explanation[: records.MAX_TEXT]
-    return attributes
+        if score.explanation:
+            attributes[f"{name}.explanation"] = score.explanation[: records.MAX_TEXT]
+    return _known(attributes)
+
+
+def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
@@ -234,13 +237,10 @@ def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
         semconv.EVALUATION_REVISION: evaluation.revision,
         semconv.SCORER_VERSION: evaluation.scorer_version,
         semconv.SAMPLING_RULE: evaluation.sampled.rule,
+        semconv.SAMPLING_PROBABILITY: evaluation.sampled.probability,
+        semconv.CHECK_VERDICT: evaluation.verdict,
+        semconv.CHECK_EFFECT: evaluation.effect,
     }
-    if evaluation.sampled.probability is not None:
-        attributes[semconv.SAMPLING_PROBABILITY] = evaluation.sampled.probability
-    if evaluation.verdict is not None:
-        attributes[semconv.CHECK_VERDICT] = evaluation.verdict
-    if evaluation.effect is not None:
-        attributes[semconv.CHECK_EFFECT] = evaluation.effect
     match evaluation.outcome:
         case Score() as score:
             attributes.update(_score(score))
@@ -251,19 +251,18 @@ def result_attributes(evaluation: Evaluation) -> dict[str, Any]:
         case ScorerFailure() as failure:
             attributes[semconv.ERROR_TYPE] = failure.error_type
             attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = failure.message[: records.MAX_TEXT]
-    return attributes
+    return _known(attributes)
 
 
 def _score(score: Score) -> dict[str, Any]:
-    attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value)}
-    if score.label is not None:
-        attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[: records.MAX_LABEL]
+    attributes: dict[str, Any] = {
+        semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value),
+        semconv.GEN_AI_EVALUATION_SCORE_LABEL: score.label and score.label[: records.MAX_LABEL],
+        semconv.SCORE_OPERATION: score.span_id,
+        semconv.JUDGE_AGREEMENT: score.agreement,
+    }
     if score.explanation:
         attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[: records.MAX_TEXT]
-    if score.span_id is not None:
-        attributes[semconv.SCORE_OPERATION] = score.span_id
-    if score.agreement is not None:
-        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
     return {**attributes, **_judges(score)} if score.steps else attributes
 
 

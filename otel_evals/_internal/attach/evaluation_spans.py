@@ -37,7 +37,7 @@ from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.attach.providers import with_ids
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_state, marks
+from otel_evals._internal.trust.marks import ScorerSpan, mark, marked_context, marked_state
 
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
@@ -103,7 +103,7 @@ class EvaluationSpans:
         if span.generator is not None:
             tracer = with_ids(tracer, span.get_span_context(), mark(span.judged))
         links = judged_links(run, span.span_id)
-        return _started(tracer, marks().context, links, run, span.scorer_id, span.start_time)
+        return _started(tracer, marked_context(), links, run, span.scorer_id, span.start_time)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation, attributes: Mapping[str, Any]) -> None:
         """End a span with its evaluation's outcome, which has these attributes, if it is needed."""
@@ -165,8 +165,12 @@ def _span_context(run: Run, span_id: str) -> SpanContext:
         span_id=int(span_id, 16),
         is_remote=False,
         trace_flags=_FLAGS[run.trace_flags & 0xFF],
-        trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE,
+        trace_state=_state_of(run),
     )
+
+
+def _state_of(run: Run) -> TraceState:
+    return TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE
 
 
 def judged_links(run: Run, span_id: str) -> list[Link]:
@@ -185,7 +189,6 @@ def _own_context(run: Run, generator: IdGenerator | None) -> SpanContext:
         trace_id = int(run.trace_id, 16)
     except ValueError:  # ids of odd files
         trace_id = 0
-    state = TraceState.from_header([run.trace_state]) if run.trace_state else None
     flags = run.trace_flags
     if generator is None:
         generator, flags = _RANDOM, flags & ~TraceFlags.SAMPLED
@@ -194,7 +197,7 @@ def _own_context(run: Run, generator: IdGenerator | None) -> SpanContext:
         generator.generate_span_id(),
         False,
         _FLAGS[flags & 0xFF],
-        marked_state(state) if state else marks().state,
+        marked_state(_state_of(run)),
     )
 
 

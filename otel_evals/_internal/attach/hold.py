@@ -90,8 +90,7 @@ class PendingScores:
             key = int(trace_id, 16), int(span_id, 16)
         except ValueError:
             return
-        if key in self._pending:  # most spans of a run are never announced
-            self.finish(*key)
+        self.finish(*key)
 
     def finish(self, trace_id: int, span_id: int) -> None:
         """Let a span pass: it gets no more attributes."""

@@ -18,7 +18,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 
 from otel_evals import semconv
-from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER
+from otel_evals._internal.accounting.counters import counted_as
 from otel_evals._internal.attach.observed import Measured, Observed
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.redaction.redactor import redact
@@ -36,15 +36,13 @@ class BoundedNames:
     """Bounds the number of an attribute's values: the first hundred stay, the others become `_OTHER`."""
 
     def __init__(self) -> None:
-        self.known: set[str] = set()
+        self._known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        if name not in self.known:
-            name = redact(name)  # anybody can name an agent or a model
-            # Backends keep a series for each value: some applications have one per request.
-            if len(self.known) >= MOST_NAMES and name not in self.known:
-                return OTHER
-            self.known.add(name)
+        if name not in self._known:
+            # Anybody can name an agent or a model. Backends keep a series for each value.
+            name = counted_as(redact(name), self._known)
+            self._known.add(name)
         return name
 
 
@@ -137,13 +135,13 @@ class Estimates:
             with self._lock:
                 self._count(series, _SCORED, (0.0,) * 5)
 
-    def record(self, run: Run, evaluation: Evaluation) -> str | None:
-        """Count an evaluation; returns its agent's name, bounded in number."""
+    def record(self, run: Run, evaluation: Evaluation) -> str:
+        """Count an evaluation; returns its agent's name, bounded in number, or nothing."""
         key = self._key(evaluation.rule or evaluation.scorer_id, run)
         sampled, outcome = evaluation.sampled, evaluation.outcome
         weight = 1.0 if sampled.probability == 1.0 else sampled.weight
         if weight is not None and evaluation.revision == 1:
-            series = self._series.get(key) or self._of(key)
+            series = self._of(key)
             with self._lock:
                 if isinstance(outcome, Score):
                     series.add(weight, outcome.value)
@@ -151,14 +149,11 @@ class Estimates:
                     why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
                     ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
                     series.runs[ended] = series.runs.get(ended, 0.0) + weight
-        return key[1] or None
+        return key[1]
 
     def _key(self, rule: str, run: Run) -> tuple[str, str]:
         agent = run.agent_name or ""
-        # Looked up here, which saves a call per run.
-        if agent and agent not in self._agents.known:
-            agent = self._agents(agent)
-        return rule, agent
+        return rule, self._agents(agent) if agent else ""
 
     def _of(self, key: tuple[str, str]) -> _Series:
         series = self._series.get(key)
@@ -249,7 +244,8 @@ class Metrics:
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
         """Record an evaluation; exemplars link to the judged span, if it is current in the context."""
         attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
-        if agent := self.estimates.record(run, evaluation):
+        agent = self.estimates.record(run, evaluation)
+        if agent:
             attributes[semconv.GEN_AI_AGENT_NAME] = agent
         self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.outcome.status})
         for step in getattr(evaluation.outcome, "steps", ()):
@@ -263,8 +259,5 @@ class Metrics:
                     self._cost.add(step.cost, judged)
         if isinstance(evaluation.outcome, Score):
             if run.models:
-                model = run.models[0]
-                attributes[semconv.GEN_AI_REQUEST_MODEL] = (
-                    model if model in self._models.known else self._models(model)
-                )
+                attributes[semconv.GEN_AI_REQUEST_MODEL] = self._models(run.models[0])
             self._score.record(evaluation.outcome.value, attributes, context)

@@ -67,24 +67,23 @@ def end_span(
 
 
 def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool) -> None:
-    attributes: dict[str, Any] = {semconv.MARK: True, semconv.STEP_NAME: step.name}
+    attributes = {
+        semconv.MARK: True,
+        semconv.STEP_NAME: step.name,
+        semconv.JUDGE_MODEL: step.model,
+        semconv.JUDGE_COST: step.cost,
+        semconv.STEP_PROMPT: _text(step.prompt),
+        semconv.CONTEXT_DIGEST: getattr(step.context, "digest", None),
+        semconv.STEP_RESULT: _text(step.result),
+    }
     if step.model is not None:
-        attributes[semconv.JUDGE_MODEL] = step.model
         attributes[semconv.GEN_AI_USAGE_INPUT_TOKENS] = step.usage.input_tokens
         attributes[semconv.GEN_AI_USAGE_OUTPUT_TOKENS] = step.usage.output_tokens
-    if step.cost is not None:
-        attributes[semconv.JUDGE_COST] = step.cost
-    if step.prompt is not None:
-        attributes[semconv.STEP_PROMPT] = step.prompt[:MAX_TEXT]
-    if step.context is not None:
-        attributes[semconv.CONTEXT_DIGEST] = step.context.digest
-    if step.result is not None:
-        attributes[semconv.STEP_RESULT] = _text(step.result)
     child = tracer.start_span(
         step.name,
         # Without the mark, a judge's call would be scored as a run of the application.
         context=mark(set_span_in_context(parent)),
-        attributes=attributes,
+        attributes={name: value for name, value in attributes.items() if value is not None},
         # 0 stands for unknown: the SDK then takes the present.
         start_time=step.start_time or None,
     )
@@ -102,7 +101,9 @@ def conversation_attributes(run: Run) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, str):
         return value[:MAX_TEXT]
     dump = getattr(value, "model_dump_json", None)

@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
@@ -58,23 +58,15 @@ def mark(context: Context | None = None) -> Context:
     return baggage.set_baggage(semconv.MARK, signature(), _with_marked_state(marked))
 
 
-class Marks(NamedTuple):
-    """The mark of this hour."""
-
-    context: Context
-    """Every span in it is marked."""
-    state: TraceState
-    """A tracestate with nothing but the mark."""
-
-
-def marks() -> Marks:
-    return marks_of(int(time.time()) // SECONDS)
+def marked_context() -> Context:
+    """Return a context with nothing but the mark of this hour."""
+    return marked_in(int(time.time()) // SECONDS)
 
 
 @lru_cache(maxsize=2)
-def marks_of(_hour: int) -> Marks:
-    """Return the mark of the present hour, whose number keeps it from being that of an earlier one."""
-    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signature())]))
+def marked_in(_hour: int) -> Context:
+    """Return a marked context; the number of the present hour keeps it from being that of an earlier one."""
+    return mark(Context())
 
 
 def marked_state(state: TraceState | None) -> TraceState:
