@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from opentelemetry.sdk.trace import ReadableSpan
-
 from otel_evals._internal.capture.items import (
     CapturedItem,
     CapturedLog,
@@ -107,18 +105,23 @@ class Intake(Protocol):
 
 
 def size_of_captured(item: Any) -> int:
-    if isinstance(item, RecordedSpan):
-        return size_of_span(item.span)
-    if isinstance(item, CapturedLog):
-        return size_of_event(item.event)
-    span = item.span if isinstance(item, CapturedSpan) else item
-    return size_of_sdk_span(span) if isinstance(span, ReadableSpan) else 0
+    match item:
+        case RecordedSpan():
+            return size_of_span(item.span)
+        case CapturedLog():
+            return size_of_event(item.event)
+        case CapturedSpan():
+            return size_of_sdk_span(item.span)
+    return 0
 
 
 def _trace_of(item: Any) -> int | None:
-    if isinstance(item, CapturedSpan):
-        context: Any = item.span.context
-        return int(context.trace_id)
-    if isinstance(item, RecordedSpan):
-        return int(item.span.trace_id, 16)
-    return item.trace_id if isinstance(item, CapturedLog) else None
+    match item:
+        case CapturedSpan():
+            context: Any = item.span.context
+            return int(context.trace_id)
+        case RecordedSpan():
+            return int(item.span.trace_id, 16)
+        case CapturedLog():
+            return item.trace_id
+    return None

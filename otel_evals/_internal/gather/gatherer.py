@@ -24,7 +24,7 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.gather.closing import AssemblyLimits, QuietClosing
 from otel_evals._internal.gather.trace import OpenSpan, SpanGroup, State, Trace
 from otel_evals._internal.gather.traces import LiveClosing, Traces
-from otel_evals._internal.model import Loss, SpanRecord
+from otel_evals._internal.model import Loss
 from otel_evals._internal.model.spans import size_of_span
 
 _logger = logging.getLogger(__name__)
@@ -133,11 +133,14 @@ class Gatherer:
             else:
                 span = item if isinstance(item, UnclaimedSpan) else item.record()
                 trace_id, span_id = span.trace_id, span.span_id
-            trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
+            trace = self._trace(trace_id, now)
             trace.lacks_spans = True  # its runs become `run_truncated`
             if span_id is not None and span_id not in trace.spans:
                 trace.remember(span_id, arrived=True)
             self._traces.settle(trace)
+
+    def _trace(self, trace_id: str, now: float) -> Trace:
+        return self._by_id.get(trace_id) or Trace(trace_id, now, now)
 
     def forget(self, trace_ids: Iterable[str]) -> None:
         """Forget traces without a loss: another process gathers them, or this one again from the start."""
@@ -158,7 +161,10 @@ class Gatherer:
         else:
             reason = trace.reason_to_ignore(record, above)
             if reason is not None:
-                self._ignore(trace, record, reason, losses)
+                if reason == "span_late":
+                    trace.remember(span_id, arrived=True)  # spans below it are late, too
+                losses.append(Loss("span", reason, trace_id))
+                self._settle(trace, active=False)
                 return
         trace.last_seen = now
         if not trace.spans:
@@ -177,15 +183,9 @@ class Gatherer:
             arrived = span_id
         self._settle(trace, losses, arrived=arrived)
 
-    def _ignore(self, trace: Trace, record: SpanRecord, reason: str, losses: list[Loss]) -> None:
-        if reason == "span_late":
-            trace.remember(record.span_id, arrived=True)  # spans below it are late, too
-        losses.append(Loss("span", reason, record.trace_id))
-        self._settle(trace, active=False)
-
     def _add_link(self, item: UnclaimedSpan, now: float, losses: list[Loss]) -> None:
         self.roots_seen += item.parent_span_id is None
-        trace = self._by_id.get(item.trace_id) or Trace(item.trace_id, now, now)
+        trace = self._trace(item.trace_id, now)
         if not trace.evicted:
             trace.last_seen = now
             trace.rooted = trace.rooted or item.parent_span_id is None
@@ -194,7 +194,7 @@ class Gatherer:
 
     def _add_log(self, item: CapturedLog, now: float, losses: list[Loss]) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
-        trace = self._by_id.get(trace_id) or Trace(trace_id, now, now)
+        trace = self._trace(trace_id, now)
         active = not trace.evicted and not trace.closed.get(span_id)
         if active:
             trace.last_seen = now
@@ -276,16 +276,16 @@ class Gatherer:
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         """Forget all open traces; returns the losses, including items that were never added."""
-        losses = [] if self.keeps_open else self.add(items, self._latest)
+        losses = self.add(items, self._latest)
         for trace in self._traces.open():
             runs = trace.runs()
             ended = len(runs if trace.rooted else runs & trace.ended.keys())
             self._evict(trace, "")  # the losses are counted below
-            if ended and not self.keeps_open:
+            if ended:
                 losses.append(Loss("run", "undecided_at_shutdown", trace.trace_id, ended))
-            if ended < len(runs) and not self.keeps_open:
+            if ended < len(runs):
                 losses.append(Loss("run", "root_not_ended_at_shutdown", trace.trace_id, len(runs) - ended))
-        return losses
+        return [] if self.keeps_open else losses
 
     def _make_room(self, newest: Trace, losses: list[Loss]) -> None:
         while excess := self._traces.excess(newest):

@@ -275,7 +275,7 @@ class OpenSpansNow:
     """The open spans at a moment, by span id."""
 
     def __init__(self, open_spans: OpenSpans) -> None:
-        self._guarded = open_spans.guarded if open_spans.checks else None
+        self._checks, self._guarded = open_spans.checks, open_spans.guarded
         # Copied in one step: other threads begin and end spans meanwhile.
         spans = dict(open_spans.by_id)
         # Many open spans take too long to look at: runs then wait for their grace period.
@@ -291,7 +291,7 @@ class OpenSpansNow:
 
     def may_be_checked(self, trace_id: int, parent_id: int) -> bool:
         """Return True if the answer of a run that has ended may still be checked."""
-        return self._guarded is not None and (parent_id in self._above or trace_id in self._guarded)
+        return self._checks and (parent_id in self._above or trace_id in self._guarded)
 
     def only_above(self, trace_id: int, span_id: int, parent_id: int) -> bool:
         """Return True if at most this span and those above it are open in a trace; 0 stands for no parent."""

@@ -63,8 +63,7 @@ def used_tool(name: str) -> Sampler:
     Raises:
         ConfigError: the name is not a string, or empty.
     """
-    if not isinstance(name, str) or not name:
-        raise ConfigError("sample", f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
+    _check_name(name, f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
     return _Condition(
         lambda run: any(fnmatchcase(call.name, name) for call in run.tool_calls), f"used_tool({name!r})"
     )
@@ -80,10 +79,7 @@ def attribute(key: str, value: Any = _ANYTHING) -> Sampler:
     Raises:
         ConfigError: the key is not a string, or empty.
     """
-    if not isinstance(key, str) or not key:
-        raise ConfigError(
-            "sample", f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')"
-        )
+    _check_name(key, f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')")
     words = f"attribute({key!r})" if value is _ANYTHING else f"attribute({key!r}, {value!r})"
 
     def has_it(run: Run) -> bool:
@@ -115,13 +111,14 @@ def find_attribute(run: Run, key: str) -> Any:
     return next((place[key] for place in attributes_of(run) if key in place), None)
 
 
+def _check_name(name: object, problem: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError("sample", problem)
+
+
 def _has_error(run: Run) -> bool:
-    return (
-        run.error is not None
-        or run.error_type is not None
-        or any(c.status == "error" for c in run.tool_calls)
-        or any(turn.error is not None or turn.error_type is not None for turn in run.turns)
-    )
+    failed = [each for run in (run, *run.turns) for each in (run.error, run.error_type) if each is not None]
+    return bool(failed) or any(call.status == "error" for call in run.tool_calls)
 
 
 # --- cascades ---
@@ -137,8 +134,7 @@ class _Cascade(NamedSampler):
     def __init__(self, verb: str, scorer: Any, bound: float) -> None:
         name = getattr(scorer, "id", scorer)
         words = f"{verb}({name!r}, {bound!r})"
-        if not isinstance(name, str) or not name:
-            raise ConfigError("sample", f"{words}: give a scorer's id, as in {verb}('answered', 0.5)")
+        _check_name(name, f"{words}: give a scorer's id, as in {verb}('answered', 0.5)")
         if isinstance(bound, bool) or not isinstance(bound, int | float) or bound != bound:
             raise ConfigError("sample", f"{words}: the score to compare with must be a number")
         self._id, self._bound, self._is_below = name, float(bound), verb == "below"

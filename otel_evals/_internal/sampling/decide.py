@@ -80,10 +80,9 @@ class Decider:
         self, run: Run, group: str, early: RunDecisions | None = None
     ) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules about a run, except those with an early decision."""
-        decisions, rules = RunDecisions(run) if early is None else early, self._rules.get(group, ())
+        decisions = early or RunDecisions(run)
         # Asked early, a rule has counted the run in its limit: asking it again would count it twice.
-        if early is not None:
-            rules = [rule for rule in rules if rule.scorer_id not in early.sampled]
+        rules = [r for r in self._rules.get(group, ()) if r.scorer_id not in decisions.sampled]
         if rules and _is_judge_question(run):
             return decisions, [Decision(rule, "not_sampled", "judge_question") for rule in rules]
         if ECHOES.calls:

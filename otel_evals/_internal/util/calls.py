@@ -25,8 +25,9 @@ _Result = TypeVar("_Result")
 class AbandonedThreads:
     """Counts running worker threads whose caller timed out."""
 
-    def __init__(self, limit: int = 40) -> None:
-        self.slots = CapacityLimiter(limit)
+    def __init__(self, limit: int | None = None) -> None:
+        self.slots = None if limit is None else CapacityLimiter(limit)
+        """None for those that anyio has for all callers."""
         self.calls: set[_Call] = set()
         """Abandoned calls."""
         self._lock = threading.Lock()
@@ -49,10 +50,10 @@ class _Call:
     """True after its caller has gone."""
 
 
-abandoned_threads: ContextVar[AbandonedThreads | None] = ContextVar(
-    "otel_evals_abandoned_threads", default=None
-)
+abandoned_threads: ContextVar[AbandonedThreads] = ContextVar("otel_evals_abandoned_threads")
 """Counter for the tasks of one rule."""
+_others = AbandonedThreads()
+"""Counter for all other tasks, which nobody reads."""
 
 
 async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inline: bool = False) -> Any:
@@ -68,25 +69,21 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
 
 
 async def _counted_in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
-    counted, made = abandoned_threads.get(), _Call()
+    counted, made = abandoned_threads.get(_others), _Call()
 
     def work() -> tuple[Any, BaseException | None]:
-        if counted is not None:
-            counted.note(made, runs=True)
+        counted.note(made, runs=True)
         try:
             return function(argument), None
         except BaseException as error:  # as a value: not every exception can be raised in another thread
             return None, error
         finally:
-            if counted is not None:
-                counted.note(made, runs=False)
+            counted.note(made, runs=False)
 
-    slots = None if counted is None else counted.slots
     try:
-        result, error = await in_thread(work, abandon_on_cancel=True, limiter=slots)
+        result, error = await in_thread(work, abandon_on_cancel=True, limiter=counted.slots)
     except asyncio.CancelledError:
-        if counted is not None:
-            counted.note(made, left=True)
+        counted.note(made, left=True)
         raise
     if error is not None:
         raise error
