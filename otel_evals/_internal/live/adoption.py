@@ -115,7 +115,8 @@ class _Adopted:
         self.owners: list[Any] = []
         """The objects that export by these exporters, such as batch processors."""
         self.front: Pipeline | None = None
-        self.holds = False
+        self._holder: Callable[[SpanExporter], ScoringSpanExporter] | None = None
+        """Makes what holds spans for their scores; None while they pass."""
         self._composite: Any = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
         # A field of another type cannot be given a processor in front: a public method adds one.
@@ -137,9 +138,9 @@ class _Adopted:
 
     def hold(self, front: Pipeline | None) -> None:
         """Hold the exporters' spans for the scores of this pipeline; None lets them pass."""
-        self.holds = front is not None
+        self._holder = None if front is None else front.hold
         for exporter in self.exporters:
-            exporter.hold_by(None if front is None else front.hold)
+            exporter.hold_by(self._holder)
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)
@@ -151,7 +152,7 @@ class _Adopted:
 
         def add_and_wrap(span_processor: SpanProcessor) -> None:
             # Before it is added: from then on, it may export.
-            if self.holds:
+            if self._holder is not None:
                 self.wrap(span_processor)
             add(span_processor)
 
@@ -173,7 +174,7 @@ class _Adopted:
             put(adopted)
             self.owners.append(owner)
         for adopted in wrapped.values():
-            adopted.hold_by(self.front.hold if self.front is not None and self.holds else None)
+            adopted.hold_by(self._holder)
             self.exporters.append(adopted)
         return bool(places)
 

@@ -123,7 +123,11 @@ def install(
     if is_child():  # a scorer's process imports the module that configures, if scorers are defined there
         config = Config()
     with _lock, mistakes_reported():
-        used = _providers(given)  # first: if one is wrong, the current pipeline continues
+        # First: if one is wrong, the current pipeline continues.
+        used = make_missing(given, _made)
+        notice_tracer_providers(_attach_late)
+        if not hasattr(used.tracers, "add_span_processor"):
+            raise ConfigError("tracer_provider", not_scorable(used.tracers))
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
         built = Pipeline(
@@ -150,15 +154,6 @@ def install(
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
         return built
-
-
-def _providers(given: Providers) -> Providers:
-    """Return the given providers, the global ones, or new ones."""
-    used = make_missing(given, _made)
-    notice_tracer_providers(_attach_late)
-    if not hasattr(used.tracers, "add_span_processor"):
-        raise ConfigError("tracer_provider", not_scorable(used.tracers))
-    return used
 
 
 def _replace(built: Pipeline, used: Providers) -> None:

@@ -92,12 +92,10 @@ class Checks:
         on_fail: OnFail = "block",
         on_error: OnError = "allow",
     ) -> None:
-        number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
-        if not number or not 0 < deadline <= _LONGEST_WAIT:
-            problem = (
-                f"must be a number of seconds above 0 and up to {_LONGEST_WAIT:g}, not {deadline!r:.100}"
-            )
-            raise ConfigError("deadline", problem)
+        wrong_type = isinstance(deadline, bool) or not isinstance(deadline, int | float)
+        if wrong_type or not 0 < deadline <= _LONGEST_WAIT:
+            limits = f"above 0 and up to {_LONGEST_WAIT:g}"
+            raise ConfigError("deadline", f"must be a number of seconds {limits}, not {deadline!r:.100}")
         self._rule = Rule(scorer)
         self._deadline = deadline
         self._policy: Policy = policy_of(self._rule, threshold, on_fail, on_error)
@@ -146,24 +144,22 @@ class Checks:
     ) -> Check:
         """Begin a check; one that cannot begin has its verdict. Never raises."""
         begun = Check(self._rule, self._policy, Place((), (), since), answer, wake)
+        pipeline = configure.current()
         try:
-            self._begin(begun, traces)
+            if pipeline is None:
+                _logger.warning("answers are not checked: call otel_evals.configure() at startup")
+                why = "otel_evals.configure() was not called, or scoring was shut down"
+                begun.expire("not_configured", why)
+            # A scorer that waits on the engine's thread would keep the check from running.
+            elif is_marked(None) or pipeline.engine.here:
+                begun.expire("inside_evaluation", "a scorer cannot check answers")
+            else:
+                pipeline.spans.capture_all()
+                self._send(begun, traces, pipeline)
         except Exception as error:
             log_error(_logger, "an answer could not be checked", error=error)
             begun.expire("error", "the check failed; the log has the error")
         return begun
-
-    def _begin(self, begun: Check, traces: Sequence[int]) -> None:
-        pipeline = configure.current()
-        if pipeline is None:
-            _logger.warning("answers are not checked: call otel_evals.configure() at startup")
-            begun.expire("not_configured", "otel_evals.configure() was not called, or scoring was shut down")
-        # A scorer that waits on the engine's thread would keep the check from running.
-        elif is_marked(None) or pipeline.engine.here:
-            begun.expire("inside_evaluation", "a scorer cannot check answers")
-        else:
-            pipeline.spans.capture_all()
-            self._send(begun, traces, pipeline)
 
     def _send(self, begun: Check, traces: Sequence[int], pipeline: Pipeline) -> None:
         span: Any = trace.get_current_span()

@@ -88,12 +88,11 @@ class Diagnosis:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        for status in ("fine", "note", "problem"):
-            for finding in self.findings:
-                if finding.status == status:
-                    yield f"{_SIGNS[status]:8}{finding.check}: {finding.text}"
-                    if finding.fix:
-                        yield f"{'':8}  fix: " + finding.fix.replace("\n", f"\n{'':15}")
+        order = list(_SIGNS)
+        for finding in sorted(self.findings, key=lambda each: order.index(each.status)):
+            yield f"{_SIGNS[finding.status]:8}{finding.check}: {finding.text}"
+            if finding.fix:
+                yield f"{'':8}  fix: " + finding.fix.replace("\n", f"\n{'':15}")
         count = len(self.problems)
         yield "no problem found" if not count else f"{count} problem{'s' * (count != 1)}"
 
@@ -124,11 +123,15 @@ def mistakes_reported() -> Iterator[None]:
 
 def warn_of_missing_keys(config: Config) -> None:
     """Log each judge without its API key."""
-    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
-    for model, judge in judges.items():
-        if (missing := missing_key(judge)) is not None:
+    for model, judge in _judges(config).items():
+        missing = missing_key(judge)
+        if missing is not None:
             message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
             _logger.warning(message, model, missing)
+
+
+def _judges(config: Config) -> dict[str, Any]:
+    return {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
 
 
 def write_report(examine: Callable[[], Diagnosis]) -> None:
@@ -155,8 +158,7 @@ def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Find
     # By address: one that several variables share is tried once.
     for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
         yield _reached("otlp", name, address, timeout)
-    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
-    for model, judge in judges.items():
+    for model, judge in _judges(config).items():
         yield _asked(model, judge, timeout) if ask else _judge(model, judge)
     for destination in config.destinations:
         url = getattr(getattr(destination, "_http", destination), "url", None)
