@@ -104,7 +104,9 @@ class AlarmEvents:
         self._logger = logger
 
     def notify(self, alarm: Alarm) -> None:
-        ended = alarm.ended
+        at, severity = alarm.raised, SeverityNumber.WARN
+        if alarm.ended is not None:
+            at, severity = alarm.ended, SeverityNumber.INFO
         attributes: dict[str, Any] = {
             semconv.ALARM_KIND: alarm.kind,
             semconv.ALARM_STATE: alarm.state,
@@ -117,11 +119,11 @@ class AlarmEvents:
         }
         self._logger.emit(
             LogRecord(
-                timestamp=(alarm.raised if ended is None else ended) * 1_000_000_000,
+                timestamp=at * 1_000_000_000,
                 observed_timestamp=time.time_ns(),
                 # An empty context, so the event belongs to no span.
                 context=Context(),
-                severity_number=SeverityNumber.WARN if ended is None else SeverityNumber.INFO,
+                severity_number=severity,
                 body=alarm.text,
                 event_name=semconv.ALARM_EVENT,
                 attributes={name: value for name, value in attributes.items() if value is not None},

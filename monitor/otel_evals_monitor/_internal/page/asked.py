@@ -85,10 +85,11 @@ class Asked:
 
     def window(self, database: Database, default: str = DEFAULT) -> Window:
         """Return the window; one of a length ends with the newest record."""
-        if self["since"] or self["until"]:
-            return Window(self._time("since"), self._time("until"))
         length = self["window"] or default
-        return Window() if length == "all" else window_of(database, None, None, length)
+        # Without a length, it has the chosen start and end.
+        if not self.length or length == "all":
+            return Window(self._time("since"), self._time("until"))
+        return window_of(database, None, None, length)
 
     def local(self, name: str) -> str:
         """Return a chosen time as the value of a form's field; empty if none is chosen."""

@@ -180,14 +180,14 @@ def _recorded(connection: Connection, query: Select[Any]) -> list[RecordedRun]:
 
 def content_of(text: str | None) -> Mapping[str, Any]:
     """Return the recorded messages and tool calls of a run; empty if they are not kept."""
-    found = _parsed(text)
-    return found if isinstance(found, dict) else {}
+    found: Mapping[str, Any] = _parsed(text) or {}
+    return found
 
 
 def _parsed(text: str | None) -> Any:
     """Return stored JSON; None if it was cut, or is nested too deeply to be read."""
     try:
-        return read_json(text) if text else None
+        return read_json(text or "null")
     except ValueError:
         return None
 
