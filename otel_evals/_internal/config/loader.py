@@ -17,7 +17,7 @@ from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer
 from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.options import Problems, call_with, suggestion
-from otel_evals.errors import ConfigError, ConfigErrors
+from otel_evals.errors import ConfigError
 
 SECTIONS = "otel_evals_config_section"
 """Entry-point group of sections: the name of the section, and the model that reads it."""
@@ -45,10 +45,9 @@ def build_config(
         with problems.noting():
             places.append(_destination(place, f"destinations[{index}]"))
     usable = _usable(options, problems)
-    if problems.found:
-        with problems.noting():
-            # Built for its mistakes only, which are reported together with those of the rules.
-            Config(**usable)
+    with problems.noting():
+        # Built for its mistakes only, which are reported together with those of the rules.
+        Config(**usable)
     problems.raise_any()
     return Config(rules=tuple(built), destinations=tuple(places), **usable)
 
@@ -56,10 +55,10 @@ def build_config(
 def _usable(options: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     """Return the options that are fields of Config, with the sections of other packages in `sections`."""
     fields = Config.__dataclass_fields__.keys() - {"sections"}
-    known = fields | section_names() if options.keys() - fields else fields
     sections: dict[str, Any] = {}
-    # Sections are looked up only now: that reads the entry points of every installed package.
     for name in options.keys() - fields:
+        # Sections are looked up only now: that reads the entry points of every installed package.
+        known = fields | section_names()
         if name not in known:
             problems.add(str(name), "unknown option" + suggestion(str(name), known))
         elif options[name] is not None:
@@ -89,8 +88,8 @@ def load_config(path: str | Path) -> Config:
     else:
         with problems.noting():
             config = build_config(**{str(key): value for key, value in file.values.items()})
-    if errors := file.placed(problems.found):
-        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    problems.found = file.placed(problems.found)
+    problems.raise_any()
     return config
 
 

@@ -41,7 +41,7 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     if options.get("get_context") is not None:
         with problems.noting():
             options["get_context"] = build_context(options["get_context"], f"{field}.options.get_context")
-    if not isinstance(found, Scorer) and callable(found):
+    if not isinstance(found, Scorer):
         with problems.noting():
             found = call_with(found, options, f"{field}.options")
     elif options:

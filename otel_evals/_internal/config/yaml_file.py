@@ -46,11 +46,10 @@ class YamlFile:
             self._substitute(self._root, loader, set())
             self.values = None if self._root is None else loader.construct_document(self._root)
         except OSError as error:
-            raise ConfigError(self.path, f"cannot be read: {error.strerror or error}") from error
+            raise ConfigError(self.path, f"cannot be read: {error.strerror}") from error
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
             said = ", ".join(filter(None, (error.context, error.problem)))
-            raise ConfigError("the file", f"is not YAML: {said}", self._at(mark)) from error
+            raise ConfigError("the file", f"is not YAML: {said}", self._at(error.problem_mark)) from error
         except (yaml.YAMLError, RecursionError, ValueError) as error:  # such as bytes that are not UTF-8
             raise ConfigError(self.path, f"is not YAML: {error}") from error
 
@@ -63,12 +62,11 @@ class YamlFile:
 
     def place(self, field: str) -> str:
         """Return `path:line:column` of a field, such as `rules[0].options.top`, or of its closest parent."""
-        node, mark = self._root, getattr(self._root, "start_mark", None)
-        while field and node is not None:
-            step = _step(node, field)
-            if step is None:
-                break
+        mark = getattr(self._root, "start_mark", None)
+        step = _step(self._root, field)
+        while step is not None:
             node, mark, field = step
+            step = _step(node, field)
         return self._at(mark)
 
     def _at(self, mark: Any) -> str:
@@ -88,18 +86,19 @@ class YamlFile:
             keys: set[str] = set()
             for key, value in node.value:
                 name = str(key.value)
-                if name in keys and name != "<<":
+                if name in keys:
                     self._note(key, name, "appears twice: the first one would be ignored")
                 keys.add(name)
                 self._substitute(value, loader, done)
 
-    def _put_in(self, node: yaml.ScalarNode, loader: yaml.SafeLoader) -> None:
+    def _put_in(self, node: yaml.ScalarNode, loader: Any) -> None:
         if "$" not in node.value:
             return
         # Quotes, and text around a reference, say that a string is meant.
         whole = node.style is None and _REFERENCE.fullmatch(node.value) is not None
         node.value = _REFERENCE.sub(lambda match: self._value(match, node), node.value)
-        node.tag = _tag(node.value, loader) if whole else _STRING
+        tag = loader.resolve(yaml.ScalarNode, node.value, (True, False))
+        node.tag = tag if whole and tag in _PLAIN else _STRING
 
     def _value(self, match: re.Match[str], node: yaml.ScalarNode) -> str:
         if match[0] == "$$":
@@ -122,12 +121,6 @@ class YamlFile:
         self.errors.append(ConfigError(field, problem, self._at(node.start_mark)))
 
 
-def _tag(text: str, loader: Any) -> str:
-    """Return the YAML type of an unquoted text, if it is a scalar type."""
-    tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))
-    return tag if tag in _PLAIN else _STRING
-
-
 def _numbers(place: str) -> list[int]:
     return [int(part) for part in place.rsplit(":", 2)[1:] if part.isdigit()]
 
@@ -136,7 +129,7 @@ def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
     """Take the first step of a field's path: return the node, its place and the rest of the path."""
     if isinstance(node, yaml.SequenceNode):
         index = re.match(r"\[(\d+)\]\.?", field)
-        if index is None or int(index[1]) >= len(node.value):
+        if index is None:
             return None
         item = node.value[int(index[1])]
         return item, item.start_mark, field[index.end() :]

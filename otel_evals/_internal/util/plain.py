@@ -10,7 +10,6 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
 from itertools import islice
-from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -197,16 +196,13 @@ def write_json(value: Any, **options: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
     except ValueError:
-        # Only then, because few values have such numbers and this takes another pass.
-        return json.dumps(_finite(value), ensure_ascii=False, **options)
+        # Only then, because few values have such numbers and this takes two more passes.
+        finite = json.loads(json.dumps(value, **options), parse_constant=_nothing)
+        return json.dumps(finite, ensure_ascii=False, **options)
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    return list(map(_finite, value)) if isinstance(value, list | tuple) else value
+def _nothing(constant: str) -> None:
+    """Stand for NaN or an infinity."""
 
 
 @contextmanager
