@@ -46,31 +46,16 @@ class RecordedTurn(msgspec.Struct):
     trace_id: str
 
 
-class RecordedCall(msgspec.Struct):
-    name: str
-    status: Literal["ok", "error", "pending", "unknown"] = "unknown"
-
-
 class ScoredRecord(msgspec.Struct):
-    """The parts of a scored run that commands show and rules read."""
+    """The parts of a scored run that commands show."""
 
     trace_id: str = ""
     span_id: str = ""
     turns: tuple[RecordedTurn, ...] = ()
     evaluations: tuple[RecordedEvaluation, ...] = ()
     agent: str | None = None
-    agent_version: str | None = None
-    conversation_id: str | None = None
-    user_id: str | None = None
-    provider: str | None = None
-    models: tuple[str, ...] = ()
-    start_time: int | None = None
-    end_time: int | None = None
-    tool_calls: tuple[RecordedCall, ...] = ()
     input: str | None = None
     output: str | None = None
-    error: str | None = None
-    error_type: str | None = None
 
 
 def scored_records(

@@ -83,7 +83,11 @@ def load_attacks() -> tuple[Attack, ...]:
 
 
 async def judge_all(
-    scorer: Scorer, examples: Sequence[Example], *, at_once: int = 4, done: Callable[[], None] | None = None
+    scorer: Scorer,
+    examples: Sequence[Example],
+    *,
+    at_once: int = 4,
+    done: Callable[[], object] = lambda: None,
 ) -> list[Judged]:
     """Judge every example; exceptions are outcomes too."""
 
@@ -99,7 +103,7 @@ async def attempt_all(
     run: Run = BAD_ANSWER,
     *,
     at_once: int = 4,
-    done: Callable[[], None] | None = None,
+    done: Callable[[], object] = lambda: None,
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
     # Judged unchanged first: what an attack gains is the difference.
@@ -147,7 +151,7 @@ async def outcome_of(scorer: Scorer, run: Run) -> Outcome:
 
 
 async def all_of(
-    items: Sequence[_Item], work: Callable[[_Item], Any], at_once: int, done: Callable[[], None] | None
+    items: Sequence[_Item], work: Callable[[_Item], Any], at_once: int, done: Callable[[], object]
 ) -> list[Any]:
     """Return results in the order of the items; at most `at_once` run at the same time."""
     results: list[Any] = [None] * len(items)
@@ -156,8 +160,7 @@ async def all_of(
     async def one(index: int, item: _Item) -> None:
         async with turns:
             results[index] = await work(item)
-        if done is not None:
-            done()
+        done()
 
     async with anyio.create_task_group() as group:
         for index, item in enumerate(items):
