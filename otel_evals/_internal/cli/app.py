@@ -100,5 +100,6 @@ def options(
     from otel_evals._internal.cli.terminal import log_visibly
 
     log_visibly()
-    if (here := os.getcwd()) not in sys.path:
+    here = os.getcwd()
+    if here not in sys.path:
         sys.path.append(here)  # for python:module:name; at the end, so that no file hides a package

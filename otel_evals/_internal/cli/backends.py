@@ -59,7 +59,8 @@ def backend_of_demo(place: str) -> Any:
     if url or hasattr(found, "send"):
         return found
     collector = f"give the address of a Collector that forwards to it: --to {name}=http://localhost:4318"
-    if lacking := [variable for variable in found.needs if not os.environ.get(variable)]:
+    lacking = [variable for variable in found.needs if not os.environ.get(variable)]
+    if lacking:
         raise ConfigError(f"--to {name}", f"is missing a key: set {' and '.join(lacking)}, or {collector}")
     if found.spans_to() is None:
         raise ConfigError(f"--to {name}", f"does not accept OTLP: {collector}")

@@ -111,7 +111,8 @@ async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
         if not await _accepted(place, scored, time.monotonic() + wait):
             return False
         echo("The score was accepted.")
-        if url := place.trace_url(*ids):
+        url = place.trace_url(*ids)
+        if url:
             echo(f"The trace: {url}")
         if type(place).read is ApiDestination.read:
             echo(f"Scores are not read back from {place.name}: look for otel_evals_test there.")
@@ -152,7 +153,8 @@ def _what_to_check(place: Any, reason: str) -> str:
 async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any] | None:
     while True:
         try:
-            if (found := await place.read(item)) is not None:
+            found = await place.read(item)
+            if found is not None:
                 return dict(found)
         except DestinationError as error:
             if error.status != 404 and not error.retryable:

@@ -107,7 +107,8 @@ class Budget:
         try:
             yield lambda usage, cost: settled.append((usage, cost))
         except JudgeError as error:
-            if _is_unbilled(error):
+            # Refused before any work. After 408, a timeout, the provider may bill the call.
+            if error.status is not None and 400 <= error.status < 500 and error.status != 408:
                 settled.append((Usage(), 0.0))
             raise
         finally:
@@ -175,12 +176,6 @@ class Budget:
     def _key(self, what: str) -> str:
         day = datetime.fromtimestamp(self._now(), UTC).date()
         return f"{self._name}/{what or 'all'} {day}"
-
-
-def _is_unbilled(error: JudgeError) -> bool:
-    """Return True if the provider refused the call before doing any work."""
-    # 408 is a timeout: the provider may have worked on the call, and bill it.
-    return error.status is not None and 400 <= error.status < 500 and error.status != 408
 
 
 class _Counters(Protocol):

@@ -148,8 +148,11 @@ class Fence:
         return f"{first}{_left_out(len(text) - max_chars)}{last}"
 
     def _cleaned(self, text: str) -> str:
+        text = visible(self.redact(text.replace("\r\n", "\n")))
         # The mark is removed last: no later change can put it together again.
-        return _without(visible(self.redact(text.replace("\r\n", "\n"))), self.mark)
+        while self.mark in text:  # taking one out may join two halves into another
+            text = text.replace(self.mark, "")
+        return text
 
 
 def length(slot: Slot) -> int:
@@ -178,12 +181,6 @@ def _equal_share(lengths: Sequence[int], total: int) -> int:
             break
         capacity, left = capacity - length, left - 1
     return max(1, capacity // left)
-
-
-def _without(text: str, mark: str) -> str:
-    while mark in text:  # taking one out may join two halves into another
-        text = text.replace(mark, "")
-    return text
 
 
 def retry_request(request: JudgeRequest, answer: str, complaint: str) -> JudgeRequest:

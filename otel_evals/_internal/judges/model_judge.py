@@ -164,7 +164,8 @@ class ModelJudge(ABC):
     async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
         if request.schema is None:
             answer = await self._complete(spent, request, {})
-            if (withheld := no_answer(answer, self.model, typed=False)) is not None:
+            withheld = no_answer(answer, self.model, typed=False)
+            if withheld is not None:
                 raise withheld
             return spent.reply(without_thoughts(answer.text), answer.model)
         question = TypedQuestion(request, request.schema, partial(self._complete, spent), self.model)
@@ -229,7 +230,8 @@ class ModelJudge(ABC):
                     memory.leave_out(["temperature"], self.model)
                 return answer
             # Each of these rounds leaves out a field that was sent, which bounds their number.
-            if named := refused_fields(failed, said, sent, form):
+            named = refused_fields(failed, said, sent, form)
+            if named:
                 memory.leave_out(named, self.model)
             elif form or trial or "temperature" not in sent or not refuses_request(failed):
                 # If the trial fails too, the first error is about the request as configured.

@@ -91,7 +91,8 @@ def judge_error(
     connection = connection or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"
-    if (too_long := _cause(error, AnswerTooLongError)) is not None:
+    too_long = _cause(error, AnswerTooLongError)
+    if too_long is not None:
         translated = JudgeError(f"{model}: {too_long}")
     elif _NO_KEY.search(said):  # some report it as a server error
         translated = JudgeKeyError(f"{model}: there is no API key: set {key}. {said}")

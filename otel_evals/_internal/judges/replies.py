@@ -132,8 +132,6 @@ def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
     """Return the last object of an answer that fits, or None and the problem without quoting the answer."""
     if len(text) > _MAX_CHARS:
         return None, f"the answer is longer than {_MAX_CHARS} characters"
-    if not text.strip():
-        return None, "the answer is empty"
     complaint = ""
     # From the end: models write their drafts first and the answer last.
     for value in reversed(_objects(text)[-_MAX_OBJECTS:]):

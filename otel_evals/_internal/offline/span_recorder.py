@@ -53,7 +53,8 @@ class Recording:
         for item in self.items:
             if isinstance(item, CapturedSpan):
                 record = item.record()
-                if events := logs.get((record.trace_id, record.span_id)):
+                events = logs.get((record.trace_id, record.span_id))
+                if events:
                     record = replace(record, logs=tuple(events))
                 traces[record.trace_id].append(record)
                 if item.owner and format_span_id(item.owner) != record.parent_span_id:
@@ -125,7 +126,8 @@ class SpanRecorder(SpanProcessor):
         """Add a captured item to its recording; called by capture."""
         captured: Any = item
         context = item if isinstance(item, CapturedLog) else captured.span.context
-        if (recording := self._by_trace.get(context.trace_id)) is not None:
+        recording = self._by_trace.get(context.trace_id)
+        if recording is not None:
             recording.items.append(item)
 
     def shutdown(self) -> None:

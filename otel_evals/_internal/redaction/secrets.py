@@ -196,7 +196,8 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of values assigned to secret names."""
 
     def span(name: re.Match[str], limit: int) -> tuple[int, int] | None:
-        if (value := _secret_value(text, name)) is None:
+        value = _secret_value(text, name)
+        if value is None:
             return None
         whole = name[3] and value.re is not LONG_KEY
         return value.start(), value.end() if whole else _end_of_run(text, value.end())

@@ -35,7 +35,8 @@ def unreadable(run: Run, *fields: str, most: int = MAX_CHARS) -> NotScored | Non
 
     The reason is one of `missing`, or `<field>_too_long`.
     """
-    if (absent := missing(run, *fields)) is not None:
+    absent = missing(run, *fields)
+    if absent is not None:
         return absent
     for name in fields:
         value = getattr(run, name)

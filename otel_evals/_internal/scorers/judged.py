@@ -223,7 +223,8 @@ def worths(field: str, name: str, given: Mapping[str, float] | None) -> dict[str
         ConfigError: one is out of range, or of an unknown verdict.
     """
     known = judgement(name).worth
-    if unknown := sorted((given or {}).keys() - known.keys()):
+    unknown = sorted((given or {}).keys() - known.keys())
+    if unknown:
         raise ConfigError(field, f"knows no {unknown[0]!r}; known: {', '.join(known)}")
     return {
         verdict: check_range(f"{field}.{verdict}", worth, 0.0, 1.0)

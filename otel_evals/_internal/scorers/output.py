@@ -79,14 +79,9 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
 
 
 def _nothing(run: Run) -> Score | NotScored:
-    left_out = None if _is_known(run) else missing(run, "output")
+    known = run.output is not None or run.availability.get("output") in _RECORDED
+    left_out = None if known and not run.waiting else missing(run, "output")
     return left_out or Score(value=0.0, label="empty", explanation="the answer is empty")
-
-
-def _is_known(run: Run) -> bool:
-    if run.waiting:
-        return False
-    return run.output is not None or run.availability.get("output") in _RECORDED
 
 
 _PART = 1_024
@@ -121,12 +116,14 @@ def no_secrets(*, personal: bool = True) -> FunctionScorer:
 
     @scorer(id="no_secrets")
     def no_secrets(run: Run) -> Score | NotScored:
-        if (absent := missing(run, "output")) is not None:
+        absent = missing(run, "output")
+        if absent is not None:
             return absent
         # A secret that the user wrote is no leak.
         said, answer = (run.input or "")[:MAX_CHARS], (run.output or "")[:MAX_CHARS]
         found = (leak for find in finders for leak in islice(find(answer), _MOST_FOUND))
-        if kinds := {kind for kind, value in found if value not in said}:
+        kinds = {kind for kind, value in found if value not in said}
+        if kinds:
             return Score(value=0.0, label="leak", explanation=f"gives away: {', '.join(sorted(kinds))}")
         return unreadable(run, "output") or Score(value=1.0, label="clean")
 
@@ -193,7 +190,8 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
 
     @scorer(id="same_language")
     def same_language(run: Run) -> Score | NotScored:
-        if (absent := missing(run, "input", "output")) is not None:
+        absent = missing(run, "input", "output")
+        if absent is not None:
             return absent
         said, answer = (_prose(text or "") for text in (run.input, run.output))
         if min(_letters(said), _letters(answer)) < min_letters:

@@ -85,7 +85,8 @@ def classifier(
         raise ConfigError(
             f"{id}.classes", "needs at least two classes that differ by more than case and punctuation"
         )
-    if stray := sorted((descriptions or {}).keys() - classes.keys()):
+    stray = sorted((descriptions or {}).keys() - classes.keys())
+    if stray:
         raise ConfigError(f"{id}.descriptions", f"describes {stray[0]!r}, which is not a class")
     # Models change the case and punctuation of labels.
     choice: Any = Annotated[
@@ -243,9 +244,11 @@ def _own(id: str, prompt: str | None, *needed: str) -> str | None:
     if prompt is None:
         return None
     named, known = set(Template(prompt).get_identifiers()), {*READY_SLOTS, "question", *needed}
-    if lost := [slot for slot in needed if slot not in named]:
+    lost = [slot for slot in needed if slot not in named]
+    if lost:
         raise ConfigError(f"{id}.prompt", f"has no slot ${lost[0]}: write it where it belongs in the text")
-    if unknown := sorted(named - known):
+    unknown = sorted(named - known)
+    if unknown:
         raise ConfigError(f"{id}.prompt", f"has the slot ${unknown[0]}{suggestion(unknown[0], known)}")
     return prompt
 

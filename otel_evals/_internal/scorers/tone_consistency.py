@@ -46,7 +46,8 @@ def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
 
     @scorer(id="tone_consistency")
     def tone_consistency(run: Run) -> Score | NotScored:
-        if (absent := unreadable(run, "output", most=_MOST)) is not None:
+        absent = unreadable(run, "output", most=_MOST)
+        if absent is not None:
             return absent
         sentences = [part for part in _SENTENCE.split(run.output or "") if _words(part)]
         if not sentences:

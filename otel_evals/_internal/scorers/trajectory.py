@@ -293,7 +293,8 @@ def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScor
     costs = []
     for operation in run.of_kind(OperationKind.INFERENCE):
         # The cost of the other calls is a lower bound, which may already exceed the limit.
-        if (usage := operation.usage) is None:
+        usage = operation.usage
+        if usage is None:
             continue
         model = operation.response_model or operation.request_model or ""
         # The longest prefix: gpt-5-mini has another price than gpt-5.

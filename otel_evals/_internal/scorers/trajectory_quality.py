@@ -85,7 +85,8 @@ def trajectory_quality(
     checked = _plan(plan)
     if checked == Plan():
         raise ConfigError("trajectory_quality.plan", "checks nothing: give steps, limits or forbidden calls")
-    if unknown := set(weights) - set(_WEIGHTS):
+    unknown = set(weights) - set(_WEIGHTS)
+    if unknown:
         raise ConfigError("trajectory_quality.weights", f"there is no respect {', '.join(sorted(unknown))}")
     worth = {**_WEIGHTS, **weights}
 
@@ -134,9 +135,11 @@ def _nested(expected: ExpectedStep, taken: Step, weights: Mapping[str, float]) -
 def _respects(plan: Plan, taken: Step) -> Iterator[tuple[str, float]]:
     if plan.steps is not None:
         yield "accuracy", trajectory.compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
-    if terms := list(_efficiency(plan, taken)):
+    terms = list(_efficiency(plan, taken))
+    if terms:
         yield "efficiency", sum(terms) / len(terms)
-    if retries := _retries(taken.steps):
+    retries = _retries(taken.steps)
+    if retries:
         excess = sum(max(0, count - plan.max_retries_per_tool) for count in retries.values())
         yield "tool_failures", max(0.0, 1 - _PENALTY * excess)
     if plan.forbidden_tools or plan.forbidden_sequences:

@@ -45,7 +45,8 @@ def valid_json(
 
     @scorer(id="valid_json", inline=not isinstance(schema, Mapping))
     def valid_json(run: Run) -> Score | NotScored:
-        if (absent := unreadable(run, "output")) is not None:
+        absent = unreadable(run, "output")
+        if absent is not None:
             return absent
         text = run.output or ""
         try:

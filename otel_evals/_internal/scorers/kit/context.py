@@ -80,7 +80,8 @@ async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
     if not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
         raise TypeError(f"get_context must return a list of texts, not {type(found).__name__}")
     pieces = tuple(found)
-    if wrong := next((piece for piece in pieces if not isinstance(piece, str)), None):
+    wrong = next((piece for piece in pieces if not isinstance(piece, str)), None)
+    if wrong:
         raise TypeError(f"get_context must return a list of texts, not of {type(wrong).__name__}")
     return Context(pieces)
 

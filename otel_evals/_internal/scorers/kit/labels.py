@@ -53,7 +53,8 @@ def _example(line: str, number: int) -> Example:
     label = record.get("label") if isinstance(record, dict) else None
     if not isinstance(label, int | float) or not abs(label) <= sys.float_info.max:  # False for NaN
         raise ConfigError(f"line {number}.label", "is required: true, false or a finite number")
-    if unknown := sorted(record.keys() - _KEYS):
+    unknown = sorted(record.keys() - _KEYS)
+    if unknown:
         raise ConfigError(f"line {number}.{unknown[0]}", f"is unknown; known: {', '.join(sorted(_KEYS))}")
     try:
         return Example(str(record.get("id", number)), run_of(record), float(label))

@@ -121,7 +121,8 @@ def _of_fields(run: Run) -> Iterator[RunStep]:
             yield _step(message.role, {"message": _text(message)})
     for call in run.tool_calls:
         yield _step(f"tool {call.name}", _call(call))
-    if text := _documents(run.documents):
+    text = _documents(run.documents)
+    if text:
         yield _step("retrieval", {"documents": text})
     if run.output:
         yield _step("answer", {"output": run.output})

@@ -58,17 +58,13 @@ def fold(text: str, limit: int = sys.maxsize) -> str:
     """Normalise spelling: NFKC, plain hyphens and apostrophes, no HTML entities; cut off at `limit`."""
     folded, length = [], 0
     for _, piece in pieces(text, _FOLDED_AT_ONCE):
-        folded.append(_fold(piece))
+        plainer = unescape(piece).translate(_SEPARATORS)
+        # Again: NFKC splits some of these characters, and other characters become one of them.
+        folded.append(unicodedata.normalize("NFKC", plainer).translate(_SEPARATORS))
         length += len(folded[-1])
         if length >= limit:
             break
     return "".join(folded)[:limit]
-
-
-def _fold(text: str) -> str:
-    text = unescape(text)
-    # Twice: NFKC splits some of these characters, and other characters become one of them.
-    return unicodedata.normalize("NFKC", text.translate(_SEPARATORS)).translate(_SEPARATORS)
 
 
 def plain(text: str) -> str:

@@ -50,7 +50,7 @@ class Evidence:
         self.truncated = len(whole) > limit
         self.prose = any(len(each[:_PROSE_LOOK].split(None, _PROSE_WORDS)) > _PROSE_WORDS for each in strings)
         """True if a result is running text, in which a reader can count things that no field states."""
-        self._leaf_numbers = [each.value for each in self.values if _is_number(each.value)]
+        self._leaf_numbers = [each.value for each in self.values if isinstance(each.value, int | float)]
         self._now = now
 
     @cached_property
@@ -170,10 +170,6 @@ def _strings(values: Iterable[Value]) -> Iterator[str]:
         value = each.value
         if not (isinstance(value, int | float | Mapping | None) or is_array(value)):
             yield str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
 
 
 def _hours(number: Claim) -> Iterator[Time]:

@@ -72,7 +72,8 @@ class StatedNumbers:
         # A number that is stated of the same things, or everywhere, is supported.
         if not 0 < len(same) < _MAX_SAME or any(number.nouns() & other.nouns() for other in same):
             return False
-        if period := _period(number):
+        period = _period(number)
+        if period:
             return all(_period(other) not in ("", period) for other in same)
         return (_phrase(number), number.unit) in self._phrases and bool(_phrase(number))
 
