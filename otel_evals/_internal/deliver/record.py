@@ -115,7 +115,8 @@ def _run(run: Run, redact: Callable[[list[Any]], list[Any]], *, content: bool) -
         "documents": [[d.id, d.content] for d in run.documents],
     }
     if not content:
-        texts |= {**_NO_CONTENT, "tool_calls": [call[:2] for call in texts["tool_calls"]]}
+        called = [call[:2] for call in texts["tool_calls"]]
+        texts |= {**_NO_CONTENT, "attributes": {}, "tool_calls": called}
     # Without our own keys: those of content are redacted, too.
     texts = dict(zip(texts, redact(list(texts.values())), strict=True))
     return {
@@ -165,7 +166,6 @@ def _attributes(run: Run) -> dict[str, Any]:
 
 _OF_CALLS = ("name", "status", "arguments", "result", "error")
 _NO_CONTENT: dict[str, Any] = {
-    "attributes": {},
     **dict.fromkeys(("error", "input", "output", "system")),
     "history": [],
     "documents": [],

@@ -121,7 +121,7 @@ class Check:
     @property
     def verdict(self) -> Verdict | None:
         # Appending is atomic: a lock could be held by the frame that a signal handler interrupts.
-        return self._verdicts[0] if self._verdicts else None
+        return next(iter(self._verdicts), None)
 
     def span_id(self, run: Run) -> str:
         """Return the span with the evaluation's event: the current one, if it is in the run, or the root."""

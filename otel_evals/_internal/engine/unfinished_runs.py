@@ -74,14 +74,15 @@ class UnfinishedRuns:
         for here in map(format_span_id, place.above):
             if here in claimed:
                 within = [run for run in runs if any(each.span.span_id == here for each in run.operations)]
-                return within[0] if within else None
+                return next(iter(within), None)
         # No span of the run is around the caller: one that began before the place is not meant.
         return _latest([run for run in runs if run.start_time >= place.since], answer)
 
     def _owner(self, span_id: int, opened: Mapping[int, Span]) -> int | None:
         """Return the nearest claimed open span above a claimed one, or 0; None if it is not claimed."""
         claimed = [i for i in _upward(span_id, opened) if self._claims(opened[i])]
-        return None if span_id not in claimed else claimed[1] if len(claimed) > 1 else 0
+        # The span itself is the first of them.
+        return [*claimed, 0][1] if span_id in claimed else None
 
     def _claims(self, span: Span) -> bool:
         scope = span.instrumentation_scope

@@ -276,7 +276,7 @@ class Gatherer:
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         """Forget all open traces; returns the losses, including items that were never added."""
-        losses = self.add(items, self._latest)
+        losses = [] if self.keeps_open else self.add(items, self._latest)
         for trace in self._traces.open():
             runs = trace.runs()
             ended = len(runs if trace.rooted else runs & trace.ended.keys())

@@ -57,13 +57,9 @@ def _with_tuples(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def items_of(group: SpanGroup) -> list[RecordedSpan]:
     """Return the spans as captured items, which become the same group again."""
-    ids = {span.span_id for span in group.spans}
-
-    def owner(span: SpanRecord) -> int:
-        above = group.links.get(span.span_id, span.parent_span_id)
-        return int(above, 16) if above in ids and above is not None else 0
-
-    return [RecordedSpan(span, owner(span)) for span in group.spans]
+    numbers: dict[str | None, int] = {span.span_id: int(span.span_id, 16) for span in group.spans}
+    above = [group.links.get(span.span_id, span.parent_span_id) for span in group.spans]
+    return [RecordedSpan(span, numbers.get(each, 0)) for span, each in zip(group.spans, above, strict=True)]
 
 
 class RunJournal(Source):
