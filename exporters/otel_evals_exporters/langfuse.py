@@ -99,7 +99,7 @@ class LangfuseDestination(ApiDestination):
 
     def _pages(self, asked: Mapping[str, Any]) -> AsyncIterator[Any]:
         async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
-            params = {**asked, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+            params = present({**asked, "limit": _PAGE, "cursor": cursor})
             found = await ask(self._http, "GET", _OBSERVATIONS, params=params, most=LARGEST_ANSWER)
             return found["data"], found["meta"].get("cursor")
 

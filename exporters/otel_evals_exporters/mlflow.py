@@ -118,7 +118,7 @@ class MlflowDestination(ApiDestination):
         async def page(token: str | None) -> tuple[Sequence[Any], Any]:
             where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self._experiment}}
             body = {"locations": [where], "max_results": _FOUND, "order_by": ["timestamp_ms ASC"]}
-            body |= {"filter": wanted} | ({"page_token": token} if token else {})
+            body |= present({"filter": wanted, "page_token": token})
             found = await ask(self._http, "POST", "/api/3.0/mlflow/traces/search", body)
             return found.get("traces") or (), found.get("next_page_token")
 

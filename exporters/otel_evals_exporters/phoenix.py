@@ -123,7 +123,7 @@ class PhoenixDestination(ApiDestination):
 
     def _items(self, path: str, asked: Mapping[str, Any]) -> AsyncIterator[Any]:
         async def page(cursor: str | None) -> tuple[Sequence[Any], Any]:
-            params = {**asked, **({"cursor": cursor} if cursor else {})}
+            params = present({**asked, "cursor": cursor})
             try:
                 found = await ask(self._http, "GET", path, params=params, most=LARGEST_ANSWER)
             except DestinationError as error:

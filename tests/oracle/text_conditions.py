@@ -6,9 +6,9 @@ import re
 import unicodedata
 from typing import Any
 
-from otel_evals._internal.scorers.compared import coverage, elements, lemmatiser
+from otel_evals._internal.scorers.compared import elements, lemmatiser
 from tests.oracle.cases import Case, message
-from tests.oracle.theirs import dice, lcs, theirs
+from tests.oracle.theirs import coverage, dice, lcs, theirs
 
 LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from otel_evals._internal.scorers.compared import coverage
+from otel_evals._internal.scorers.compared import uncovered
 from tests.oracle.cases import Case
+
+
+def coverage(wanted: Collection[str], given: Collection[str]) -> float:
+    """Return the share of covered elements, 0 to 1; `wanted` must not be empty."""
+    return 1 - len(uncovered(wanted, given)) / len(wanted)
 
 
 def theirs(case: Case) -> float:

@@ -84,7 +84,7 @@ def _config_error(error: Any, model: Any) -> ConfigError:
     # Our own errors pass through pydantic as causes, and keep their field and fix.
     ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
-        return ConfigError(joined(path, ours.field) if ours.field != path else path, ours.problem)
+        return ConfigError(joined(path, ours.field), ours.problem)
     said = str(ours) if isinstance(ours, ValueError) else error["msg"]
     return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {error['input']!r:.100}")
 

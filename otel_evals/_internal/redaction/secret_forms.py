@@ -125,11 +125,9 @@ WEAK = re.compile(r"(?:key|pass|pw|auth|jwt|signature)\Z", re.IGNORECASE)
 PASS = re.compile(r"(?=[^\s\"']{0,80}[0-9])(?=[^\s\"']{0,80}[A-Za-z])[^\s\"'\\,;&<>()]{8,256}")
 LONG_KEY = re.compile(r"[A-Za-z0-9_/+=.-]{20,}")
 
-HINTS = (
-    *("pass", "pw", "secret", "key", "token", "credential", "hmac", "kennwort", "contraseña", "wachtwoord"),
-    *("senha", "sess", "connect.sid", "auth", "jwt", "sig", "aws", "eyj", "/", "=", " -", "bearer", "basic"),
-    *("cookie", "otp", "one-time", "cv", "identified by", "seed", "recovery", "mnemonic"),
-)
+_WORDS = """pass pw secret key token credential hmac kennwort contraseña wachtwoord senha sess connect.sid
+auth jwt sig aws eyj / = bearer basic cookie otp one-time cv seed recovery mnemonic"""
+HINTS = (*_WORDS.split(), " -", "identified by")
 """Lower-case parts of texts, one of which every secret but a key needs in or near it."""
 _Form = tuple[tuple[str, ...], str, re.Pattern[str]]
 KNOWN: tuple[_Form, ...] = (
@@ -156,10 +154,8 @@ GUESSED: tuple[_Form, ...] = (
     (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Secrets that only the words around them give away."""
-NAME_ENDS = (
-    *("password", "passwd", "passwod", "passwrd", "pass", "passphrase", "passcode", "passwort", "passin"),
-    *("passout", "pwd", "pw", "secret", "key", "token", "credential", "credentials", "hmac", "kennwort"),
-    *("contraseña", "wachtwoord", "senha", "sessionid", "sessid", "connect.sid", "laravel_session"),
-    *("play_session", "auth", "jwt", "signature"),
-)
+_ENDS = """password passwd passwod passwrd pass passphrase passcode passwort passin passout pwd pw secret key
+token credential credentials hmac kennwort contraseña wachtwoord senha sessionid sessid connect.sid
+laravel_session play_session auth jwt signature"""
+NAME_ENDS = tuple(_ENDS.split())
 """Last letters of the names of secrets and of the options that take one."""

@@ -242,11 +242,6 @@ def elements(text: str, lemma: Callable[[str], str]) -> list[str]:
     return list(dict.fromkeys(part for word in folded for part in re.findall(r"[^\W_]+", word)))
 
 
-def coverage(wanted: Collection[str], given: Iterable[str]) -> float:
-    """Return the share of covered elements, 0 to 1; `wanted` must not be empty."""
-    return 1 - len(uncovered(wanted, given)) / len(wanted)
-
-
 def uncovered(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
     known = frozenset(given)
     return [word for word in wanted if word not in known and not _resembles_one_of(word, known)]

@@ -61,7 +61,6 @@ class TrajectoryComparison:
     score: float
     matched: int
     missing: tuple[str, ...]
-    repeated: tuple[str, ...]
 
 
 def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
@@ -94,16 +93,13 @@ def compare(
     """Compare steps with expected ones; trajectory_accuracy documents the formula."""
     found = list(_found(expected, actual, ordering))
     names = Counter(step.name for step in actual)
-    repeated = tuple(name for name, count in names.items() if count > 1)
     score = sum(found) / len(expected) if expected else float(not actual)
     if ordering == "strict" and expected and len(actual) > len(expected):
         score -= _EXTRA * (len(actual) - len(expected)) / len(expected)
     if not allow_repeats:
-        score -= _REPEATED * len(repeated)
+        score -= _REPEATED * sum(count > 1 for count in names.values())
     missing = tuple(step.name for step, there in zip(expected, found, strict=True) if not there)
-    return TrajectoryComparison(
-        score=min(1.0, max(0.0, score)), matched=sum(found), missing=missing, repeated=repeated
-    )
+    return TrajectoryComparison(score=min(1.0, max(0.0, score)), matched=sum(found), missing=missing)
 
 
 def _found(expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering) -> Iterator[bool]:
