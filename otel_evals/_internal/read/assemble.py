@@ -288,11 +288,11 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
         """Return the availability and the sources of all fields."""
         calls, documents = self.tool_calls(), self.documents()
         parts = self._question(), self._answer(), calls, documents, self._system()
-        found = find_availability(self._operations, *parts, self._ending())
+        availability, sources = find_availability(self._operations, *parts, self._ending())
         named = {name: source for name, (_, source) in self._names().items()}
         return {
-            "availability": ReadOnlyDict(found["availability"]),
-            "sources": ReadOnlyDict(found["sources"] | named),
+            "availability": ReadOnlyDict(availability),
+            "sources": ReadOnlyDict(sources | named),
         }
 
 

@@ -75,9 +75,8 @@ def find_availability(
     documents: Sequence[Document],
     system: Operation | None,
     ended: Ending,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Availability], dict[str, Source]]:
     """Return a run's `availability` and `sources`, from its operations and the content found in them."""
-    sources: dict[str, Source] = {}
     states: dict[str, set[Availability]] = {}
     holders: dict[str, Operation] = {}
     for operation in operations:
@@ -100,15 +99,13 @@ def find_availability(
         "documents": _of_calls("documents", any(d.content for d in documents), states, ()),
     }
     holders.update((name, holder) for name, holder in found.items() if holder is not None)
-    for name, holder in holders.items():
-        if name in holder.sources:
-            sources[name] = holder.sources[name]
+    sources = {name: holder.sources[name] for name, holder in holders.items() if name in holder.sources}
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
             # A lost span may have had more of what several operations share.
             if name not in _OF_ONE or state is _UNKNOWN:
                 availability[name] = _CUT
-    return {"availability": availability, "sources": sources}
+    return availability, sources
 
 
 def _of_side(

@@ -157,16 +157,16 @@ def with_inherited_ids(
     """
     inside = {operation.span.span_id for run in runs for operation in run.operations}
     outside = [operation for span_id, operation in operations.items() if span_id not in inside]
+    shared = {}
+    for field in _INHERITED:
+        values = {getattr(operation, field) for operation in outside} - {None}
+        if len(values) == 1:
+            (shared[field],) = values
     found = []
     for run in runs:
-        known = {}
-        for field in _INHERITED:
-            if getattr(run, field) is None:
-                values = {getattr(operation, field) for operation in outside} - {None}
-                value = _above(field, run.root_span_id, operations, records, parents)
-                if value is not None or len(values) == 1:
-                    known[field] = values.pop() if value is None else value
-        found.append(with_given(run, **known))
+        missing = [field for field in _INHERITED if getattr(run, field) is None]
+        above = {field: _above(field, run.root_span_id, operations, records, parents) for field in missing}
+        found.append(with_given(run, **{field: above[field] or shared.get(field) for field in missing}))
     return found
 
 

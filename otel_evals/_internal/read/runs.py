@@ -147,10 +147,8 @@ def _run(members: Sequence[Operation], tree: Tree) -> Run:
 
 def _most_complete(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
     records: dict[str, SpanRecord] = {}
-    for span in spans:
-        known = records.get(span.span_id)
-        if known is None or _completeness(span) > _completeness(known):
-            records[span.span_id] = span
+    for span in sorted(spans, key=_completeness, reverse=True):
+        records.setdefault(span.span_id, span)
     return records
 
 

@@ -48,7 +48,8 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
         is_agent = joined.root_kind is OperationKind.AGENT
         unfinished = is_unfinished(joined)
         agents = agents or (is_agent and unfinished)
-        waits = unfinished or _is_bare(joined) or (agents and is_agent) or _lacks_its_beginning(joined)
+        is_call = joined.root_kind is OperationKind.INFERENCE
+        waits = unfinished or is_call or (agents and is_agent) or _lacks_its_beginning(joined)
         if not waits:
             yield joined
             continue
@@ -120,10 +121,6 @@ class SplitRuns:
         return gone
 
 
-def _is_bare(run: Run) -> bool:
-    return run.root_kind is OperationKind.INFERENCE and run.root is not None
-
-
 def _lacks_its_beginning(run: Run) -> bool:
     """Return True for an agent that streamed, and whose first model call has a trace of its own.
 
@@ -166,7 +163,8 @@ def _ids(run: Run) -> frozenset[str]:
 def _calls(run: Run) -> list[Operation]:
     """Return the model calls of a run, and before them its agent, which may have more messages."""
     calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
-    return calls if run.root is None or _is_bare(run) else [run.root, *calls]
+    is_call = run.root_kind is OperationKind.INFERENCE
+    return calls if is_call or run.root is None else [run.root, *calls]
 
 
 def _continues(first: Run, then: Run) -> bool:

@@ -141,13 +141,16 @@ def _read_tool(reader: SpanReader) -> None:
     """Read the result from a span event, and remove the labels of result and arguments."""
     call: ToolCall = reader.fields["tool_call"]
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
-    flags = (reader.attributes.get("success"), reader.attributes.get("tool.is_error"))
-    failed = flags[0] in (False, "false") or flags[1] in (True, "true")
+    attributes = reader.attributes
+    failed = attributes.get("success") in (False, "false") or attributes.get("tool.is_error") in (
+        True,
+        "true",
+    )
     for name, event in named_events(reader.span):
         output = first_present(event.attributes, ("output", "content", "result", "diff"))
         if name.removeprefix(_OWN) == "tool.output" and call.result is None and not is_masked(output):
-            value, said = result_of(_unlabelled(output))
-            call = replace(call, result=value, status="error" if said else "ok")
+            value, is_error = result_of(_unlabelled(output))
+            call = replace(call, result=value, status="error" if is_error else "ok")
             reader.note("tool_results", "tool.output")
     if failed:
         call = replace(call, status="error", error=call.error or text_of(call.result))

@@ -10,7 +10,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import kind_by_star
 # --- Spring AI: `spring.ai.*` next to OpenTelemetry's names; content in attributes of tools and in logs ---
 
 
-_OWN, _CHAT = "spring.ai.", "spring.ai.chat.client."
+_OWN = "spring.ai."
 _KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
 
 

@@ -97,18 +97,14 @@ def _voltagent_kind(span: SpanRecord) -> OperationKind | None:
 # --- Mastra's exporter: `mastra.<span type>.input` and `.output` next to OpenTelemetry's names ---
 
 
-_RUNS = "agent_run workflow_run"
-_TOOLS = "tool_call mcp_tool_call client_tool_call provider_tool_call"
-_MODELS = "model_inference model_generation model_step llm_generation"
 _KINDS = kinds(
     agent="agent_run",
     workflow="workflow_run",
-    inference=_MODELS,
-    tool=_TOOLS,
+    inference="model_inference model_generation model_step llm_generation",
+    tool="tool_call mcp_tool_call client_tool_call provider_tool_call",
     retrieval="rag_vector_operation",
     embedding="rag_embedding",
 )
-_METADATA = "mastra.metadata."
 
 
 def mastra() -> SpanConvention:
@@ -159,7 +155,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
         body = mapping(reader.mapping("mastra.model_step.input").get("body"))
         reader.offer("request_model", body.get("model"))
-        reader.offer("request_model", reader.mapping(_METADATA + "modelMetadata").get("modelId"))
+        reader.offer("request_model", reader.mapping("mastra.metadata.modelMetadata").get("modelId"))
     return kind
 
 

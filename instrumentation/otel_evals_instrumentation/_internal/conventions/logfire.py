@@ -74,6 +74,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     template = str(span.attributes.get("logfire.msg_template", span.name))
     if _is_opened(span):
         return OperationKind.OTHER
-    if "gen_ai.operation.name" in span.attributes:
-        return kind_by_start(template, _TEMPLATES)
-    return kind_by_start(template, _TEMPLATES) or OperationKind.OTHER
+    known = kind_by_start(template, _TEMPLATES)
+    if known is None and "gen_ai.operation.name" not in span.attributes:
+        return OperationKind.OTHER
+    return known

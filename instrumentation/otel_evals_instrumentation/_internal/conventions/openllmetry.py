@@ -34,7 +34,6 @@ _KINDS = kinds(workflow="workflow", agent="agent", tool="tool", inference="llm",
 _MCP = "opentelemetry.instrumentation.mcp"
 """Scope whose results are wrapped in `{"result": ...}`."""
 
-_PROPERTIES = "traceloop.association.properties."
 _INPUT, _OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
 _RANK = re.compile(r"Doc (\d+), Score: (-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?:\n(.*))?", re.DOTALL)
 """Result of a reranker, such as `Doc 1, Score: 0.98`: an index and a score."""

@@ -23,7 +23,6 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 
 
 _OWN = "braintrust."
-_INPUT, _OUTPUT = words("input_json input", _OWN), words("output_json output", _OWN)
 _GEN_AI = frozenset(words("operation.name tool.name", "gen_ai."))
 _BRAINTRUST_KINDS = kinds(inference="llm", tool="tool", workflow="task")
 
@@ -72,7 +71,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 _LAMINAR_KINDS = kinds(inference="LLM CACHED", tool="TOOL", workflow="PIPELINE EXECUTOR")
-_PROPERTIES = "lmnr.association.properties."
 
 
 def laminar() -> SpanConvention:
@@ -104,9 +102,6 @@ def _laminar_kind(span: SpanRecord) -> OperationKind | None:
 
 
 # --- LangSmith's OpenTelemetry export: inputs and outputs as JSON in `gen_ai.prompt`, `gen_ai.completion` ---
-
-
-_METADATA = "langsmith.metadata."
 
 
 def langsmith() -> SpanConvention:

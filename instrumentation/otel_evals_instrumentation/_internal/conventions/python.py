@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
+from otel_evals_instrumentation._internal.readers.inputs_outputs import add_calls
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.tool_values import tool_call
-from otel_evals_instrumentation._internal.readers.values import listed, literal, mapping, parse
+from otel_evals_instrumentation._internal.readers.values import literal, parse
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
 # --- Haystack's own tracer: pipelines, components and agents as `haystack.*` tags, their content as JSON ---
@@ -102,39 +102,33 @@ def litellm() -> SpanConvention:
 
 
 def _litellm_kind(span: SpanRecord) -> OperationKind | None:
-    if _BARE + "LLM_REQUEST_TYPE" in span.attributes or _BARE + "LLM_REQUEST_MODEL" in span.attributes:
-        return OperationKind.INFERENCE
-    if _raw(span.attributes, "messages") is not None or _raw(span.attributes, "choices") is not None:
-        return OperationKind.INFERENCE
-    return None
+    names = (_BARE + "LLM_REQUEST_TYPE", _BARE + "LLM_REQUEST_MODEL")
+    raw = (_raw(span.attributes, "messages"), _raw(span.attributes, "choices"))
+    is_model = not span.attributes.keys().isdisjoint(names) or any(raw)
+    return OperationKind.INFERENCE if is_model else None
 
 
-def _raw(attributes: Mapping[str, Any], name: str) -> str | None:
-    """Return the key `llm.<provider>.<name>` of a raw request."""
+def _raw(attributes: Mapping[str, Any], name: str) -> str:
+    """Return the key `llm.<provider>.<name>` of a raw request, empty if there is none."""
     end = "." + name
-    return next((k for k in attributes if k[:4] == "llm." and k.endswith(end) and k.count(".") == 2), None)
+    return next((k for k in attributes if k[:4] == "llm." and k.endswith(end) and k.count(".") == 2), "")
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    attributes, fields = reader.attributes, reader.fields
-    for field_name, side, names, role in (
-        ("input_messages", "input", ("messages", "contents", "prompt"), "user"),
-        ("output_messages", "output", ("choices", "content", "candidates"), "assistant"),
+    attributes = reader.attributes
+    for side, names, role in (
+        ("input", ("messages", "contents", "prompt"), "user"),
+        ("output", ("choices", "content", "candidates"), "assistant"),
     ):
-        key = next(filter(None, (_raw(attributes, name) for name in names)), None)
-        if key is None or fields.get(field_name):
+        if reader.fields.get(side + "_messages"):
             continue
-        messages = read_messages(_value(attributes[key]), role)
+        key = next(filter(None, (_raw(attributes, name) for name in names)), "")
+        messages = read_messages(_value(attributes.get(key)), role)
         if messages:
-            fields[field_name] = messages
-            reader.note(side, key)
-    for field_name, name in (("response_id", "id"), ("response_model", "model")):
-        key = _raw(attributes, name)
-        if key is not None:
-            reader.offer(field_name, attributes[key])
-    key = _raw(attributes, "usage")
-    if key is not None:
-        reader.offer_usage(_value(attributes[key]))
+            reader.set_messages(side, messages, key)
+    reader.offer("response_id", attributes.get(_raw(attributes, "id")))
+    reader.offer("response_model", attributes.get(_raw(attributes, "model")))
+    reader.offer_usage(_value(attributes.get(_raw(attributes, "usage"))))
     return kind
 
 
@@ -213,12 +207,7 @@ def _livekit_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
         text = call.result if isinstance(call.result, str) else None
         reader.change_call(status="error", error=call.error or text)
-    key = next(filter(reader.attributes.__contains__, _CALLS), _CALLS[0])
-    calls = [tool_call(mapping(item)) for item in listed(reader.attributes.get(key))]
-    if calls:
-        said = [part for m in reader.fields.get("output_messages", ()) for part in m.parts]
-        texts = [part for part in said if part.kind != "tool_call"]
-        reader.set_messages("output", (Message(role="assistant", parts=(*texts, *calls)),), key)
+    add_calls(reader, _CALLS)
     return kind
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from otel_evals.model import Message, OperationKind, Part, SpanRecord
+from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, SpanConvention, SpanReader
+from otel_evals_instrumentation._internal.readers.inputs_outputs import add_calls
 from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
-from otel_evals_instrumentation._internal.readers.tool_values import tool_call
 from otel_evals_instrumentation._internal.readers.values import listed, mapping, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
-
-_METADATA = "ai.telemetry.metadata."
-
 
 _OF_MODELS = frozenset(
     words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
@@ -134,19 +128,10 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Read objects, and the tool calls and files of a response, which have attributes of their own."""
     _read_objects(reader)
     _read_provider(reader)
-    key = next(filter(reader.attributes.__contains__, _CALLS), _CALLS[0])
-    said = reader.fields.get("output_messages", ())
-    calls = _parts(reader, key, tool_call)
-    if calls:
-        texts = tuple(part for message in said for part in message.parts)
-        said = (Message(role="assistant", parts=texts + calls),)
-        reader.set_messages("output", said, key)
-    files = _parts(reader, "ai.response.files", read_media)
-    if files:
-        said = (*said, Message(role="assistant", parts=files))
+    add_calls(reader, _CALLS)
+    items = listed(reader.attributes.get("ai.response.files"))
+    if items:
+        files = tuple(read_media(mapping(item)) for item in items)
+        said = (*reader.fields.get("output_messages", ()), Message(role="assistant", parts=files))
         reader.set_messages("output", said, "ai.response.files")
     return kind
-
-
-def _parts(reader: SpanReader, key: str, read: Callable[[dict[str, Any]], Part]) -> tuple[Part, ...]:
-    return tuple(read(mapping(item)) for item in listed(reader.attributes.get(key)))

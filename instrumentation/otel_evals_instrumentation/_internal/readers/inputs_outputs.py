@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -297,3 +297,13 @@ def unwrap_state(reader: SpanReader) -> None:
     # The text of a whole attribute is one that has no messages.
     if text[:1] == "{" and not any(value is text for value in reader.attributes.values()):
         reader.fields["input_messages"] = read_messages(text) or messages
+
+
+def add_calls(reader: SpanReader, keys: Sequence[str]) -> None:
+    """Add the calls of a response to its texts; the first of these attributes that is there has them."""
+    key = next(filter(reader.attributes.__contains__, keys), keys[0])
+    calls = [tool_call(mapping(item)) for item in listed(reader.attributes.get(key))]
+    if calls:
+        said = [part for message in reader.fields.get("output_messages", ()) for part in message.parts]
+        texts = [part for part in said if part.kind != "tool_call"]
+        reader.set_messages("output", (Message(role="assistant", parts=(*texts, *calls)),), key)

@@ -48,8 +48,12 @@ def read_media(item: dict[str, Any]) -> Part:
     found: dict[str, str] = {}
     _collect(item, found, 0)
     kind = _kind(item, found)
-    media = Media(kind=kind, mime_type=_mime_type(found, kind), name=found.get("name"))  # type: ignore[arg-type]
-    media = replace(media, file_id=found.get("file_id"))
+    media = Media(
+        kind=kind,  # type: ignore[arg-type]
+        mime_type=_mime_type(found, kind),
+        name=found.get("name"),
+        file_id=found.get("file_id"),
+    )
     place = found.get("place", "")
     if _ADDRESS.match(place, 0, 30):
         media, cut = replace(media, uri=place), False

@@ -95,7 +95,7 @@ def result_value(value: Any) -> Any:
         decoded = literal(value)
         value = decoded if isinstance(decoded, (dict, list)) else unmasked(value)
     wrappers = _OBJECTS if isinstance(value, dict) else _LISTS if isinstance(value, (list, tuple)) else ()
-    for is_wrapped, unwrap, _ in wrappers:
+    for is_wrapped, unwrap in wrappers:
         if is_wrapped(value):
             return unwrap(value)
     return value
@@ -106,9 +106,9 @@ def _is_media(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") in _MEDIA
 
 
-def _reference(item: dict[str, Any]) -> dict[str, Any]:
+def _reference(item: Any) -> Any:
     """Replace recorded bytes by their size and digest; results are read by judges and kept in records."""
-    media = read_media(item).media
+    media = read_media(item).media if _is_media(item) else None
     return item if media is None or media.size is None else media.in_result(item["type"])
 
 
@@ -138,28 +138,22 @@ def _is_envelope(value: dict[str, Any]) -> bool:
     return isinstance(value.get("content"), (list, tuple)) and (value.keys() <= _OF_MCP or is_bedrock(value))
 
 
-_Wrapper = tuple[Callable[[Any], bool], Callable[[Any], Any], str]
-"""A predicate, the function that unwraps what it is true of, and the product that writes it."""
+_Wrapper = tuple[Callable[[Any], bool], Callable[[Any], Any]]
+"""A predicate, and the function that unwraps what it is true of."""
 _OBJECTS: tuple[_Wrapper, ...] = (
-    (lambda v: v.keys() == {"type", "value"} and v["type"] in _TYPES, itemgetter("value"), "Vercel"),
-    (
-        lambda v: v.get("type") == "function_result" and "result" in v,
-        lambda v: parse(v["result"]),
-        "Microsoft",
-    ),
-    (lambda v: v.get("type") == "text" and _is_text(v), lambda v: _text_in((v,)), "MCP, one content"),
-    (lambda v: "raw_output" in v and "tool_name" in v, itemgetter("raw_output"), "LlamaIndex"),
-    (_is_envelope, lambda v: result_value(v["content"]), "MCP and Bedrock"),
-    (lambda v: _is_media(v), lambda v: _reference(v), "images and sounds"),
+    # Vercel, Microsoft, MCP's only content, LlamaIndex, MCP and Bedrock; images and sounds.
+    (lambda v: v.keys() == {"type", "value"} and v["type"] in _TYPES, itemgetter("value")),
+    (lambda v: v.get("type") == "function_result" and "result" in v, lambda v: parse(v["result"])),
+    (lambda v: v.get("type") == "text" and _is_text(v), lambda v: _text_in((v,))),
+    (lambda v: "raw_output" in v and "tool_name" in v, itemgetter("raw_output")),
+    (_is_envelope, lambda v: result_value(v["content"])),
+    (_is_media, _reference),
 )
 _LISTS: tuple[_Wrapper, ...] = (
-    (lambda v: bool(v) and all(map(_is_text, v)), _text_in, "Anthropic and MCP, texts"),
-    (lambda v: len(v) == 1 and "json" in mapping(v[0]), lambda v: mapping(v[0])["json"], "Bedrock"),
-    (
-        lambda v: any(map(_is_media, v)),
-        lambda v: [_reference(item) if _is_media(item) else item for item in v],
-        "images and sounds among others",
-    ),
+    # Texts of Anthropic and MCP, Bedrock; images and sounds among others.
+    (lambda v: bool(v) and all(map(_is_text, v)), _text_in),
+    (lambda v: len(v) == 1 and "json" in mapping(v[0]), lambda v: mapping(v[0])["json"]),
+    (lambda v: any(map(_is_media, v)), lambda v: list(map(_reference, v))),
 )
 
 
