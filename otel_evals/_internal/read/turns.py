@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part, Run, Usage
-from otel_evals._internal.model.operations import end_of
+from otel_evals._internal.model.operations import NO_USAGE, end_of
 from otel_evals._internal.read.question import (
     asks,
     asks_for_tools,
@@ -30,7 +30,7 @@ _RECENT = 16
 """Number of turns back that a call without ids is compared with."""
 _DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
-_NO_USAGE, _USAGE, _TOTAL = Usage(), attrgetter("usage"), attrgetter("usage.total_tokens")
+_USAGE, _TOTAL = attrgetter("usage"), attrgetter("usage.total_tokens")
 _NEAR = 8
 """Compare a model call with this many earlier ones, to count it once."""
 APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
@@ -230,7 +230,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
 
     A model call does not include the tokens of a tool or an agent below it.
     """
-    counting = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    counting = [o for o in operations if o.usage and o.usage.total_tokens]
     kinds = {o.span_id: o.kind for o in operations}
     covered: set[str] = set()
     for operation in counting:
@@ -253,7 +253,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
         counted.add(operation.response_id or operation.span_id)
     if len(added) == 1 and covered:
         return _whole(added[0], (o for o in counting if o.span_id in covered), operations)
-    return sum(map(_USAGE, added), _NO_USAGE)
+    return sum(map(_USAGE, added), NO_USAGE)
 
 
 def _whole(call: Operation, sums: Iterable[Operation], operations: Sequence[Operation]) -> Usage:
@@ -275,9 +275,9 @@ def _is_same_call(known: Operation, operation: Operation) -> bool:
         return False
     if (one.parent_span_id, known.kind) != (other.parent_span_id, operation.kind):
         return False
-    a, b = known.usage, operation.usage
-    if a is None or b is None or not (is_during(one, other) or is_during(other, one)):
-        return False
+    at_once = is_during(one, other) or is_during(other, one)
+    a, b = _USAGE(known), _USAGE(operation)
     # One of the two may count cached tokens as input, and the other not.
     cached = (0, a.cache_read_tokens + a.cache_write_tokens, b.cache_read_tokens + b.cache_write_tokens)
-    return a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
+    counts = a.output_tokens == b.output_tokens and abs(a.input_tokens - b.input_tokens) in cached
+    return at_once and bool(counts)

@@ -141,11 +141,8 @@ def _read_tool(reader: SpanReader) -> None:
     """Read the result from a span event, and remove the labels of result and arguments."""
     call: ToolCall = reader.fields["tool_call"]
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
-    attributes = reader.attributes
-    failed = attributes.get("success") in (False, "false") or attributes.get("tool.is_error") in (
-        True,
-        "true",
-    )
+    said = reader.attributes.get
+    failed = said("success") in (False, "false") or said("tool.is_error") in (True, "true")
     for name, event in named_events(reader.span):
         output = first_present(event.attributes, ("output", "content", "result", "diff"))
         if name.removeprefix(_OWN) == "tool.output" and call.result is None and not is_masked(output):

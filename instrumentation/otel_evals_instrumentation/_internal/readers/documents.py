@@ -37,8 +37,8 @@ def read_retrieval(reader: SpanReader) -> None:
     if asked:
         reader.fields["input_messages"] = (text_message("user", asked),)
     for key in reader.found_at.get("documents", ()):
-        is_list = key.endswith(".*")
-        value = unflatten(reader.attributes, key[:-2]) if is_list else reader.attributes[key]
+        indexed = key.removesuffix(".*")
+        value = reader.attributes[key] if indexed == key else unflatten(reader.attributes, indexed)
         documents = documents_of(value, asked, reader.span.span_id)
         if documents:
             reader.fields["documents"] = documents

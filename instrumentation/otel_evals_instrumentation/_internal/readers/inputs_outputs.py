@@ -53,8 +53,8 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
-    failed = reader.span.status == "ERROR" and outputs and repeats_error(reader.span, outputs[-1].text)
-    if failed or (outputs and _ended_in_error(reader)):
+    failed = reader.span.status == "ERROR"
+    if outputs and (_ended_in_error(reader) or (failed and repeats_error(reader.span, outputs[-1].text))):
         outputs = ()
         # With its note, the error would count as a recorded answer.
         reader.noted.pop("output", None)

@@ -191,11 +191,12 @@ def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
 
 def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
     """Return arguments or a result from messages."""
-    parts = (part for message in read_messages(reader.attributes.get(key)) for part in message.parts)
-    data = next((p.data for p in parts if p.kind == kind and p.data is not None), None)
-    if data is not None:
-        reader.note(noted_as, key)
-    return data
+    for message in read_messages(reader.attributes.get(key)):
+        for part in message.parts:
+            if part.kind == kind and part.data is not None:
+                reader.note(noted_as, key)
+                return part.data
+    return None
 
 
 # --- how an operation ended, in the words of frameworks ---
