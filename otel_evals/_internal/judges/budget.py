@@ -14,14 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import anyio
 
 from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.model import Usage
 from otel_evals._internal.util.calls import in_thread
-from otel_evals._internal.util.redis_server import is_address, redis_server
+from otel_evals._internal.util.redis_server import RedisServer, is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError, StoreError
 
@@ -79,7 +79,7 @@ class Budget:
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
         shared = is_address(store, "budget.store")
         # With a server, no sum is below what this process added itself, whatever the server answers.
-        self._counters: list[_Counters] = [redis_server(str(store))] if shared else []
+        self._counters: list[RedisServer | FileCounters] = [redis_server(str(store))] if shared else []
         self._counters.append(FileCounters(MEMORY if store is None or shared else store))
         self._most = {"usd": math.inf if usd is None else round(usd * _NANO), "tokens": tokens or math.inf}
 
@@ -176,12 +176,6 @@ class Budget:
     def _key(self, what: str) -> str:
         day = datetime.fromtimestamp(self._now(), UTC).date()
         return f"{self._name}/{what or 'all'} {day}"
-
-
-class _Counters(Protocol):
-    def add(self, key: str, amount: int, seconds: float) -> int: ...
-
-    def value(self, key: str) -> int: ...
 
 
 class FileCounters:

@@ -87,8 +87,6 @@ def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, i
     Without `guess`, secrets count by their own form: a value that only a header or a name such as `password`
     gives away has to be at least 36 characters long, and a key that is masked with asterisks is no secret.
     """
-    if len(text) < _SHORTEST:
-        return
     if _may_have_key(text):
         for match, first, last in _found(KEYS, text):
             if guess or "***" not in match[0]:

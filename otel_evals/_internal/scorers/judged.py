@@ -232,22 +232,19 @@ def worths(field: str, name: str, given: Mapping[str, float] | None) -> dict[str
     }
 
 
-def material(get_context: Resolver | None, context: Sequence[str] | None) -> Resolver:
-    """Return the scorer's own resolver, its fixed pieces, or the results of tools and retrievers."""
-    if get_context is not None:
-        return get_context
-    return static(*context) if context is not None else combine(tool_results(), documents())
+def material(
+    get_context: Resolver | None, context: Sequence[str] | None, otherwise: Resolver | None = None
+) -> Resolver:
+    """Return the scorer's own resolver, its fixed pieces, or by default results of tools and retrievers."""
+    given = None if context is None else static(*context)
+    return get_context or given or otherwise or combine(tool_results(), documents())
 
 
 def pieces_of(scorer_id: str, get_context: Resolver | None, context: Sequence[str] | None) -> Resolver:
     """Return the scorer's own resolver, its fixed pieces, or the retrieved documents."""
-    if get_context is not None:
-        return get_context
-    if context is None:
-        return documents()
-    if not context:
+    if context is not None and not context:
         raise ConfigError(f"{scorer_id}.context", "is empty: name pieces, or leave it out to use documents")
-    return static(*context)
+    return material(get_context, context, documents())
 
 
 def numbered(lines: Sequence[str]) -> TrustedText:
