@@ -80,9 +80,9 @@ async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
     if not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
         raise TypeError(f"get_context must return a list of texts, not {type(found).__name__}")
     pieces = tuple(found)
-    wrong = next((piece for piece in pieces if not isinstance(piece, str)), None)
+    wrong = [type(piece).__name__ for piece in pieces if not isinstance(piece, str)]
     if wrong:
-        raise TypeError(f"get_context must return a list of texts, not of {type(wrong).__name__}")
+        raise TypeError(f"get_context must return a list of texts, not of {wrong[0]}")
     return Context(pieces)
 
 

@@ -243,7 +243,7 @@ def test_a_hook_that_finds_nothing_makes_it_not_scored(found: Any) -> None:
     assert anyio.run(with_context(lambda params: found, without_context=True).score, a_run())
 
 
-@pytest.mark.parametrize("found", [3, {"a": "b"}, [1, 2], b"bytes"])
+@pytest.mark.parametrize("found", [3, {"a": "b"}, [1, 2], ["text", None], b"bytes"])
 def test_a_hook_that_returns_no_texts_fails(found: Any) -> None:
     with pytest.raises(StepFailure, match="get_context must return a list of texts"):
         score(with_context(lambda params: found))
