@@ -118,9 +118,9 @@ def _models_of(root: Operation, operations: Iterable[Operation]) -> tuple[str, .
     """Return the models of all model calls, or without any the first one that an agent has."""
     asked = [o for o in operations if o.kind is OperationKind.INFERENCE]
     agents = [root, *(o for o in operations if o.kind is OperationKind.AGENT)]
-    models = [o.response_model or o.request_model for o in asked or agents]
-    known = dict.fromkeys(filter(None, models))
-    return tuple(known) if asked else tuple(known)[:1]
+    named = [o.response_model or o.request_model for o in asked or agents]
+    models = tuple(dict.fromkeys(filter(None, named)))
+    return models if asked else models[:1]
 
 
 def _trace_state(span: SpanRecord) -> str:

@@ -58,7 +58,7 @@ def claude_code() -> SpanConvention:
             request_model="gen_ai.request.model model",
             input_tokens="input_tokens",
             output_tokens="output_tokens",
-            cache_tokens="cache_read_tokens",
+            cache_read_tokens="cache_read_tokens",
             agent_name="gen_ai.agent.name subagent.name subagent.type",
             error="error",
         ),

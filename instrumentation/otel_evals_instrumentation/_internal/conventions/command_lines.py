@@ -23,7 +23,12 @@ from otel_evals_instrumentation._internal.readers.vocabulary import (
 # --- OpenAI's Codex command line: `codex.turn.*` on spans, prompts and tools' results in log records ---
 
 
-_COUNTS = tuple(f"{name}_token_count" for name in ("input", "output", "cached", "cache_write", "reasoning"))
+_COUNTS = {
+    "input_tokens": "input_token_count",
+    "output_tokens": "output_token_count",
+    "cache_read_tokens": "cached_token_count",
+    "reasoning_tokens": "reasoning_token_count",
+}
 _CODEX_KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
 
 
@@ -38,7 +43,7 @@ def codex() -> SpanConvention:
             request_model="model",
             input_tokens="codex.turn.token_usage.input_tokens",
             output_tokens="codex.turn.token_usage.output_tokens",
-            cache_tokens="codex.turn.token_usage.cached_input_tokens",
+            cache_read_tokens="codex.turn.token_usage.cached_input_tokens",
             reasoning_tokens="""
                 codex.turn.token_usage.reasoning_output_tokens codex.usage.reasoning_output_tokens
             """,
@@ -72,7 +77,7 @@ def _codex_refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
     """Add the tokens of a response, unless the span has its own, and read the model."""
-    more = make_usage([first_count(event.attributes, (name,)) for name in _COUNTS])
+    more = make_usage({name: first_count(event.attributes, (key,)) for name, key in _COUNTS.items()})
     if more is not None and "input_tokens" not in reader.found_at:
         reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
     reader.offer("request_model", event.attributes.get("model"))

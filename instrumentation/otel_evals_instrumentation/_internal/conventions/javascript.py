@@ -79,7 +79,7 @@ def voltagent() -> SpanConvention:
             finish="llm.finish_reason ai.response.finish_reason",
             input_tokens="usage.prompt_tokens llm.usage.prompt_tokens",
             output_tokens="usage.completion_tokens llm.usage.completion_tokens",
-            cache_tokens="usage.cached_tokens llm.usage.cached_tokens",
+            cache_read_tokens="usage.cached_tokens llm.usage.cached_tokens",
             reasoning_tokens="usage.reasoning_tokens llm.usage.reasoning_tokens",
             conversation_id="conversation.id voltagent.conversation_id",
             agent_name="subagent.name entity.name",

@@ -10,9 +10,7 @@ from otel_evals_instrumentation._internal.readers.parts import text_message, tex
 from otel_evals_instrumentation._internal.readers.values import listed, mapping, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_OF_MODELS = frozenset(
-    words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
-)
+_OF_MODELS = words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
 """Attributes of model calls, in Mastra 0.2x without an operation."""
 _OBJECTS = ("ai.model", "ai.response", "ai.usage")
 """Attributes of early versions that are one object each."""
@@ -30,7 +28,7 @@ def vercel_ai() -> SpanConvention:
         content="on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
         markers=(
             *words("operationId model.id toolCall.name toolCall.args", "ai."),
-            *sorted(_OF_MODELS),
+            *_OF_MODELS,
             *words("response.providerMetadata model response", "ai."),
             *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
         ),
@@ -66,7 +64,7 @@ def vercel_ai() -> SpanConvention:
                 stream.usage.outputTokens generateText.usage.outputTokens streamText.usage.outputTokens
                 streamObject.usage.outputTokens generateObject.usage.outputTokens
             """,
-            cache_tokens="""
+            cache_read_tokens="""
                 ai.usage.cachedInputTokens ai.usage.inputTokenDetails.cacheReadTokens
                 stream.usage.cachedInputTokens generateText.usage.cachedInputTokens
                 streamText.usage.cachedInputTokens streamObject.usage.cachedInputTokens
@@ -98,7 +96,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if operation == "ai.toolCall" or "ai.toolCall.name" in attributes:
         return OperationKind.TOOL
     if not operation.startswith("ai."):
-        return None if _OF_MODELS.isdisjoint(attributes) else OperationKind.INFERENCE
+        return None if attributes.keys().isdisjoint(_OF_MODELS) else OperationKind.INFERENCE
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
     # `ai.generateText.doGenerate` is the model call inside of `ai.generateText`.

@@ -102,7 +102,7 @@ class AttributeNames:
     finish: str = ""
     input_tokens: str = ""
     output_tokens: str = ""
-    cache_tokens: str = ""
+    cache_read_tokens: str = ""
     cache_write_tokens: str = ""
     reasoning_tokens: str = ""
     usage: str = ""
@@ -164,7 +164,7 @@ GEN_AI = AttributeNames(
         gen_ai.usage.output_tokens gen_ai.usage.completion_tokens gen_ai.response.completion_tokens
         llm.token_count.completion
     """,
-    cache_tokens="""
+    cache_read_tokens="""
         gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens
         gen_ai.usage.cache_read_tokens gen_ai.usage.cached_input_tokens gen_ai.usage.input_cached_tokens
         gen_ai.usage.details.cache_read_tokens gen_ai.usage.details.cache_read_input_tokens

@@ -49,7 +49,7 @@ _TEXTS = words(
     """provider request_model response_model response_id conversation_id user_id
     agent_name"""
 )
-_COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
+_COUNTED = words("input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens")
 _OF_TOOLS = ("name", "error", "error_type", "paused")
 _SIDES = ("input", "output")
 _CONTENT = {
@@ -224,7 +224,9 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     if "name" in found_at or kind in (OperationKind.TOOL, OperationKind.AGENT):
         _read_name(reader, kind)
     if "input_tokens" in found_at or "output_tokens" in found_at:
-        usage = make_usage([first_count(reader.attributes, found_at.get(name, ())) for name in _COUNTED])
+        usage = make_usage(
+            {name: first_count(reader.attributes, found_at[name]) for name in _COUNTED if name in found_at}
+        )
         if usage is not None:
             fields["usage"] = usage
     for key in found_at.get("usage", ()):

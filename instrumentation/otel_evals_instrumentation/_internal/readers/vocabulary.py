@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -158,7 +158,13 @@ _REASONING = words(
 )
 
 
-_COUNTED = Usage.__struct_fields__
+_COUNTED = {
+    "input_tokens": _INPUT,
+    "output_tokens": _OUTPUT,
+    "cache_read_tokens": _CACHE,
+    "cache_write_tokens": _CACHE_WRITE,
+    "reasoning_tokens": _REASONING,
+}
 _COUNT = re.compile("[0-9]{1,15}")
 
 
@@ -167,8 +173,7 @@ def usage_in(value: Any) -> Usage | None:
     counts = literal(parse(value))
     if not isinstance(counts, Mapping):
         return None
-    names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
-    usage = make_usage([first_count(counts, keys) for keys in names])
+    usage = make_usage({name: first_count(counts, keys) for name, keys in _COUNTED.items()})
     return usage if usage is None or "total" not in counts else _with_parts(usage, counts)
 
 
@@ -186,11 +191,10 @@ def _with_parts(usage: Usage, counts: Mapping[str, Any]) -> Usage:
     return replace(usage, input_tokens=usage.input_tokens + given, output_tokens=usage.output_tokens + said)
 
 
-def make_usage(counts: Sequence[int | None]) -> Usage | None:
-    """Return a usage from counts in the order of its fields; None if input and output are unknown."""
-    if counts[0] is None and counts[1] is None:
-        return None
-    return Usage(**{name: count for name, count in zip(_COUNTED, counts, strict=True) if count})
+def make_usage(counts: Mapping[str, int | None]) -> Usage | None:
+    """Return a usage from counts by its fields; None if input and output are unknown."""
+    known = {name: count for name, count in counts.items() if count is not None}
+    return Usage(**known) if known.keys() & {"input_tokens", "output_tokens"} else None
 
 
 def with_details(usage: Usage, counts: Mapping[str, Any]) -> Usage:
