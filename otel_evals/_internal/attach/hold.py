@@ -110,7 +110,7 @@ class PendingScores:
         self.open = False
         self._wake(None)
 
-    def waits(self, key: Key, end_time: int) -> bool:
+    def _waits(self, key: Key, end_time: int) -> bool:
         """Return True if a span that ended then must be held."""
         pending = self._pending.get(key)
         return pending is not None and not pending.complete and not self.lets_pass(end_time)
@@ -208,7 +208,7 @@ class Hold(Generic[_Item]):
         deadline = time.monotonic() + max(0.0, left)
         self._held[key] = _Held(item, end_time, deadline, size)
         self._bytes += size  # not atomic; a sweep counts again
-        if not self._scores.waits(key, end_time):
+        if not self._scores._waits(key, end_time):
             self._complete.append(key)  # `_wake` came just before, and did not find it
             self.changed()
         elif before is not None or deadline < self.next_look:
