@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from labelled_answers import Example
@@ -61,6 +61,51 @@ def deepeval_faithfulness(example: Example, url: str, model: str) -> Row:
     return _deepeval(FaithfulnessMetric, case, url, model)
 
 
+def deepeval_toxicity(example: Example, url: str, model: str) -> Row:
+    from deepeval.metrics import ToxicityMetric
+
+    return _deepeval(ToxicityMetric, _said(example), url, model)
+
+
+def deepeval_bias(example: Example, url: str, model: str) -> Row:
+    from deepeval.metrics import BiasMetric
+
+    return _deepeval(BiasMetric, _said(example), url, model)
+
+
+def deepeval_answer_relevancy(example: Example, url: str, model: str) -> Row:
+    from deepeval.metrics import AnswerRelevancyMetric
+
+    return _deepeval(AnswerRelevancyMetric, _said(example), url, model)
+
+
+def deepeval_prompt_alignment(example: Example, url: str, model: str) -> Row:
+    """The whole prompt is the one instruction."""
+    from deepeval.metrics import PromptAlignmentMetric
+
+    kind = partial(PromptAlignmentMetric, prompt_instructions=[example.row["question"]])
+    return _deepeval(kind, _said(example), url, model)
+
+
+def deepeval_conversational_g_eval(example: Example, url: str, model: str) -> Row:
+    """It has ten degrees: its own threshold decides."""
+    from deepeval.metrics import ConversationalGEval
+    from deepeval.test_case import ConversationalTestCase, MultiTurnParams, Turn
+
+    row, shown = example.row, [MultiTurnParams.ROLE, MultiTurnParams.CONTENT]
+    case = ConversationalTestCase(turns=[Turn(**turn) for turn in row["turns"]])
+    kind = partial(
+        ConversationalGEval, name=row["kind"], criteria=row["criterion"], evaluation_params=shown
+    )
+    return _deepeval(kind, case, url, model, by_threshold=True)
+
+
+def _said(example: Example) -> Any:
+    from deepeval.test_case import LLMTestCase
+
+    return LLMTestCase(input=example.row["question"], actual_output=example.row["text"])
+
+
 Rival = Callable[[Example, str, str], Row]
 _SOURCED: dict[str, Rival] = {
     "phoenix_faithfulness": phoenix_faithfulness,
@@ -71,7 +116,12 @@ RIVALS: dict[str, dict[str, Rival]] = {
     "SummEdits": _SOURCED,
     "BEGIN": _SOURCED,
     "WikiQAPassages": {"phoenix_document_relevance": phoenix_document_relevance},
-    "HateCheck": {"phoenix_toxicity": phoenix_toxicity},
+    "QAGS": _SOURCED,
+    "FED": {"deepeval_conversational_g_eval": deepeval_conversational_g_eval},
+    "WikiQA": {"deepeval_answer_relevancy": deepeval_answer_relevancy},
+    "IFEval": {"deepeval_prompt_alignment": deepeval_prompt_alignment},
+    "BBQ": {"deepeval_bias": deepeval_bias},
+    "HateCheck": {"phoenix_toxicity": phoenix_toxicity, "deepeval_toxicity": deepeval_toxicity},
     "When2Call": {
         "phoenix_tool_selection": phoenix_tool_selection,
         "phoenix_tool_invocation": phoenix_tool_invocation,
@@ -107,10 +157,12 @@ def _phoenix(kind: Any, data: Row, url: str, model: str, good: str | None = None
     return {"value": value, "label": found.label, "outcome": "score", **_taken()}
 
 
-def _deepeval(kind: Any, case: Any, url: str, model: str) -> Row:
-    metric = kind(model=_deepeval_model(url, model), include_reason=False, async_mode=False)
+def _deepeval(kind: Any, case: Any, url: str, model: str, *, by_threshold: bool = False) -> Row:
+    options = {} if by_threshold else {"include_reason": False}
+    metric = kind(model=_deepeval_model(url, model), async_mode=False, **options)
     metric.measure(case, _show_indicator=False)
-    return {"value": metric.score, "outcome": "score", **_taken()}
+    value = float(metric.is_successful()) if by_threshold else metric.score
+    return {"value": value, "outcome": "score", **_taken()}
 
 
 @cache

@@ -49,6 +49,9 @@ FAILURES = {
 """Sets of failed runs, by their names in failures.py."""
 LOWER = ("hallucination", "toxicity", "bias")
 """Scorers whose alarm is any score above 0; for others it is any score below 1."""
+DECIDING = {"summarization": {"contradicted", "absent"}, "prompt_alignment": {"unmet"}}
+"""Scorers whose value weighs more than the label is about (such as main points that a summary lacks), with
+the verdicts that are an alarm instead."""
 SAMPLES = 2_000
 
 
@@ -61,6 +64,11 @@ def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
             yield built_in.classifier(judge, question=QUESTION, classes={"yes": 1.0, "no": 0.0})
             yield built_in.rubric(judge, criteria=[QUESTION.replace("Does everything", "Everything")])
             yield built_in.grounded_in_tools()
+        case "QAGS":
+            yield built_in.hallucination(judge)
+            yield built_in.summarization(judge, source=example.row["source"])
+        case "FED":
+            yield built_in.multi_turn_judge(judge, criterion=example.row["criterion"])
         case "HateCheck":
             yield built_in.toxicity(judge)
             yield built_in.bias(judge)
@@ -201,7 +209,9 @@ def keep(rows: Sequence[Row]) -> None:
         old = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         known = {identity(row): row for row in [*old, *(row for row in rows if row["set"] == name)]}
         lines = [json.dumps(known[key], ensure_ascii=False) for key in sorted(known)]
-        path.write_text("\n".join(lines) + "\n")
+        new = path.with_suffix(".new")
+        new.write_text("\n".join(lines) + "\n")
+        new.replace(path)  # whole, also if this ends in between
 
 
 def identity(row: Row) -> tuple[str, ...]:
@@ -258,7 +268,11 @@ def accuracy(group: Sequence[Row]) -> list[str]:
 def alarm(row: Row) -> bool:
     """An item without a score raises no alarm."""
     value = row["value"]
-    return value is not None and (value > 0 if row["scorer"] in LOWER else value < 1)
+    if value is None:
+        return False
+    if row["scorer"] in DECIDING:
+        return not DECIDING[row["scorer"]].isdisjoint(row["verdicts"])
+    return value > 0 if row["scorer"] in LOWER else value < 1
 
 
 def share(hits: Sequence[bool]) -> str:

@@ -3,7 +3,8 @@
 FOLDER holds checkouts under their own names: vectara/FaithBench, salesforce/factualNLG (SummEdits),
 google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), nyu-mll/BBQ, yizhongw/WikiQA-Selection,
 oKatanaaa/ifeval and josejg/instruction_following_eval (IFEval's answers and its checks), NVIDIA/When2Call,
-microsoft/AgentRx and ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
+maszhongming/UniEval (QAGS), maximedb/full (FED's conversations), microsoft/AgentRx and
+ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import csv
 import hashlib
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from otel_evals.model import Run
@@ -95,6 +98,54 @@ def begin(folder: Path) -> Iterator[Example]:
             label, question = row["begin_label"], "What do you know about it?"
             if label in ("Fully attributable", "Not fully attributable"):
                 yield sourced("BEGIN", row["knowledge"], row["response"], label.startswith("Fully"), question)
+
+
+def qags(folder: Path) -> Iterator[Example]:
+    """A summary is right if most annotators found each of its sentences consistent with the article."""
+    for path in sorted((folder / "UniEval/reproduce/data/fact").glob("qags_*.json")):
+        for row in json.loads(path.read_text()):
+            if len(row["source"]) < SHORT:
+                right, question = row["scores"]["consistency"] == 1, "Summarize the document."
+                yield sourced("QAGS", row["source"], row["system_output"], right, question)
+
+
+# --- conversations ---
+
+FED = {
+    "Coherent": "Throughout the conversation, the assistant is coherent and keeps up a good flow.",
+    "Understanding": "The assistant understands what the user says.",
+    "Informative": "The assistant is informative throughout the conversation.",
+    "Inquisitive": "The assistant is inquisitive throughout the conversation.",
+}
+"""Questions that people answered about whole conversations with 0, 1 or 2, as criteria."""
+AGREED, DENIED = 1.8, 1.2
+"""Means of these answers that count as right and as wrong; what is between is left out."""
+
+
+def fed(folder: Path) -> Iterator[Example]:
+    path = folder / "full/data/fed_data.json"
+    for row in json.loads(path.read_text()) if path.exists() else ():
+        if "response" in row:
+            continue  # people were asked about a single reply
+        turns = _fed_turns(row["context"])
+        for kind, criterion in FED.items():
+            value = fmean(row["annotations"][kind])
+            if not DENIED < value < AGREED:
+                kept = {"turns": turns, "criterion": criterion, "right": value >= AGREED, "kind": kind}
+                *history, asked, said = turns
+                run = {"history": history, "input": asked["content"], "output": said["content"]}
+                yield Example("FED", kept, run_of(run))
+
+
+def _fed_turns(text: str) -> list[dict[str, str]]:
+    """Return the turns up to the assistant's last one."""
+    roles = {"User": "user", "System": "assistant"}
+    parts = re.split(r"^(User|System): ?", text, flags=re.MULTILINE)[1:]
+    turns = [
+        {"role": roles[speaker], "content": said.strip()}
+        for speaker, said in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    return turns if turns[-1]["role"] == "assistant" else turns[:-1]
 
 
 # --- words, and calls ---
@@ -211,6 +262,8 @@ LOADERS = {
     "FaithBench": faithbench,
     "SummEdits": summedits,
     "BEGIN": begin,
+    "QAGS": qags,
+    "FED": fed,
     "HateCheck": hatecheck,
     "BBQ": bbq,
     "WikiQA": wikiqa_answers,
