@@ -94,9 +94,7 @@ def deepeval_conversational_g_eval(example: Example, url: str, model: str) -> Ro
 
     row, shown = example.row, [MultiTurnParams.ROLE, MultiTurnParams.CONTENT]
     case = ConversationalTestCase(turns=[Turn(**turn) for turn in row["turns"]])
-    kind = partial(
-        ConversationalGEval, name=row["kind"], criteria=row["criterion"], evaluation_params=shown
-    )
+    kind = partial(ConversationalGEval, name=row["kind"], criteria=row["criterion"], evaluation_params=shown)
     return _deepeval(kind, case, url, model, by_threshold=True)
 
 
