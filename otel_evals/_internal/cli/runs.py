@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from otel_evals._internal.cli.scored_records import ScoredRecord, scored_records
 from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text, report_skipped
@@ -62,35 +63,32 @@ def _print_json(found: Iterable[Run]) -> int:
     return count
 
 
-_IDS = ("trace_id", "trace_ids", "root_span_id", "root_kind", "agent_name", "agent_version")
-_NAMED = ("prompt_version", "tenant")
-_CONTENT = ("conversation_id", "user_id", "input", "output", "error", "error_type")
-_CALL = ("id", "name", "arguments", "result", "error", "error_type", "status", "span_id", "source")
-
-
-_ATTEMPT = ("status", "result", "error", "error_type", "span_id")
+_FIELDS = """trace_id trace_ids root_span_id root_kind agent_name agent_version prompt_version tenant
+conversation_id user_id input output error error_type"""
+_CALL = "id name arguments result error error_type status span_id source"
+_ATTEMPT = "status result error error_type span_id"
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run as one JSON object, without its operations."""
     return {
-        **_picked(run, *_IDS, *_NAMED, *_CONTENT),
+        **_picked(run, _FIELDS),
         "tool_calls": [_call_as_json(call) for call in run.tool_calls],
-        "documents": [_picked(document, "id", "content", "score") for document in run.documents],
-        **_picked(run, "models", "provider", "finish_reasons", "waiting"),
-        "usage": _picked(run.usage, *run.usage.__struct_fields__),
-        **_picked(run, "start_time", "duration", "convention"),
+        "documents": [_picked(document, "id content score") for document in run.documents],
+        **_picked(run, "models provider finish_reasons waiting"),
+        "usage": asdict(run.usage),
+        **_picked(run, "start_time duration convention"),
         "availability": dict(run.availability),
     }
 
 
 def _call_as_json(call: ToolCall) -> dict[str, Any]:
-    attempts = {"attempts": [_picked(each, *_ATTEMPT) for each in call.attempts]} if call.attempts else {}
-    return _picked(call, *_CALL) | attempts
+    attempts = {"attempts": [_picked(each, _ATTEMPT) for each in call.attempts]} if call.attempts else {}
+    return _picked(call, _CALL) | attempts
 
 
-def _picked(record: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
+def _picked(record: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names.split()}
 
 
 # --- trees ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +116,7 @@ class ScoredFixture:
         if not chosen:
             raise AssertionError(_HINT if runs is None else "there are no runs to score")
         config = build_config([scorer])
-        with BatchScorer(config) as batch:
+        with closing(BatchScorer(config)) as batch:
             futures = [batch.score(replace(r, ground_truth=ground_truth, trace_flags=1)) for r in chosen]
             found = tuple(evaluation for future in futures for evaluation in future.result())
             found += batch.end_conversations()

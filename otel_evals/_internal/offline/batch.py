@@ -48,7 +48,7 @@ class _Submitted:
 
 
 class BatchScorer:
-    """Scores runs on a separate engine thread; use it as a context manager.
+    """Scores runs on a separate engine thread, until it is closed.
 
     Rules, sampling, timeouts, retries and concurrency apply as they do live, and scored runs are delivered to
     the configured destinations. Queues are unbounded, and nothing is written to OpenTelemetry. A conversation
@@ -136,12 +136,6 @@ class BatchScorer:
         self._engine.run(self._forget_conversations, timeout)
         self._engine.finish(time.monotonic() + timeout)
         self._engine.close(time.monotonic() + 1.0)
-
-    def __enter__(self) -> BatchScorer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # --- on the engine's thread ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -86,11 +86,10 @@ def _tally(
     evaluations: Sequence[Evaluation],
     kin: Mapping[str, Kin],
 ) -> ScorerTally:
-    ends: dict[str, Counter[str]] = {"not_scored": Counter(), "failed": Counter(), "dropped": Counter()}
+    ends: defaultdict[str, Counter[str]] = defaultdict(Counter)
     scores = [e.outcome for e in evaluations if isinstance(e.outcome, Score)]
     for evaluation in evaluations:
-        if evaluation.status != "scored":
-            ends[evaluation.status][evaluation.reason or "unknown"] += 1
+        ends[evaluation.status][evaluation.reason or "unknown"] += 1
     values = [score.value for score in scores]
     judged = [score.cost for score in scores if any(step.model for step in score.steps)]
     made, share, bounds = _estimated(evaluations, scale, kin)

@@ -36,12 +36,9 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _FAILED = "[redaction failed]"
 _DEEPEST = 100
-_IDS = frozenset(
-    {
-        "trace_id", "span_id", "parent_span_id", "root_span_id", "trace_ids", "children", "links",
-        "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
-    }
-)  # fmt: skip
+_OWN_IDS = """trace_id span_id parent_span_id root_span_id trace_ids children links trace_state evaluation_id
+conversation_id scorer_id scorer_version digest rule"""
+_IDS = frozenset(_OWN_IDS.split())
 """Fields of our own records that identify spans and scores: never redacted. Keys of content are no fields."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span next to its attributes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import closing
 from math import inf
 from pathlib import Path
 
@@ -323,7 +324,7 @@ def test_what_cannot_be_taken_in_costs_nothing_else(caplog: pytest.LogCaptureFix
     span = replace(turn(0).operations[0].span, logs=(SpanEvent(name="x", body=Hostile()),))
     hostile = turn(0, operations=(Operation(span=span, kind=OperationKind.AGENT, convention="d"),))
     unknown = turn(1, "d", tool_calls=(tool("a", 1),), availability={"tool_results": "perhaps"})
-    with BatchScorer(Config(rules=(Rule(polite, scope="conversation"), Rule(brief)))) as bench:
+    with closing(BatchScorer(Config(rules=(Rule(polite, scope="conversation"), Rule(brief))))) as bench:
         for run in (hostile, unknown, turn(2, "e")):
             assert [e.status for e in bench.score(run).result()] == ["scored"]
         assert [e.conversation_id for e in bench.end_conversations()] == ["c", "e"]
