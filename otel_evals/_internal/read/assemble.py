@@ -204,7 +204,7 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
             return answer is None or last is None or not is_after_pending(last, self._operations)
         if (answer is not None and answer.said) or self._failed() is not None:
             return False
-        paused = self._root.paused or any(o.paused for o in self._operations)
+        paused = any(operation.paused for operation in self._operations)
         return paused or self.finish_reasons()[-1:] == ("paused",) or ends_with_calls(self._root)
 
     def _names(self) -> Mapping[str, Named]:
