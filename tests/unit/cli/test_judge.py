@@ -71,7 +71,8 @@ def labelled(tmp_path: Path) -> Path:
     tools = [{"name": "t", "result": "material"}]
     lines = [{"output": "wrong", "label": True, "tools": tools} for _ in range(3)]
     lines += [{"output": "right", "label": 0, "tools": [{"name": "t", "result": nice}]} for _ in range(3)]
-    lines += [{"id": "odd", "output": "right \x1b[2Jtoo", "label": 0, "tools": tools}]
+    # Tools that write JSON give what an example lacks as null.
+    lines += [{"id": "odd", "output": "right \x1b[2Jtoo", "label": 0, "tools": tools, "context": None}]
     path = tmp_path / "labels.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in lines))
     return path

@@ -82,10 +82,10 @@ class _Recorded(Struct):
     input: Any = None
     output: Any = None
     system: str | None = None
-    history: tuple[_Said, ...] = ()
-    tools: tuple[_Called, ...] = ()
-    context: tuple[Any, ...] = ()
-    media: tuple[dict[str, Any], ...] = ()
+    history: tuple[_Said, ...] | None = None
+    tools: tuple[_Called, ...] | None = None
+    context: tuple[Any, ...] | None = None
+    media: tuple[dict[str, Any], ...] | None = None
     expected: Any = None
 
 
@@ -97,7 +97,7 @@ def run_of(record: Mapping[str, Any]) -> Run:
     """
     try:
         given = convert(record, _Recorded)
-        media = [(convert(each, _Side).side, convert(each, Media)) for each in given.media]
+        media = [(convert(each, _Side).side, convert(each, Media)) for each in given.media or ()]
     except ValueError as error:  # a ValidationError, or a text that cannot be encoded
         raise ConfigError("run", f"has a wrong form: {error}") from None
 
@@ -112,12 +112,12 @@ def run_of(record: Mapping[str, Any]) -> Run:
         root_span_id="0" * 16,
         root_kind=OperationKind.AGENT,
         input_messages=() if asked is None else (message("user", asked, "input"),),
-        history=tuple(message(each.role, each.content) for each in given.history),
+        history=tuple(message(each.role, each.content) for each in given.history or ()),
         system_instructions=given.system,
         output=None if said is None else as_text(said),
         output_messages=() if said is None else (message("assistant", said, "output"),),
-        tool_calls=tuple(map(_tool_call, given.tools)),
-        documents=tuple(Document(content=as_text(piece)) for piece in given.context),
+        tool_calls=tuple(map(_tool_call, given.tools or ())),
+        documents=tuple(Document(content=as_text(piece)) for piece in given.context or ()),
         ground_truth=given.expected,
     )
 
