@@ -79,6 +79,7 @@ def test_what_is_in_the_topic_is_scored_and_committed_and_poison_set_aside(
     check_dead_letters(brokers, {b"\xff\xffpoison", b"{not json"})
 
 
+@pytest.mark.slow
 def test_a_key_that_names_another_trace_does_not_exempt_it(brokers: str, tmp_path: Path) -> None:
     """The next member reads back which traces are finished: those of messages, not of their keys."""
     (other, first), (key, second) = runs(2)

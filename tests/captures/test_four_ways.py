@@ -218,7 +218,8 @@ def wait_until_idle(gateway: GatewayProcess) -> None:
         seen.append(len(gateway.records()))
 
 
-@pytest.mark.parametrize("way", [over_http, over_grpc])
+# Both read with the same code: one of them shows what the gateway makes of it.
+@pytest.mark.parametrize("way", [pytest.param(over_http, marks=pytest.mark.slow), over_grpc])
 @pytest.mark.parametrize("captures", BATCHES, ids=lambda captures: f"{len(captures)}-captures")
 def test_the_gateway_reads_the_runs_of_the_file(captures: list[list[str]], way: Any, tmp_path: Path) -> None:
     expected = as_records(from_files(captures))
