@@ -101,7 +101,7 @@ def begin(folder: Path) -> Iterator[Example]:
 
 
 def qags(folder: Path) -> Iterator[Example]:
-    """A summary is right if most annotators found each of its sentences consistent with the article."""
+    """A right summary has no sentence that most annotators found inconsistent with the article."""
     for path in sorted((folder / "UniEval/reproduce/data/fact").glob("qags_*.json")):
         for row in json.loads(path.read_text()):
             if len(row["source"]) < SHORT:

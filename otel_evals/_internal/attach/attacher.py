@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -26,8 +25,7 @@ from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure
 from otel_evals._internal.model.evaluations import scored_span
-from otel_evals._internal.trust.keys import SECONDS
-from otel_evals._internal.trust.marks import marked_in
+from otel_evals._internal.trust.marks import marked_context
 from otel_evals._internal.util.error_log import log_error, safely
 from otel_evals._internal.util.plain import type_name
 
@@ -127,7 +125,7 @@ class Attacher:
             except BaseException as error:  # a span processor of the application
                 log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
         span = OwnSpan(run) if span is None else span
-        marked = marked_in(int(time.time()) // SECONDS)
+        marked = marked_context()
         # Never detached: the context is this attempt's own.
         context.run(context_api.attach, trace.set_span_in_context(span, marked))
         return Opened(span, context, span_id, span.judged)

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 SWEEP_SECONDS = 0.25
 """Seconds between two looks at all held spans, whose deadlines may be unordered."""
 _IDLE_SECONDS = 5.0
-"""Seconds between two looks while nothing is held: a wake-up may be lost, as an exception interrupts it."""
+"""Seconds between two looks while nothing is held: an asynchronous exception may lose a wake-up."""
 _MAX_PENDING = 10_000
 _UNMEASURED = 64
 """Number of spans that may be held without being measured."""
@@ -222,7 +222,7 @@ class Hold(Generic[_Item]):
     def release(self, *, everything: bool = False) -> list[tuple[_Item, Mapping[str, Any]]]:
         """Return the items that are complete or overdue, or all, with their attributes."""
         now = time.monotonic()
-        # Before the look at what is held: `put` wakes for what is due before this.
+        # Set before the held items are read: `put` wakes the thread for earlier deadlines.
         self.next_look = now + _IDLE_SECONDS
         ready: list[tuple[_Item, Mapping[str, Any]]] = []
         while self._replaced:

@@ -1,4 +1,4 @@
-"""What is judged, and what follows an attempt that failed."""
+"""Targets of evaluations, and retries of failed attempts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from otel_evals._internal.sampling.decide import Decider
 
 
 class Rules:
-    """The rules of one configuration. A run keeps the rules that it began with."""
+    """The rules of one configuration. A run is scored by the rules that sampled it."""
 
     def __init__(self, config: Config, attacher: Attacher) -> None:
         self._context = private_context(config.redact, content=config.capture_content)

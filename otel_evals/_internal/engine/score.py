@@ -295,7 +295,7 @@ def _sampled(
 
 
 def _is_bare(outcome: Outcome) -> bool:
-    """Return True for a score without a text of its own, as most are."""
+    """Return True if a score contains no text to redact, the usual case."""
     return (
         isinstance(outcome, Score)
         and not outcome.explanation

@@ -18,7 +18,7 @@ _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
 _UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
 _ALL_ENDED_SECONDS: Final = 0.02
-"""Seconds until a run closes when no span of its trace is open: for log records of other threads."""
+"""Seconds until a run closes if no span of its trace is open; other threads may still send log records."""
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1

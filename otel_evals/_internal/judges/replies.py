@@ -115,7 +115,7 @@ def field_of(value: Any, name: str) -> Any:
 
 
 def first_of(value: Any) -> Any:
-    """Return the first item of a list; None of anything else."""
+    """Return the first item of a list; None if it is empty or no list."""
     return value[0] if isinstance(value, list) and value else None
 
 

@@ -212,7 +212,7 @@ class Picks:
 
 
 def added(one: _Sums, other: _Sums, by: Mapping[str, Callable[..., Any]]) -> _Sums:
-    """Return the sum of two dataclasses: each field's sum, or the result of its function in `by`."""
+    """Return the sum of two dataclasses: field by field, with the functions in `by` instead of addition."""
     kind: Any = type(one)
     values = {}
     for name in kind.__dataclass_fields__:

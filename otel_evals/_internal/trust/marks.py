@@ -60,11 +60,11 @@ def mark(context: Context | None = None) -> Context:
 
 def marked_context() -> Context:
     """Return a context with nothing but the mark of this hour."""
-    return marked_in(int(time.time()) // SECONDS)
+    return _marked_in(int(time.time()) // SECONDS)
 
 
 @lru_cache(maxsize=2)
-def marked_in(_hour: int) -> Context:
+def _marked_in(_hour: int) -> Context:
     """Return a marked context; the number of the present hour keeps it from being that of an earlier one."""
     return mark(Context())
 

@@ -55,7 +55,7 @@ def exceptions_of(span: SpanRecord) -> Iterator[SpanEvent]:
 
 
 def has_dropped(span: SpanRecord) -> bool:
-    """Return True if a limit dropped attributes of a span, or of its events and log records."""
+    """Return True if a limit dropped attributes of a span, an event or a log record."""
     return span.dropped_attributes > 0 or any(e.dropped_attributes > 0 for e in (*span.events, *span.logs))
 
 

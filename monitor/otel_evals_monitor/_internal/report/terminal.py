@@ -49,7 +49,7 @@ def columns_of(report: ScoreReport) -> list[str]:
     rows = [row.slice for row in report.slices]
     names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     rest = {tuple(row[name] for name in names if name != "scorer_version") for row in rows}
-    # The scorer's version is shown if two slices differ in nothing else.
+    # Two slices may differ only in the scorer's version: it is shown then.
     return [name for name in names if name != "scorer_version" or len(rest) < len(rows)]
 
 
