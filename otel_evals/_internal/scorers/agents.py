@@ -101,7 +101,8 @@ def trajectory_judge(
     Formula: 0.6 * necessary / steps + 0.3 * in order / steps + 0.1 * steps / (steps + missing steps),
     rounded to two decimals; without any step 0 if steps are missing, 0.5 if some were in vain, else 1
     (after Mastra evals, trajectory accuracy scorer, judge form, whose best score is 0.9).
-    Needs: the user's words and the tool calls with their results; the final answer helps.
+    Needs: the user's words and the tool calls with their results; the final answer and the tool definitions
+    in the spans help.
     Not scored: input not recorded.
     Cost: one judge call.
 
@@ -117,6 +118,7 @@ def trajectory_judge(
         run = params.run
         return {
             "wanted": wanted,
+            "tools": _defined(run) or TrustedText("not recorded"),
             "steps": [_with_result(c) for c in run.tool_calls],
             "answer": run.output or "",
         }

@@ -70,7 +70,7 @@ def answer_similarity(
     exact_match_bonus)), less contradictions * contradiction_penalty, less min(additions *
     extra_info_penalty, 0.2); kept within 0..1, times scale, rounded to two decimals (Mastra evals, answer
     similarity scorer).
-    Needs: the final answer and an expected one (`run.ground_truth`).
+    Needs: the final answer and an expected one (`run.ground_truth`); the user's words help.
     Not scored: `ground_truth_not_recorded` (always so on live traffic), `ground_truth_empty`, output not
     recorded; `no_units` if the expected answer says nothing.
     Cost: one judge call.

@@ -278,6 +278,7 @@ MARKS = {
     "the conversation before": "<history>",
     "its source": "<input>",
     "the tools at hand": "<definition>",
+    "the tool definitions": "<definition>",
     "the operations of the run": "<output>",
 }
 """What a docstring's `Needs` speaks of, and what a run has of it."""
