@@ -24,6 +24,7 @@ import airline_study
 import anyio
 import yaml
 from labelled import put, rate, retail
+from labelled_answers import Example
 
 from otel_evals.model import Message, Operation, OperationKind, Part, Run, Score, SpanRecord, ToolCall
 from otel_evals.scorers import Scorer, failure_step, grounded_in_tools, trajectory_judge
@@ -103,6 +104,13 @@ def of_retail(folder: Path) -> Iterator[Failure]:
             calls=calls,
             id=str(row["task_id"]),
         )
+
+
+def outcomes(folder: Path) -> Iterator[Example]:
+    """Retail conversations of AgentRx; one is right if its data base ends as its task wanted."""
+    for row, _ in retail(folder):
+        kept = {"task": row["task_id"], "trial": row["trial"], "right": row["reward"] == 1.0}
+        yield Example("TauRetail", kept, conversation(row["traj"]))
 
 
 def of_magentic(folder: Path) -> Iterator[Failure]:

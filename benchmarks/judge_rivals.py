@@ -98,6 +98,18 @@ def deepeval_conversational_g_eval(example: Example, url: str, model: str) -> Ro
     return _deepeval(kind, case, url, model, by_threshold=True)
 
 
+def deepeval_g_eval(example: Example, url: str, model: str) -> Row:
+    """It has ten degrees: its own threshold decides."""
+    from deepeval.metrics import GEval
+    from deepeval.test_case import LLMTestCase, SingleTurnParams
+
+    row, criteria = example.row, "The actual output is factually correct, judged by the expected output."
+    case = LLMTestCase(input=row["question"], actual_output=row["text"], expected_output=row["expected"])
+    shown = [SingleTurnParams.INPUT, SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.EXPECTED_OUTPUT]
+    kind = partial(GEval, name="Correctness", criteria=criteria, evaluation_params=shown)
+    return _deepeval(kind, case, url, model, by_threshold=True)
+
+
 def _said(example: Example) -> Any:
     from deepeval.test_case import LLMTestCase
 
@@ -115,6 +127,7 @@ RIVALS: dict[str, dict[str, Rival]] = {
     "BEGIN": _SOURCED,
     "WikiQAPassages": {"phoenix_document_relevance": phoenix_document_relevance},
     "QAGS": _SOURCED,
+    "EVOUNA": {"deepeval_g_eval": deepeval_g_eval},
     "FED": {"deepeval_conversational_g_eval": deepeval_conversational_g_eval},
     "WikiQA": {"deepeval_answer_relevancy": deepeval_answer_relevancy},
     "IFEval": {"deepeval_prompt_alignment": deepeval_prompt_alignment},

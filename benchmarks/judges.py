@@ -39,7 +39,8 @@ from otel_evals.scorers import Scorer
 VERDICTS = Path(__file__).with_name("verdicts")
 PAGE = Path(__file__).parent.parent / "docs" / "judge_study.md"
 Row = dict[str, Any]
-QUESTION = "Does everything that the answer states stand in what the tools and searches returned?"
+QUESTION = "Does everything that the answer states stand in the retrieved documents, in whatever words?"
+CRITERION = "Everything that the answer states stands in the retrieved documents, in whatever words."
 FAILURES = {
     "AgentRxRetail": "AgentRx, retail",
     "AgentRxMagentic": "AgentRx, Magentic-One",
@@ -49,9 +50,15 @@ FAILURES = {
 """Sets of failed runs, by their names in failures.py."""
 LOWER = ("hallucination", "toxicity", "bias")
 """Scorers whose alarm is any score above 0; for others it is any score below 1."""
-DECIDING = {"summarization": {"contradicted", "absent"}, "prompt_alignment": {"unmet"}}
+DECIDING = {
+    "summarization": {"contradicted", "absent"},
+    "prompt_alignment": {"unmet"},
+    "context_relevance": {"medium", "low", "none"},
+    "answer_similarity": {"partial", "missing"},
+    "factuality": {"narrower", "contradicts"},
+}
 """Scorers whose value weighs more than the label is about (such as main points that a summary lacks), with
-the verdicts that are an alarm instead."""
+the labels or verdicts that are an alarm instead."""
 SAMPLES = 2_000
 
 
@@ -62,11 +69,14 @@ def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
             yield built_in.hallucination(judge)
             yield built_in.faithfulness(judge)
             yield built_in.classifier(judge, question=QUESTION, classes={"yes": 1.0, "no": 0.0})
-            yield built_in.rubric(judge, criteria=[QUESTION.replace("Does everything", "Everything")])
+            yield built_in.rubric(judge, criteria=[CRITERION])
             yield built_in.grounded_in_tools()
         case "QAGS":
             yield built_in.hallucination(judge)
             yield built_in.summarization(judge, source=example.row["source"])
+        case "EVOUNA":
+            yield built_in.factuality(judge)
+            yield built_in.answer_similarity(judge)
         case "FED":
             yield built_in.multi_turn_judge(judge, criterion=example.row["criterion"])
         case "HateCheck":
@@ -78,10 +88,13 @@ def scorers(example: Example, judge: Any) -> Iterator[Scorer]:
             yield built_in.answer_relevancy(judge)
         case "WikiQAPassages":
             yield built_in.context_precision(judge)
+            yield built_in.context_relevance(judge)
         case "IFEval":
             yield built_in.prompt_alignment(judge, mode="user")
         case "When2Call":
             yield built_in.tool_call_judge(judge, available_tools=example.tools)
+        case "TauRetail":
+            yield built_in.failure_step(judge)
 
 
 # --- asking ---
@@ -132,7 +145,7 @@ def evaluations(
 
 
 def examples(options: argparse.Namespace, name: str) -> Sequence[Example]:
-    load = LOADERS.get(name)
+    load = {**LOADERS, "TauRetail": failures.outcomes}.get(name)
     return drawn(load(options.folder), options.half, options.n, options.offset) if load else []
 
 
@@ -153,7 +166,12 @@ def key_of(case: failures.Failure) -> str:
 
 async def of_scorer(scorer: Scorer, example: Example) -> Row:
     found = await failures.outcome(scorer, example.run)
-    return {"item": example.digest, "right": example.right, **outcome(scorer, found)}
+    return {**about(example), **outcome(scorer, found)}
+
+
+def about(example: Example) -> Row:
+    row = {"item": example.digest, "right": example.right}
+    return row if example.agreed else {**row, "agreed": False}
 
 
 async def of_failure(case: failures.Failure, judge: Any) -> Row:
@@ -193,7 +211,7 @@ def verdicts(records: Iterable[StepRecord]) -> Iterator[str]:
 
 
 def of_rival(rival: Callable[..., Row], example: Example, options: argparse.Namespace) -> Row:
-    row = {"item": example.digest, "right": example.right, "question": rival.__name__}
+    row = {**about(example), "question": rival.__name__}
     try:
         return row | rival(example, options.api_base, options.model)
     except Exception as error:
@@ -234,8 +252,12 @@ HITS = ("step", "agent", "category")
 
 def table(rows: Sequence[Row], prices: Sequence[float]) -> str:
     groups: defaultdict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    disputed = {row["set"] for row in rows if "agreed" in row}
     for row in rows:
-        groups[row["set"], row["scorer"], row["model"], row["half"]].append(row)
+        name, *key = row["set"], row["scorer"], row["model"], row["half"]
+        groups[name, *key].append(row)
+        if name in disputed and "agreed" not in row:
+            groups[f"{name}, agreed", *key].append(row)
     labelled = [f"{KEY} {ACCURACY} {COSTS}", "|---|---|---|---|" + "--:|" * 8]
     failed = [f"{KEY} {' | '.join(HITS)} | {COSTS}", "|---|---|---|---|" + "--:|" * 7]
     for key, group in sorted(groups.items()):
@@ -271,7 +293,7 @@ def alarm(row: Row) -> bool:
     if value is None:
         return False
     if row["scorer"] in DECIDING:
-        return not DECIDING[row["scorer"]].isdisjoint(row["verdicts"])
+        return not DECIDING[row["scorer"]].isdisjoint([row["label"], *row["verdicts"]])
     return value > 0 if row["scorer"] in LOWER else value < 1
 
 

@@ -3,8 +3,8 @@
 FOLDER holds checkouts under their own names: vectara/FaithBench, salesforce/factualNLG (SummEdits),
 google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), nyu-mll/BBQ, yizhongw/WikiQA-Selection,
 oKatanaaa/ifeval and josejg/instruction_following_eval (IFEval's answers and its checks), NVIDIA/When2Call,
-maszhongming/UniEval (QAGS), maximedb/full (FED's conversations), microsoft/AgentRx and
-ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
+maszhongming/UniEval (QAGS), maximedb/full (FED's conversations), wangcunxiang/QA-Eval (EVOUNA), microsoft/AgentRx
+and ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Example:
     run: Run
     tools: Mapping[str, str] | None = None
     """Tools at hand, with their definitions."""
+    agreed: bool = True
+    """Whether the people who judged it agreed."""
 
     @property
     def right(self) -> bool:
@@ -69,18 +71,29 @@ def drawn(items: Iterable[Any], half: str, count: int, offset: int = 0) -> list[
 # --- answers from a source ---
 
 
-def sourced(name: str, source: str, text: str, right: bool, question: str) -> Example:
+def sourced(
+    name: str, source: str, text: str, right: bool, question: str, *, agreed: bool = True
+) -> Example:
     row = {"source": source, "text": text, "right": right, "question": question}
-    return Example(name, row, run_of({"input": question, "output": text, "context": [source]}))
+    run = run_of({"input": question, "output": text, "context": [source]})
+    return Example(name, row, run, agreed=agreed)
 
 
 def faithbench(folder: Path) -> Iterator[Example]:
-    """A text is wrong if any annotator marked an unwanted hallucination."""
+    """A text is wrong if any annotator marked an unwanted hallucination.
+
+    They agree if two marked one, or nobody anything worse than benign.
+    """
+    question = "Summarize the document."
     for path in sorted((folder / "FaithBench/data_for_release").glob("batch_*.json")):
         for row in json.loads(path.read_text())["samples"]:
-            labels = [label for note in row["annotations"] for label in note["label"]]
-            right = not any(label.startswith("Unwanted") for label in labels)
-            yield sourced("FaithBench", row["source"], row["summary"], right, "Summarize the document.")
+            marks = [(note["annotator_id"], label) for note in row["annotations"] for label in note["label"]]
+            unwanted = {annotator for annotator, label in marks if label.startswith("Unwanted")}
+            worst = {label.partition(".")[0] for _, label in marks} - {"Benign", "Consistent"}
+            agreed = len(unwanted) > 1 if unwanted else not worst
+            yield sourced(
+                "FaithBench", row["source"], row["summary"], not unwanted, question, agreed=agreed
+            )
 
 
 def summedits(folder: Path) -> Iterator[Example]:
@@ -107,6 +120,26 @@ def qags(folder: Path) -> Iterator[Example]:
             if len(row["source"]) < SHORT:
                 right, question = row["scores"]["consistency"] == 1, "Summarize the document."
                 yield sourced("QAGS", row["source"], row["system_output"], right, question)
+
+
+# --- answers beside expected ones ---
+
+ANSWERED = ("gpt35", "chatgpt", "gpt4", "newbing")
+
+
+def evouna(folder: Path) -> Iterator[Example]:
+    """Questions with one expected answer, and what chat models answered."""
+    for path in sorted((folder / "QA-Eval/EVOUNA").glob("*.json")):
+        for case in json.loads(path.read_text()):
+            expected = case["golden_answer"]
+            if case["improper"] or "/" in expected:
+                continue
+            for model in ANSWERED:
+                text, right = case[f"answer_{model}"], case[f"judge_{model}"]
+                if isinstance(right, bool) and 0 < len(text or "") < SHORT:
+                    row = {"question": case["question"], "expected": expected, "text": text, "right": right}
+                    given = {"input": case["question"], "output": text, "expected": expected}
+                    yield Example("EVOUNA", row, run_of(given))
 
 
 # --- conversations ---
@@ -263,6 +296,7 @@ LOADERS = {
     "SummEdits": summedits,
     "BEGIN": begin,
     "QAGS": qags,
+    "EVOUNA": evouna,
     "FED": fed,
     "HateCheck": hatecheck,
     "BBQ": bbq,
