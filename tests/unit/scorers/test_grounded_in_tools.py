@@ -37,6 +37,8 @@ ORDER = {
     "rating": 4.5,
 }
 
+SIGNED_LINK = f"https://example.com/files/report?token={'a1b2c3d4' * 15}"
+
 
 def run(answer: str | None, result: Any = ORDER, **fields: Any) -> Run:
     fields.setdefault("input_messages", (said("Where is my order? And what of Paris?"),))
@@ -152,6 +154,15 @@ def test_the_score_is_the_share_of_distinct_facts() -> None:
         ("Order 1001 was found.", {"order_id": "A-1001"}),
         ("$201 remain after paying $299.", {"certificate": 500, "price": 299}),
         ("You fly to Las Vegas (LAS).", {"destination": "LAS"}),
+        ("See https://app.example.com/#/orders/5.", {"link": "https://app.example.com/#/orders/5"}),
+        (f"See {SIGNED_LINK}.", {"link": SIGNED_LINK}),
+        ("Call (415) 555-2671.", {"phone": "+14155552671"}),
+        ("It leaves at 3:45 PM.", {"departure": "2026-11-25T15:45:00-08:00"}),
+        ("It leaves at 2026-11-25T15:45:00Z.", {"departure": "2026-11-25T15:45:00Z"}),
+        ("Ankunft um 15.45 Uhr.", {"arrival": "15:45"}),
+        ("Ankunft um 15 Uhr.", {"arrival": "15:00"}),
+        ("Arriv\u00e9e \u00e0 15h45.", {"arrival": "15:45"}),
+        ("Ask Jane Doe.", {"doctor": "Jane Doe"}),
     ],
 )
 def test_what_a_reader_can_work_out_counts_as_found(answer: str, result: Any) -> None:
@@ -167,6 +178,11 @@ def test_what_a_reader_can_work_out_counts_as_found(answer: str, result: Any) ->
         ("That is $31.40.", [{"price": 10.1}, {"price": 20.3}]),
         ("It starts at 9:15.", {"at": "2026-11-25T08:15:00Z"}),
         ("The sum is 308.", {"ids": ["3-0-8"]}),
+        ("It starts at 8:00.", {"at": "2026-11-25T09:15:00+08:00"}),
+        (f"See {SIGNED_LINK}.", {"link": f"{SIGNED_LINK[:-1]}x"}),
+        ("Call (415) 555-2671.", {"phone": "+14155552672"}),
+        ("Arriv\u00e9e \u00e0 15h45.", {"arrival": "15:46"}),
+        ("<td>91.50</td>", {"price": 89.5}),
     ],
 )
 def test_what_does_not_follow_is_not_found(answer: str, result: Any) -> None:

@@ -106,7 +106,10 @@ def _each_piece(
 def identifier_pattern(identifier: str) -> re.Pattern[str]:
     """Return a pattern for an identifier in folded, case-folded text with any separators: A-1001, a1001."""
     chunks = re.findall(r"[^\W\d_]+|\d+", identifier.casefold())
-    return re.compile(r"(?<![^\W_])" + r"[\W_]{0,2}".join(map(re.escape, chunks)) + r"(?![^\W_])")
+    # A phone number may lack the code of its country. The separators of a link are up to three: `://`.
+    country = "" if re.search(r"[^\W\d_]", identifier) else r"(?:\+\d{1,3}[\W_]{0,3})?"
+    parts = r"[\W_]{0,3}".join(map(re.escape, chunks))
+    return re.compile(rf"(?<![^\W_]){country}{parts}(?![^\W_])")
 
 
 def _links(text: str) -> Iterator[Claim]:

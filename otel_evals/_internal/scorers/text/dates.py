@@ -1,4 +1,4 @@
-"""Dates and times of day as people write them: 2026-11-25, 25 November, Nov 25th, 25.11.2026, 3:45 PM."""
+"""Dates and times of day as people write them: 2026-11-25, 25 November, Nov 25th, 25.11.2026, 3:45 PM, 15h45, 15.45 Uhr."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ _DAY_AFTER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _TIME = re.compile(
-    r"(?:(?<![A-Za-z_\d:.])|(?<=\dT))(?=\d)(?P<h>\d{1,2})(?::(?P<m>[0-5]\d)(?P<s>:\d\d(?:\.\d+)?)?(?!\d))?"
-    r"(?:\s?(?P<half>[ap]\.?m\b\.?))?",
-    re.IGNORECASE,
+    r"""(?:(?<![A-Za-z_\d:.])|(?<=[\d\0]T))(?=\d)(?P<h>\d{1,2})  # the date before a T is blanked by now
+    (?:(?::|h(?=\d\d\b)|\.(?=\d\d\s?Uhr\b)|[時时点點시]\s?)(?P<m>[0-5]\d)
+       (?P<s>:\d\d(?:\.\d+)?(?:[+-]\d\d:\d\d(?!:))?)?(?!\d))?  # the offset of a zone is no time
+    (?:\s?(?:(?P<half>[ap]\.?m\b\.?)|(?P<clock>Uhr\b)))?""",
+    re.VERBOSE | re.IGNORECASE,
 )
 
 
@@ -62,7 +64,7 @@ def times_in(text: str) -> Iterator[Claim]:
     """Yield the times of day of a text; without a.m. or p.m. an hour up to 12 may mean either half."""
     for match in _TIME.finditer(text):
         hour, minute = int(match["h"]), int(match["m"] or 0)
-        if not (match["m"] or match["half"]) or hour > 24:
+        if not (match["m"] or match["half"] or match["clock"]) or hour > 24:
             continue
         # 24:00 is midnight.
         hours = [hour % 24]

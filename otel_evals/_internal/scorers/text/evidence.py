@@ -151,9 +151,12 @@ class Evidence:
 
     def has_identifier(self, identifier: str) -> bool:
         """Look up an identifier with any separators."""
-        pattern = identifier_pattern(identifier[:_MAX_IDENTIFIER])
-        # A separator may take two characters.
-        size = _SEARCHED_AT_ONCE + 3 * _MAX_IDENTIFIER
+        # The pattern of a long text takes long to compile.
+        if len(identifier) > _MAX_IDENTIFIER:
+            return identifier.casefold() in self._folded
+        pattern = identifier_pattern(identifier)
+        # A separator may take three characters.
+        size = _SEARCHED_AT_ONCE + 4 * _MAX_IDENTIFIER
         starts = range(0, max(1, len(self._folded)), _SEARCHED_AT_ONCE)
         return any(pattern.search(self._folded, at, at + size) for at in starts)
 

@@ -126,4 +126,4 @@ def _begins_sentence(text: str, group: list[re.Match[str]]) -> bool:
     goes_on = bool(re.match(r",? [^\W\d_]", text[group[-1].end() :]))
     if before.endswith(":"):
         return goes_on
-    return (not before or before[-1] in ".!?\n") and (goes_on or len(group) == 1)
+    return (not before or before[-1] in ".!?\n") and (goes_on or len(group) != 2)

@@ -52,7 +52,7 @@ _BEFORE = re.compile(
 )
 _APPROXIMATELY = re.compile(
     r"(?:\b(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|"
-    r"circa|ca\.)|[~≈<>])\s*\W?$",
+    r"circa|ca\.)|[~≈<]|(?<![\w\"'/])>)\s*\W?$",  # not the end of a tag: <b>
     re.IGNORECASE,
 )
 _WORKED_OUT = re.compile(
