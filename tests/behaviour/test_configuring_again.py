@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_evals
-from otel_evals import Run, scorer
+from otel_evals import Run, ScoredRun, scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.agents import agent_run
+from tests.support.waits import eventually
 
 TOOLS = 1
 
@@ -53,3 +56,25 @@ def test_runs_that_end_while_it_is_configured_again_are_counted() -> None:
     assert all(each.check(ended=True) == [] for each in stats)
     assert sum(each.seen for each in stats) >= sent, "a run that ended in between may be counted by both"
     assert all(evaluation.outcome.value == 1.0 for evaluation in scored.evaluations)  # type: ignore[union-attr]  # scores
+
+
+def test_runs_that_the_journal_has_are_delivered_by_the_next_configuration(tmp_path: Path) -> None:
+    """They began before it, but are whole."""
+
+    class Down(InMemoryDestination):
+        async def export(self, batch: Sequence[ScoredRun]) -> None:
+            raise OSError("down")
+
+    provider, scored = TracerProvider(shutdown_on_exit=False), InMemoryDestination()
+    for destination in (Down(), scored):
+        pipeline = otel_evals.configure(
+            rules=[whole],
+            destinations=[destination],
+            tracer_provider=provider,
+            journal=tmp_path,
+            shutdown_timeout=0.5,
+        )
+        agent_run(provider.get_tracer("app"))
+    eventually(lambda: len(scored.evaluations) == 2)
+    assert pipeline.stats().ignored == {}
+    otel_evals.shutdown()

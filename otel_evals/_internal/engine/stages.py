@@ -114,6 +114,8 @@ class Stages:
         self.conversations = Conversations(config, self.ledger, waits)
         self._raised: list[tuple[int, float]] = []
         """Time of each increase of the highest sampling probability, and the probability before it."""
+        self.resumed: set[str] = set()
+        """Ids of the roots of runs from a journal, until these are scored: they are whole."""
         self._losses = LossLog()
 
     # --- counts, read from any thread ---
@@ -221,10 +223,11 @@ class Stages:
         if self.conversations.active:
             self._score_conversations(self.conversations.take(run, self._clock()))
         # Capture left out spans that no rule could sample then: such a run may lack some.
-        for when, ceiling in self._raised:
+        for when, ceiling in () if run.root_span_id in self.resumed else self._raised:
             if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
                 self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
                 return []
+        self.resumed.discard(run.root_span_id)
         keep = None if self._left is None else partial(self._keep, self._left, run, group)
         return self.scorer.score(run, keep)
 

@@ -135,6 +135,7 @@ class Pipeline:
         most, most_bytes = max(1, self.config.limits.queue_size // 4), self.config.limits.max_bytes // 4
         put = size = 0
         for left in journal.left():
+            self._engine.resumed.update(item.span.span_id for item in left if not item.owner)
             self._engine.put_all(left)
             put, size = put + 1, size + sum(size_of_span(item.span) for item in left)
             if put >= most or size >= most_bytes:
