@@ -425,3 +425,24 @@ def test_a_module_that_configures_and_scores_is_imported_without_harm(tmp_path: 
     assert done.stdout == "1\n", done.stderr
     (line,) = (tmp_path / "scores").read_text().splitlines()
     assert "0 rules here" in line
+
+
+@pytest.mark.slow
+def test_a_main_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    """It does its work at once, which fails in the scoring process."""
+    (tmp_path / "service.py").write_text(SERVICE)
+    main = (
+        "import sys, service; print(sys.argv[1]); service.agent_run(service.provider.get_tracer('x'))\n"
+        "import otel_evals; otel_evals.force_flush(); print(otel_evals.health().losses, otel_evals.stats().rules['judge'].failed)"
+    )
+    (tmp_path / "main.py").write_text(main)
+    done = subprocess.run(
+        [sys.executable, "main.py", "argument"],
+        env={**os.environ, "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{tmp_path}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "process_died" in done.stdout
+    assert "could not start: IndexError: list index out of range; it imports your main module" in done.stderr

@@ -50,7 +50,7 @@ REASONS: Mapping[str, str] = {
     # Failures that the engine and the judges report.
     "timeout": "the scorer took longer than the rule's `timeout`; raise it",
     "stuck": "too many earlier attempts were still running, long after their timeout; have the scorer end them",
-    "process_died": "the process that was scoring it died",
+    "process_died": "the process that was scoring it died, or could not start; the message says why",
     "BudgetExceededError": "a judge call could have exceeded the budget; raise `usd` or `tokens`",
     "JudgeKeyError": "the judge has no API key, or the provider refused it; set the variable in the message",
     "JudgeModelError": "the judge's provider has no such model; correct `model`",

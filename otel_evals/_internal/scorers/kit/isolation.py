@@ -30,6 +30,7 @@ from otel_evals._internal.scorers.kit.scorer import FunctionScorer, Scorer, Step
 from otel_evals._internal.trust.marks import mark
 from otel_evals._internal.util.error_log import content_is_shown, show_content
 from otel_evals._internal.util.installed import package_hint
+from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import JudgeUnavailableError
 
 _NICE = 5
@@ -125,7 +126,7 @@ class IsolatedScorer(Scorer):
             if isinstance(error, TimeoutError):
                 raise RemoteError("timeout", f"no score within {self._timeout:g} s") from None
             if isinstance(error, BrokenWorkerProcess):
-                raise ProcessDiedError(f"the process that was scoring {self.id} died") from None
+                raise ProcessDiedError(_death_of(self.id, error)) from None
             raise
         finally:
             self._running -= 1
@@ -136,6 +137,17 @@ class IsolatedScorer(Scorer):
     async def _ask(self, packed: bytes | None, run: Run) -> Any:
         arguments = self._key, packed, run
         return await to_process.run_sync(_score, *arguments, cancellable=True, limiter=self._limiter)
+
+
+def _death_of(scorer_id: str, error: BrokenWorkerProcess) -> str:
+    cause = error.__cause__
+    # anyio gives no message if the process died later.
+    if not error.args or cause is None:
+        return f"the process that was scoring {scorer_id} died"
+    return (
+        f"a process for {scorer_id} could not start: {type_name(cause)}: {plain_text(cause, 300)}; it imports "
+        "your main module: put what that starts below `if __name__ == '__main__':`"
+    )
 
 
 def pack(thing: Any) -> bytes:
