@@ -67,7 +67,9 @@ def test_runs_sent_are_runs_counted(
 
 
 @pytest.mark.parametrize("timeout", [0, 100])
-def test_what_a_blocked_thread_never_took_is_counted_once_it_goes_on(timeout: int) -> None:
+def test_what_a_blocked_thread_never_took_is_logged_and_counted_once_it_goes_on(
+    timeout: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """The first run blocks the engine's thread until after the shutdown has ended without it."""
     began, release, over = threading.Event(), threading.Event(), threading.Event()
 
@@ -85,6 +87,7 @@ def test_what_a_blocked_thread_never_took_is_counted_once_it_goes_on(timeout: in
         app.run()
     app.pipeline.shutdown(timeout)
     assert not over.is_set(), "it waited for the scorer"
+    assert "blocks the scoring thread" in caplog.text
     release.set()
     assert ended(app).seen == 101
 

@@ -112,7 +112,8 @@ class LossLog:
             self._logged = Counter(losses)
 
     def close(self, losses: Mapping[str, int]) -> None:
-        """Log everything that was lost."""
+        """Log everything that was lost, for the last time."""
+        self.next_poll = inf
         if losses:
             _logger.warning("scoring lost data before shutdown, in total: %s", _listed(losses))
 

@@ -40,6 +40,10 @@ _LONGEST_BACKOFF = 40.0
 """Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
 _COUNT_SECONDS = 0.5
 """Minimum seconds for counting unscored runs at the end."""
+_BLOCKED = (
+    "a scorer or destination blocks the scoring thread, which did not end in time: runs that were not scored "
+    "are lost, and counted only if it goes on; fix: isolation='process', or no `inline`"
+)
 
 
 class Engine(Stages):
@@ -305,6 +309,8 @@ class Engine(Stages):
         """End the thread."""
         # Even after the deadline, unscored runs have to be counted.
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
+        if not (self._ended or self.here):
+            _logger.warning(_BLOCKED)
         safely(lambda: self._losses.close(self.losses()), "a log could not be closed")
 
     def after_fork_in_child(self) -> None:

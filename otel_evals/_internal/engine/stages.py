@@ -117,6 +117,8 @@ class Stages:
         self.resumed: set[str] = set()
         """Ids of the roots of runs from a journal, until these are scored: they are whole."""
         self._losses = LossLog()
+        self._ended = False
+        """True once all unfinished work was counted."""
 
     # --- counts, read from any thread ---
 
@@ -273,6 +275,7 @@ class Stages:
             self._left.poll(pause=0.0)  # no further span comes
         self._lose(self.gatherer.end(items))
         self._lose([_undecided(run.trace_id) for run in self._split_runs.flush()])
+        self._ended = True
 
     def _drop_all(self) -> None:
         if self._left is not None:
