@@ -226,7 +226,9 @@ class Stages:
             self._score_conversations(self.conversations.take(run, self._clock()))
         # Capture left out spans that no rule could sample then: such a run may lack some.
         for when, ceiling in () if run.root_span_id in self.resumed else self._raised:
-            if run.start_time < when and not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
+            if run.start_time >= when or time.time_ns() < when:  # later, or the clock was set back since
+                continue
+            if not is_sampled(ceiling, int(run.trace_id, 16), run.trace_state):
                 self.ledger.lost(Loss("run", "began_before_reload", run.trace_id))
                 return []
         self.resumed.discard(run.root_span_id)

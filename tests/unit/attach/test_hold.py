@@ -304,6 +304,13 @@ def test_spans_that_ended_by_a_moment_may_pass_and_all_once_closed() -> None:
     assert scores.take((1, 3), 12) == {}
 
 
+def test_spans_wait_for_their_scores_after_the_clock_was_set_back() -> None:
+    scores, _ = listened()
+    scores.expect(1, 1)
+    scores.let_pass(time.time_ns() + 3_600 * 10**9)
+    assert scores.take((1, 1), time.time_ns()) is None
+
+
 def test_announced_spans_that_never_come_are_forgotten_oldest_first() -> None:
     scores, _ = listened()
     for number in range(1, 10_002):

@@ -99,6 +99,14 @@ def test_a_run_from_before_several_rises_of_sampling_is_not_scored_in_part() -> 
         assert a.engine.stats().ignored == {"began_before_reload": 10}
 
 
+def test_a_clock_that_was_set_back_after_a_reload_costs_no_run() -> None:
+    with app(Rule(one)) as a:
+        a.engine.ignore_runs_before(time.time_ns() + 3_600 * 10**9)
+        agent_run(a.tracer)
+        assert a.engine.flush(5.0)
+        assert a.engine.stats().rules["one"].scored == 1
+
+
 # --- rules do not take each other's capacity ---
 
 
