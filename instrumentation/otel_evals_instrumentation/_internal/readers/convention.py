@@ -233,7 +233,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
-    if reader.span.status == "ERROR" or "error_type" in found_at:
+    if reader.span.status == "ERROR" or ("error_type" in found_at and reader.text("error_type")):
         _read_error(reader)
         _settle(reader)
     if "metadata" in reader.attributes:  # such as LangChain's user and thread

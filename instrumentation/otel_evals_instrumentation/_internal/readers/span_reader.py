@@ -20,8 +20,8 @@ from otel_evals_instrumentation._internal.readers.vocabulary import usage_in, wi
 
 _NOTHING = frozenset(("null", "None"))
 """No value, in JSON and in Python."""
-SPECIAL = MASKS | frozenset('"nN')
-"""First characters of texts that may be masks, quoted or no value."""
+SPECIAL = MASKS | {"", *'"nN'}
+"""First characters of texts that may be masks, quoted or no value; an empty text has none."""
 _METADATA = (
     ("agent_name", ("lc_agent_name",)),
     ("user_id", words("langfuse_user_id user_id userId")),
