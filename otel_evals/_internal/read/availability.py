@@ -10,10 +10,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
+from otel_evals._internal.model import (
+    Availability,
+    Document,
+    Operation,
+    OperationKind,
+    Source,
+    SpanRecord,
+    ToolCall,
+)
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.model.operations import end_of
 from otel_evals._internal.read.question import Answer, Question, parts_of
+from otel_evals._internal.util.plain import as_text
 
 _PRESENT, _EMPTY, _REFUSED = Availability.PRESENT, Availability.EMPTY, Availability.REFUSED
 _CUT, _OFF, _UNKNOWN = Availability.TRUNCATED, Availability.CAPTURED_OFF, Availability.NOT_RECORDED
@@ -161,6 +170,7 @@ _FINISH = re.compile(r'"(?:finish|stop|block)_?reason\\*": ?\\*"([^"\\]+)', re.I
 
 
 _FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason")
+_LONGEST: Final = 8_000_000
 
 
 def reasons_of(operation: Operation, answer: Answer | None) -> tuple[str, ...]:
@@ -184,9 +194,19 @@ def _recorded_reasons(operation: Operation) -> Iterator[str]:
             yield str(value)
             return
     source = operation.sources.get("output")
-    value = attributes.get(source.key) if source is not None else None
-    found = _FINISH.findall(value) if isinstance(value, str) else ()
-    yield from found[-1:]
+    if source is not None:
+        yield from _FINISH.findall(as_text(_recorded_at(source.key, operation.span), _LONGEST))[-1:]
+
+
+def _recorded_at(key: str, span: SpanRecord) -> Any:
+    """Return an attribute's value, of a span, its events and its logs; events of this name are whole."""
+    recorded: list[Any] = [span.attributes.get(key)]
+    for event in (*span.events, *span.logs):
+        fields = {"body": event.body, **event.attributes}
+        if isinstance(event.body, Mapping):
+            fields.update(event.body)
+        recorded.append(fields if key in (event.name, fields.get("event.name")) else fields.get(key))
+    return recorded
 
 
 # --- a length limit, as the spans of a trace show it ---

@@ -31,10 +31,7 @@ def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, An
     """Return attributes and message events; the content of detail events is read as attributes."""
     added: dict[str, Any] = {}
     events: list[tuple[str, Any]] = []
-    for event in (*span.events, *span.logs):
-        name: Any = event.name
-        if name not in _MESSAGES | _DETAILS:
-            name = str(event.attributes.get("event.name"))
+    for name, event in named_events(span):
         if name in _DETAILS:
             added.update(event.attributes)
             added.update(mapping(event.body))
