@@ -247,6 +247,9 @@ class Recovery(msgspec.Struct, eq=False, gc=False):
 
     def errors(self) -> Mapping[str, Any]:
         failed = self._failed()
+        if failed and failed.error == "error":  # a status without a message: a model call may say more
+            last = self._last()
+            failed = last if last and last.error else failed
         error, kind = (failed.error, failed.error_type) if failed else (None, None)
         return {"error": error, "error_type": kind}
 
