@@ -59,21 +59,33 @@ def openllmetry() -> SpanConvention:
         ),
         markers=words("traceloop.span.kind traceloop.entity.name traceloop.workflow.name llm.request.type"),
         names=AttributeNames(
-            input="gen_ai.input.messages gen_ai.prompt.* traceloop.entity.input crewai.task.description",
-            output="gen_ai.output.messages gen_ai.completion.* traceloop.entity.output",
+            input="""
+                gen_ai.input.messages gen_ai.prompt.* llm.prompts.* traceloop.entity.input
+                crewai.task.description
+            """,
+            output="gen_ai.output.messages gen_ai.completion.* llm.completions.* traceloop.entity.output",
             answer="crewai.crew.result",
             tool_name="gen_ai.tool.name gen_ai.completion.tool.name traceloop.entity.name",
             arguments="gen_ai.tool.call.arguments tool.arguments traceloop.entity.input",
             result="gen_ai.tool.call.result traceloop.entity.output",
             documents="traceloop.entity.output",
             query="traceloop.entity.input",
+            # Before 2024, and in Go: `llm.*` for `gen_ai.*`.
+            provider="gen_ai.provider.name gen_ai.system llm.vendor",
+            request_model="gen_ai.request.model llm.request.model",
+            response_model="gen_ai.response.model llm.response.model",
+            input_tokens="llm.usage.prompt_tokens",
+            output_tokens="llm.usage.completion_tokens",
             usage="crewai.crew.usage_metrics",
             conversation_id="""
                 traceloop.association.properties.session_id traceloop.association.properties.thread_id
                 traceloop.association.properties.conversation_id
             """,
             user_id="traceloop.association.properties.user_id",
-            finish="gen_ai.response.finish_reasons gen_ai.completion.0.finish_reason",
+            finish="""
+                gen_ai.response.finish_reasons gen_ai.completion.0.finish_reason
+                llm.completions.0.finish_reason
+            """,
             agent_name="gen_ai.agent.name agno.team.name",
             name="traceloop.workflow.name traceloop.entity.name",
         ),

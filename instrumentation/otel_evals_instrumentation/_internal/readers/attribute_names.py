@@ -127,11 +127,13 @@ def _in_metadata(names: str) -> str:
 GEN_AI = AttributeNames(
     input="""
         gen_ai.input.messages gen_ai.input.messages.* gen_ai.prompt gen_ai.prompt.* gen_ai.prompt.content
+        gen_ai.prompt_json gen_ai.request.messages
         input events llm.input_messages.* input.value langfuse.observation.input mlflow.spanInputs
     """,
     output="""
         gen_ai.output.messages gen_ai.output.messages.* gen_ai.completion gen_ai.completion.*
-        gen_ai.completion.content output events llm.output_messages.* output.value
+        gen_ai.completion.content gen_ai.completion_json gen_ai.response.messages gen_ai.response.text
+        output events llm.output_messages.* output.value
         langfuse.observation.output mlflow.spanOutputs
     """,
     system="""
@@ -151,7 +153,7 @@ GEN_AI = AttributeNames(
     documents="gen_ai.retrieval.documents gen_ai.memory.records",
     query="gen_ai.retrieval.query.text gen_ai.retrieval.query gen_ai.memory.query.text",
     definitions="gen_ai.tool.definitions",
-    provider="gen_ai.provider.name gen_ai.system",
+    provider="gen_ai.provider.name gen_ai.system gen_ai.model.provider",
     request_model="gen_ai.request.model gen_ai.request_model llm.model_name model",
     response_model="gen_ai.response.model gen_ai.response_model mlflow.llm.model",
     response_id="gen_ai.response.id",
