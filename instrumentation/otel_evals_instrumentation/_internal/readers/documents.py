@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ _CONTAINERS = words(
     chunks passages"""
 )
 """Keys of the list of documents in libraries' responses."""
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?").fullmatch
 _TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")
 
 
@@ -106,7 +108,7 @@ def make_document(
     return Document(
         content=first_text(metadata, _TEXTS) if content is None else content,
         id=None if identity is None else str(identity),
-        score=float(score) if type(score) in (int, float) else None,
+        score=float(score) if _NUMBER(str(score)) else None,
         metadata={k: v for k, v in metadata.items() if not is_masked(v)},
         query=query,
         span_id=span_id,

@@ -31,6 +31,7 @@ from otel_evals_instrumentation._internal.readers.values import (
     MAX_DEPTH,
     first_text,
     is_repr,
+    is_true,
     listed,
     literal,
     mapping,
@@ -106,7 +107,7 @@ def _as_result(
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
     is_list = isinstance(content, (list, tuple)) and all(isinstance(item, str) for item in content)
     data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) and not is_list else content
-    failed = item.get("status") == "error" or item.get("is_error") is True
+    failed = item.get("status") == "error" or is_true(item.get("is_error"))
     return Part(kind="tool_result", data=result_value(data), tool_call_id=call_id, name=name, failed=failed)
 
 
@@ -233,8 +234,8 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
         return
     if not _OPENINFERENCE.isdisjoint(item):
         item = {key.removeprefix("message."): value for key, value in item.items()}
-    if "_role" in item:  # Haystack, before it dropped the underscores
-        item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
+    if "_role" in item or item.keys() >= {"Role", "Content"}:  # Haystack's old form; Go's and .NET's fields
+        item = {key.lstrip("_").lower(): value for key, value in item.items()}
     if is_part(item):
         _flush([item], role, found)
         return

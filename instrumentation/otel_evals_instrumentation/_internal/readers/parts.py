@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ _MEDIA = words(
 _REPRS = ("[{'type': '", "{'type': 'input_")
 LISTS = frozenset(("[{", "{'"))
 """Beginnings of texts that may be lists of typed parts."""
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 _OF_MESSAGES = frozenset(("role", "parts", "message"))
 _UNTYPED = frozenset(
     words(
@@ -72,8 +74,8 @@ def is_part(item: dict[str, Any]) -> bool:
     """Return True if a mapping is a part of a message, and not a message."""
     if not _OF_MESSAGES.isdisjoint(item):
         return False
-    kind = item.get("type")
-    if isinstance(kind, str):
+    kind = _type_of(item)
+    if kind is not None:
         return kind in _BY_TYPE
     # A larger object with such a key is more likely an application's data.
     return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
@@ -126,10 +128,18 @@ def blocks_in(text: str) -> Any:
 
 def _is_block(item: dict[str, Any]) -> bool:
     """Return True for a typed part, a part of Bedrock's, or a call in AutoGen's form."""
-    kind = item.get("type")
+    kind = _type_of(item)
     if kind is not None:
-        return kind in _KNOWN or kind == "generic"
+        return kind in _BY_TYPE or kind == "generic"
     return item.keys() == _BARE_CALL or (len(item) == 1 and not _BY_KEY.isdisjoint(item))
+
+
+def _type_of(item: dict[str, Any]) -> str | None:
+    """Return a part's type as most write it: `tool_call` for .NET's `toolCall` and Java's `TOOL_CALL`."""
+    kind = item.get("type", item.get("$type"))
+    word = _HUMP.sub("_", str(kind)).lower()
+    # `Document` is LangChain's class, whose objects are no parts.
+    return kind if kind is None or word in _MEDIA else word
 
 
 def read_part(item: Any) -> Part:
@@ -138,10 +148,10 @@ def read_part(item: Any) -> Part:
         return Part(kind="text", text=unmasked(item))
     if not isinstance(item, dict):
         return Part(kind="other", data=item)
-    kind = item.get("type")
+    kind = _type_of(item)
     if kind is None:
         return _untyped(item)
-    read = _BY_TYPE.get(str(kind))
+    read = _BY_TYPE.get(kind)
     if read is not None:
         return read(item)
     # `generic_type` is removed: a part that names itself would be read for ever.
@@ -238,5 +248,3 @@ _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_RESULTS, tool_result),
     **dict.fromkeys(_MEDIA, read_media),
 }
-# A tuple: a recorded type may be a list, which has no hash.
-_KNOWN = tuple(_BY_TYPE)

@@ -14,6 +14,7 @@ from otel_evals_instrumentation._internal.readers.media import read_media
 from otel_evals_instrumentation._internal.readers.values import (
     first_present,
     first_text,
+    is_true,
     listed,
     literal,
     mapping,
@@ -28,7 +29,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 _ARGUMENTS = words("arguments args input parameters tool_kwargs tool_arguments")
 _VALUES = words("response result output content server_tool_call_response error")
 _NAMES = words("name toolName tool_name function_name tool_function")
-_IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref tool_id")
+_IDS = words("call_id callId tool_call_id tool_use_id toolCallId toolUseId id ref tool_id")
 
 
 def tool_call(item: dict[str, Any]) -> Part:
@@ -56,7 +57,7 @@ def tool_result(item: dict[str, Any]) -> Part:
     value = first_present(item, _VALUES)
     kind = value.get("type") if isinstance(value, dict) else item.get("type")
     failed = (
-        any(item.get(key) is True for key in ("is_error", "isError", "error"))
+        any(is_true(item.get(key)) for key in ("is_error", "isError", "error"))
         or item.get("status") == "error"
         or str(kind).startswith("error-")
         or kind == "tool-error"
@@ -234,5 +235,5 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
 
 def _says_failed(result: dict[str, Any]) -> bool:
     """Return True for a result with an error flag, as MCP's have."""
-    flags = (result.get("isError"), result.get("is_error"))
-    return True in flags or (result.get("status") == "error" and is_bedrock(result))
+    flags = map(is_true, (result.get("isError"), result.get("is_error")))
+    return any(flags) or (result.get("status") == "error" and is_bedrock(result))

@@ -216,7 +216,7 @@ def tool_outcome(attributes: Mapping[str, Any]) -> str | None:
     if "pydantic_ai.tool.deferral.name" in attributes:
         return "paused"
     said = attributes.get("gen_ai.tool.call.outcome", attributes.get("gen_ai.tool.status"))
-    by_flag = "failed" if attributes.get("gen_ai.tool.success") is False else None
+    by_flag = "failed" if str(attributes.get("gen_ai.tool.success")).lower() == "false" else None
     return _OUTCOMES.get(str(said).lower().replace("-", "_"), by_flag)
 
 

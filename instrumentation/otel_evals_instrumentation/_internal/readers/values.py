@@ -187,6 +187,11 @@ def is_masked(value: Any) -> bool:
     return type(value) is str and value[:1] in MASKS and mask_in(value) is not None
 
 
+def is_true(value: Any) -> bool:
+    """Return True for true, and for the word, which some languages record instead."""
+    return value is True or (type(value) is str and value.lower() == "true")
+
+
 def unmasked(text: str) -> str | None:
     """Return a text, or None for a mask."""
     return None if is_masked(text) else text

@@ -99,6 +99,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
+        operation = operation.lower()  # Java and Go have enums in capitals
         known = OPERATIONS.get(operation.partition(".")[0]) or _request_kind(attributes)
         if known is not None:
             return known
@@ -228,6 +229,8 @@ _OTHER_ROLES = {
     **dict.fromkeys(words("function tool_response tool-response toolresult"), "tool"),
 }
 ROLES = ("user", "assistant", "tool", "system")
+_ENUM = re.compile(r"^\w*role(?:\.|::|_)")
+"""Name of an enum before a role, as in `MessageRole.USER`, `ROLE_USER` and `Role::User`."""
 LANGCHAIN = {
     "human": "user",
     "ai": "assistant",
@@ -242,5 +245,6 @@ def role_of(name: Any, default: str = "user") -> str:
     """Return OpenTelemetry's name of a role."""
     if not isinstance(name, str) or not name:
         return default
-    role = name.lower().removeprefix("messagerole.").removeprefix("chatrole.")
+    role = name.lower()
+    role = role if role in ROLES else _ENUM.sub("", role)
     return _OTHER_ROLES.get(role, role)
