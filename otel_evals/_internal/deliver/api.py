@@ -210,8 +210,6 @@ def needed(given: str | None, field: str, *variables: str, default: str | None =
     value = given or next((os.environ[v] for v in variables if os.environ.get(v)), default)
     if not value:
         raise ConfigError(field, f"is missing: give it, or set {' or '.join(variables)}")
-    if not isinstance(value, str):  # YAML reads an unquoted key of digits as a number
-        raise ConfigError(field, f"must be text, not {type(value).__name__}: put it in quotes")
     return value.strip()
 
 

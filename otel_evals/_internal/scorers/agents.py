@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, create_model
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score, ToolCall
-from otel_evals._internal.scorers.bounds import round_half_up, unreadable
+from otel_evals._internal.scorers.bounds import check_list, round_half_up, unreadable
 from otel_evals._internal.scorers.judged import (
     AnyParams,
     Judgement,
@@ -52,8 +52,10 @@ def tool_call_judge(
         available_tools: names of the tools at hand, or descriptions by name.
 
     Raises:
-        ConfigError: the judge cannot be used.
+        ConfigError: an option is no list, or the judge cannot be used.
     """
+    if available_tools is not None:
+        check_list(f"{id}.available_tools", available_tools)
 
     def tools(run: Run) -> list[str]:
         if available_tools is None:
@@ -110,9 +112,9 @@ def trajectory_judge(
         expected_steps: the steps that should have been taken, in words; by default the judge decides.
 
     Raises:
-        ConfigError: the judge cannot be used.
+        ConfigError: an option is no list, or the judge cannot be used.
     """
-    wanted = numbered(expected_steps or ()) or TrustedText("not stated; decide by what the user wants")
+    wanted = numbered(check_list(f"{id}.expected_steps", expected_steps or ())) or TrustedText("not stated; decide by what the user wants")
 
     def slots(params: AnyParams) -> Slots:
         run = params.run

@@ -136,6 +136,13 @@ def check_range(field: str, value: float, low: float = 0.0, high: float = math.i
     return value
 
 
+def check_list(field: str, items: Any) -> Any:
+    """Return `items`; raise ConfigError for a text, whose letters would be the items, or what has none."""
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise ConfigError(field, f"must be a list, not {type(items).__name__}")
+    return items
+
+
 def extra_library(module: str, scorer_id: str, library: str | None = None) -> Any:
     """Import a module of the extra `text`, or of a library; raise ConfigError if it is not installed."""
     with extra("text", scorer_id, package=library):

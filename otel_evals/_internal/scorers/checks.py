@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import check_list, pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence
@@ -93,7 +93,7 @@ def tool_order(names: Sequence[str], *, id: str = "tool_order") -> FunctionScore
     Raises:
         ConfigError: `names` is empty or not a list.
     """
-    if isinstance(names, str) or not names:
+    if not check_list(f"{id}.names", names):
         raise ConfigError(f"{id}.names", "must be a list with at least one tool name")
     wanted = tuple(names)
     return _of_calls(id, lambda called: is_subsequence(wanted, called))

@@ -13,6 +13,7 @@ from otel_evals._internal.scorers.bounds import (
     MAX_CHARS,
     Reference,
     batches,
+    check_list,
     compared,
     extra_library,
 )
@@ -167,7 +168,7 @@ def keyword_coverage(
     """
     if stop_words is None:
         stop_words = extra_library("RAKE", "keyword_coverage").SmartStopList()
-    ignored = frozenset(stop_words)
+    ignored = frozenset(check_list("keyword_coverage.stop_words", stop_words))
 
     def compare(expected: str, answer: str) -> Score | NotScored:
         wanted, given = keywords(expected, ignored), keywords(answer, ignored)

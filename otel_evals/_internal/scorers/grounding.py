@@ -44,7 +44,7 @@ def hallucination(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    found = material(get_context, context)
+    found = material(id, get_context, context)
     return build(
         "hallucination",
         model,
@@ -80,7 +80,7 @@ def faithfulness(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    found = material(get_context, context)
+    found = material(id, get_context, context)
     return build(
         "faithfulness",
         model,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored, Score
-from otel_evals._internal.scorers.bounds import check_range, round_half_up
+from otel_evals._internal.scorers.bounds import check_list, check_range, round_half_up
 from otel_evals._internal.scorers.kit.context import (
     Params,
     Resolver,
@@ -233,10 +233,13 @@ def worths(field: str, name: str, given: Mapping[str, float] | None) -> dict[str
 
 
 def material(
-    get_context: Resolver | None, context: Sequence[str] | None, otherwise: Resolver | None = None
+    scorer_id: str,
+    get_context: Resolver | None,
+    context: Sequence[str] | None,
+    otherwise: Resolver | None = None,
 ) -> Resolver:
     """Return the scorer's own resolver, its fixed pieces, or by default results of tools and retrievers."""
-    given = None if context is None else static(*context)
+    given = None if context is None else static(*check_list(f"{scorer_id}.context", context))
     return get_context or given or otherwise or combine(tool_results(), documents())
 
 
@@ -244,7 +247,7 @@ def pieces_of(scorer_id: str, get_context: Resolver | None, context: Sequence[st
     """Return the scorer's own resolver, its fixed pieces, or the retrieved documents."""
     if context is not None and not context:
         raise ConfigError(f"{scorer_id}.context", "is empty: name pieces, or leave it out to use documents")
-    return material(get_context, context, documents())
+    return material(scorer_id, get_context, context, documents())
 
 
 def numbered(lines: Sequence[str]) -> TrustedText:

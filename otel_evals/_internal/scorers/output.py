@@ -11,7 +11,13 @@ from typing import Any
 from otel_evals._internal.model import Availability, NotScored, Run, Score
 from otel_evals._internal.model.finish_reasons import finish_reason
 from otel_evals._internal.redaction.secrets import find_secrets
-from otel_evals._internal.scorers.bounds import MAX_CHARS, extra_library, pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import (
+    MAX_CHARS,
+    check_list,
+    extra_library,
+    pattern_search,
+    unreadable,
+)
 from otel_evals._internal.scorers.kit.missing import missing
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
@@ -54,7 +60,7 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
     """
     searches: list[Callable[[str], Any]] = [
         _REFUSALS.search,
-        *(pattern_search(f"answered.refusals[{i}]", p, ignore_case=True) for i, p in enumerate(refusals)),
+        *(pattern_search(f"answered.refusals[{i}]", p, ignore_case=True) for i, p in enumerate(check_list("answered.refusals", refusals))),
     ]
 
     @scorer(id="answered", inline=not refusals)
@@ -183,7 +189,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
         ConfigError: an unknown language, or py3langid is not installed.
     """
     extra_library("py3langid.langid", "same_language")
-    codes = tuple(languages)
+    codes = tuple(check_list("same_language.languages", languages))
     # Loaded now: an unknown language is an error of the configuration and not of each run.
     if codes:
         _identifier(codes)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, ToolCall
+from otel_evals._internal.scorers.bounds import check_list
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
@@ -164,7 +165,7 @@ def tool_call_accuracy(
     """
     if expected_order is None and not expected_tool:
         raise ConfigError("tool_call_accuracy.expected_tool", "give expected_tool or expected_order")
-    if isinstance(expected_order, str) or (expected_order is not None and not expected_order):
+    if expected_order is not None and not check_list("tool_call_accuracy.expected_order", expected_order):
         raise ConfigError("tool_call_accuracy.expected_order", "must be a list with at least one tool name")
     order = list(expected_order or ())
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from otel_evals._internal.model import NotScored, Operation, OperationKind, Run, Score, ToolCall
-from otel_evals._internal.scorers.bounds import round_half_up
+from otel_evals._internal.scorers.bounds import check_list, round_half_up
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.options import call_with
 from otel_evals.errors import ConfigError
@@ -65,9 +65,8 @@ class TrajectoryComparison:
 
 def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
     """Convert names and mappings to ExpectedSteps; raise ConfigError for anything else."""
-    if isinstance(steps, str):
-        raise ConfigError(field, "must be a list of steps")
-    return tuple(_expected(f"{field}[{i}]", step) for i, step in enumerate(steps))
+    given = enumerate(check_list(field, steps))
+    return tuple(_expected(f"{field}[{i}]", step) for i, step in given)
 
 
 def check_ordering(field: str, ordering: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.scorers import trajectory
-from otel_evals._internal.scorers.bounds import round_half_up
+from otel_evals._internal.scorers.bounds import check_list, round_half_up
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
 from otel_evals._internal.util.options import call_with
@@ -48,6 +48,10 @@ class Plan:
             object.__setattr__(
                 self, "steps", trajectory.expected_steps("trajectory_quality.plan.steps", self.steps)
             )
+        check_list("trajectory_quality.plan.forbidden_tools", self.forbidden_tools)
+        # A text within would stand for the sequence of its letters.
+        for sequence in check_list("trajectory_quality.plan.forbidden_sequences", self.forbidden_sequences):
+            check_list("trajectory_quality.plan.forbidden_sequences", sequence)
         for name in ("max_steps", "max_tokens", "max_seconds"):
             if (limit := getattr(self, name)) is not None and limit <= 0:
                 raise ConfigError(f"trajectory_quality.plan.{name}", f"must be positive, not {limit!r}")

@@ -62,7 +62,7 @@ def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: s
             return function(*values, **options)
         except ConfigError:
             raise
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             problems.add(field, f"are refused: {error}")
     problems.raise_any()
     return None
@@ -79,13 +79,36 @@ def _check_names(
     if any(p.kind is kinds.VAR_KEYWORD for p in parameters):
         return
     named = [p for p in parameters if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    names = [p.name for p in named]
-    for name in options:
-        if name not in names:
-            problems.add(f"{field}.{name}", "unknown option" + suggestion(name, names))
+    known = {p.name: p.annotation for p in named}
+    for name, value in options.items():
+        if name not in known:
+            problems.add(f"{field}.{name}", "unknown option" + suggestion(name, known))
+        elif problem := _other_kind(known[name], value):
+            problems.add(f"{field}.{name}", problem)
     missing = [p.name for p in named[values:] if p.default is kinds.empty and p.name not in options]
     if missing and not problems.found:
         problems.add(f"{field}.{missing[0]}", "is missing: it has no default")
+
+
+_KINDS: Mapping[str, tuple[str, Any]] = {
+    "str": ("text", str),
+    "int": ("a whole number", int),
+    "float": ("a number", int | float),
+    "Sequence[str]": ("a list", list | tuple),
+}
+
+
+def _other_kind(annotation: Any, value: Any) -> str:
+    """Return what is wrong with an option's value of another kind; empty if it fits.
+
+    Only plain annotations count, such as `int | None`: others may convert their values.
+    """
+    wanted, kind = _KINDS.get(str(annotation).removesuffix(" | None"), ("", object))
+    if value is None or isinstance(value, kind):
+        return ""
+    quotes = ": put it in quotes" if kind is str else ""
+    # Never shows the value, which may be a secret.
+    return f"must be {wanted}, not {type(value).__name__}{quotes}"
 
 
 def evaluate(text: str, functions: Mapping[str, Callable[..., Any]], field: str, what: str, hint: str) -> Any:

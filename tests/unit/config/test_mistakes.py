@@ -222,6 +222,24 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "is the id of rules[0] too",
         "another id",
     ),
+    "text for a number": (
+        options("repeated_calls", loop_from="3"),
+        "rules[0].options.loop_from",
+        "must be a whole number",
+        "not str",
+    ),
+    "number for a text": (
+        options("includes", text=5),
+        "rules[0].options.text",
+        "must be text, not int",
+        "put it in quotes",
+    ),
+    "text for a mapping": (
+        options("classifier", model="openai/gpt-5-mini", question="Polite?", classes="yes"),
+        "rules[0].options",
+        "are refused",
+        "keys",
+    ),
     "rules not in a list": (lambda: build_config("answered"), "rules", "must be a list", "not str"),
     "destination": (lambda: build_config([], ["consle"]), "destinations[0]", "no destination", "'console'?"),
     "destination's option": (

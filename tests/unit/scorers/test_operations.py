@@ -23,6 +23,7 @@ from otel_evals.model import (
 from otel_evals.scorers import (
     FunctionScorer,
     answered,
+    keyword_coverage,
     no_secrets,
     repeated_calls,
     same_language,
@@ -171,6 +172,20 @@ def test_a_team_adds_its_own_refusals() -> None:
     assert got(answered(refusals=[r"not my department"]), a_run("Not my department!")) == (0.0, "refused")
     with pytest.raises(ConfigError, match=r"^answered\.refusals\[0\]"):
         answered(refusals=["("])
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: answered(refusals="sorry"), "answered.refusals"),
+        (lambda: same_language(languages="en"), "same_language.languages"),
+        (lambda: keyword_coverage(stop_words="the"), "keyword_coverage.stop_words"),
+    ],
+)
+def test_a_text_in_place_of_a_list_is_not_taken_for_its_letters(make: Any, field: str) -> None:
+    with pytest.raises(ConfigError, match="must be a list, not str") as refused:
+        make()
+    assert refused.value.field == field
 
 
 class Order(BaseModel):

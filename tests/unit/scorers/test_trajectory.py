@@ -163,6 +163,11 @@ def test_a_limit_on_what_was_not_measured_is_not_scored() -> None:
         (lambda: trajectory_quality({}), "trajectory_quality.plan"),
         (lambda: trajectory_quality({"max_stepz": 1}), "trajectory_quality.plan.max_stepz"),
         (lambda: trajectory_quality({"max_steps": 0}), "trajectory_quality.plan.max_steps"),
+        (lambda: trajectory_quality(Plan(forbidden_tools="rm")), "trajectory_quality.plan.forbidden_tools"),
+        (
+            lambda: trajectory_quality({"forbidden_sequences": ["ab"]}),
+            "trajectory_quality.plan.forbidden_sequences",
+        ),
         (lambda: trajectory_quality({"steps": ["a"]}, weights={"luck": 1}), "trajectory_quality.weights"),
     ],
 )
