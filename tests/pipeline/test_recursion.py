@@ -134,10 +134,10 @@ EVERYTHING = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 class RecordingProxy(StubOpenAI):
     """A model's server that records each of its requests as a model call, as LLM proxies do."""
 
-    def __init__(self, *, reads: Sequence[str], content: bool) -> None:
+    def __init__(self, *, reads: Sequence[str], content: bool, late: float = 0.0) -> None:
         super().__init__(self.act)
         self.tracer: Any = None
-        self._reads, self._content = reads, content
+        self._reads, self._content, self._late = reads, content, late
 
     def act(self, body: dict[str, Any]) -> Raw:
         number = len(self.requests)
@@ -161,6 +161,7 @@ class RecordingProxy(StubOpenAI):
             }
         context = EVERYTHING.extract(carrier, Context())
         self.tracer.start_span("chat stub", context, SpanKind.SERVER, attributes).end()
+        time.sleep(self._late)
         usage = {"prompt_tokens": 100 + number, "completion_tokens": 10 + number % 3}
         return Raw(reply, whole={"usage": usage})
 
@@ -235,10 +236,13 @@ def judges_go_on() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("judges_go_on")
-def test_a_loop_that_nothing_marks_is_noticed_and_stopped(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("late", [0.0, 0.05], ids=["at once", "after its run was seen"])
+def test_a_loop_that_nothing_marks_is_noticed_and_stopped(
+    caplog: pytest.LogCaptureFixture, late: float
+) -> None:
     """Neither headers nor contents come through: the token counts of the judge's own calls come back."""
     with (
-        RecordingProxy(reads=[], content=False) as proxy,
+        RecordingProxy(reads=[], content=False, late=late) as proxy,
         Live(Rule(asks_of(proxy), attempts=1)) as live,
     ):
         proxy.tracer = live.tracer

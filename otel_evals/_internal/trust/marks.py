@@ -183,6 +183,7 @@ class Echoes:
         self.lock = threading.Lock()
         self.calls = OrderedDict[int, float]()
         """The judges' calls of the last minutes."""
+        self._runs = OrderedDict[int, float]()
         self._echoes = OrderedDict[int, float]()
 
     def reset(self) -> None:
@@ -191,23 +192,32 @@ class Echoes:
         self.renew()
 
     def called(self, usage: Usage | None, answer: str) -> None:
-        with self.lock:
-            for print_ in _prints(usage, answer):
-                _note(self.calls, print_, self._clock())
+        # A proxy ends its span before its answer arrives here, so the run may be seen before.
+        self._match(_prints(usage, answer), self.calls, self._runs, _RUN_SECONDS)
 
     def seen(self, run: Run) -> None:
         """Count a run that is about to be scored if it echoes a call."""
-        if self._stopped:
-            return
+        self._match(_prints(run.usage, run.output or ""), self._runs, self.calls, _ECHO_SECONDS)
+
+    def _match(
+        self,
+        prints: list[int],
+        own: OrderedDict[int, float],
+        others: OrderedDict[int, float],
+        seconds: float,
+    ) -> None:
+        """Note the prints, and those that the others have too as echoes."""
         with self.lock:
+            if self._stopped:
+                return
             now = self._clock()
-            for print_ in _prints(run.usage, run.output or ""):
-                called = self.calls.get(print_)
-                if called is not None and now - called < _ECHO_SECONDS:
+            for print_ in prints:
+                _note(own, print_, now)
+                if now - others.get(print_, -_ECHO_SECONDS) < seconds:
                     _note(self._echoes, print_, now)
             loops = len(self._echoes) >= max(_ECHOES_AT_LEAST, len(self.calls) / 3)
-            warns, self._stopped = loops and not self._stopped, loops
-        if warns:
+            self._stopped = loops
+        if loops:
             _log.warning("%s", _LOOP)
 
     def check(self, model: str) -> None:
@@ -217,6 +227,7 @@ class Echoes:
 
 
 _ECHO_SECONDS = 300.0
+_RUN_SECONDS = 10.0
 _ECHOES_AT_LEAST = 30
 _MOST_CALLS = 20_000
 _SHORTEST_ANSWER = 40
