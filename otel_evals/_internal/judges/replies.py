@@ -39,7 +39,10 @@ _TOKEN = re.compile(
 )
 _CONSTANTS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 _LITERALS = {"true", "false", "null", "NaN", "Infinity"}
-_REASONS = {"reason", "reasoning", "reasons", "explanation", "rationale", "justification", "comment", "note"}
+_REASONS = {
+    *("reason", "reasoning", "reasons", "explanation", "rationale", "justification"),
+    *("comment", "note", "evidence"),
+}
 """Fields whose content decides nothing."""
 _SORRY = r"(?:(?:i.?m|i am|we are)? ?(?:very )?sorry\b|i apologi[sz]e)"
 _CANNOT = r"\bi (?:can.?t|cannot|won.?t|will not|am (?:not able|unable))\b"
@@ -85,6 +88,8 @@ def _text_of(message: Any) -> str:
     """Return a message's text, or the arguments of the tool call that stands for it."""
     call = first_of(field_of(message, "tool_calls"))
     text = field_of(field_of(call, "function"), "arguments") or field_of(message, "content")
+    if isinstance(text, Mapping):  # some servers decode the arguments
+        return json.dumps(text)
     if isinstance(text, list):
         parts = [field_of(part, "text") for part in text]
         text = "".join(part for part in parts if isinstance(part, str))
@@ -247,28 +252,36 @@ def _unwrapped(value: dict[str, Any], schema: type[BaseModel]) -> dict[str, Any]
 
 
 def _fit(value: dict[str, Any], schema: type[_Model]) -> tuple[_Model | None, str]:
-    # A corrected reason may reveal another problem. Only reasons are corrected: they decide nothing.
+    # A corrected reason may reveal another problem. Only what decides nothing is corrected.
     for _ in range(_MAX_FIXES):
         try:
-            return schema.model_validate_json(json.dumps(value)), ""
+            # Half of a surrogate pair, which models write as an escape, is no text.
+            encoded = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+            return schema.model_validate_json(encoded), ""
         except ValidationError as error:
             errors = error.errors(include_url=False)
             complaint = "; ".join(_problem(dict(item)) for item in errors[:5])
-            if not all(item["loc"] and item["loc"][-1] in _REASONS for item in errors):
+            if not all([_mended(value, item["loc"], item["input"]) for item in errors]):
                 break
-            for item in errors:
-                _mend(value, item["loc"])
     return None, complaint
 
 
-def _mend(value: Any, path: tuple[Any, ...]) -> None:
-    """Make the reason at a path a text."""
-    for key in path[:-1]:
-        if isinstance(value, list) or key in value:  # other parts of the path name a member of a union
+def _mended(value: Any, path: tuple[Any, ...], given: Any) -> bool:
+    """Make the reason at a path a text, or leave out a null; return False for all that may decide."""
+    *above, name = path or (None,)
+    for key in above:
+        # Other parts of the path name a member of a union.
+        if isinstance(value, list) or (isinstance(value, dict) and key in value):
             value = value[key]
-    given = value.get(path[-1], [])
-    parts = given if isinstance(given, list) else [given]
-    value[path[-1]] = " ".join(as_text(part) for part in parts if part is not None)
+    if name in _REASONS:
+        given = value.get(name, [])
+        parts = given if isinstance(given, list) else [given]
+        value[name] = " ".join(as_text(part) for part in parts if part is not None)
+        return True
+    left_out = given is None and isinstance(value, dict) and name in value
+    if left_out:
+        del value[name]
+    return left_out
 
 
 def _problem(error: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -76,6 +77,7 @@ REASONS: dict[str, Any] = {
     '{"verdict": "yes", "reason": {"a": 1}}': '{"a": 1}',
     '{"verdict": "yes", "reason": "a\nb"}': "a\nb",
     '{"verdict": "yes", "reason": "it says </think> and <think>"}': "it says </think> and <think>",
+    r'{"verdict": "yes", "reason": "half \ud83d"}': "half ?",
 }
 
 
@@ -93,6 +95,28 @@ def test_reasons_inside_of_lists_are_mended_and_verdicts_are_not() -> None:
     assert [verdict.reason for verdict in found.verdicts] == ["", "1"]
     assert parse_reply('{"verdicts": [{"reason": "r"}]}', Verdicts)[0] is None
     assert parse_reply('{"verdict": "perhaps", "reason": 1}', Verdict)[0] is None
+
+
+class Claim(BaseModel):
+    words: str = ""
+    notes: list[str] = []
+    step: int | str = 0
+    verdict: Literal["yes", "no"]
+
+
+def test_a_null_counts_as_left_out_and_not_as_a_verdict() -> None:
+    claim = '{"words": null, "notes": null, "verdict": "yes"}'
+    assert parse_reply(claim, Claim)[0] == Claim(verdict="yes")
+    assert parse_reply(claim.replace('"yes"', "null"), Claim)[0] is None
+    assert parse_reply('{"verdict": "yes", "step": null}', Claim)[0] is None
+    assert parse_reply('{"verdict": "yes", "notes": [null]}', Claim)[0] is None
+
+
+def test_the_arguments_of_a_tool_call_may_be_decoded() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "Verdict", "arguments": json.loads(YES)}}
+    with StubOpenAI(Raw(message={"content": None, "tool_calls": [call]})) as stub:
+        judge = OpenAICompatibleJudge("stub", api_base=stub.url)
+        assert anyio.run(judge.ask, TYPED).value.verdict == "yes"
 
 
 NONE_AT_ALL: list[tuple[Raw, type[JudgeReplyError], int]] = [
