@@ -192,11 +192,13 @@ def test_a_reply_that_fails_its_check_is_repaired_once() -> None:
 
 
 def test_a_reply_that_fails_its_check_twice_is_a_failure() -> None:
-    judge = ScriptedJudge({"analyze": {"claims": []}})
+    judge = ScriptedJudge({"analyze": {"claims": []}}, cost=0.1)
     with pytest.raises(StepFailure, match="there must be a claim") as caught:
         score(asking(judge, check=lambda p, reply: "there must be a claim"))
     assert isinstance(caught.value.__cause__, JudgeReplyError)
-    assert caught.value.steps[-1].prompt is not None
+    step = caught.value.steps[-1]
+    assert step.prompt is not None
+    assert (step.attempts, step.cost) == (2, 0.2)
 
 
 def test_a_step_may_have_a_judge_and_instructions_of_its_own() -> None:
