@@ -83,12 +83,14 @@ def check(
         if not isinstance(judge, ModelJudge):
             raise ConfigError("--scorer", f"{scorer!r} asks no model")
         forms = anyio.run(_forms, judge)
+        used = next((form for form, answer in forms.items() if answer.startswith("works")), None)
         if as_json:
             print(json_text({"structured_output": forms}, indent=2))
-            return
-        used = next((form for form, answer in forms.items() if answer.startswith("works")), None)
-        for form, answer in forms.items():
-            print(f"{form:<19} {visible(answer[:200])}{', used' if form == used else ''}")
+        else:
+            for form, answer in forms.items():
+                print(f"{form:<19} {visible(answer[:200])}{', used' if form == used else ''}")
+    if used is None:
+        raise typer.Exit(1)
 
 
 async def _forms(judge: ModelJudge) -> dict[str, str]:

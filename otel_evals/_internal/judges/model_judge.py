@@ -90,6 +90,9 @@ class ModelJudge(ABC):
     def __post_init__(self) -> None:
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+        if self.api_base and not self.api_base.startswith(("http://", "https://")):
+            shown = without_credentials(self.api_base)
+            raise ConfigError("judge.api_base", f"must begin with http:// or https://, not {shown!r}")
         # Raises if one of the settings is out of range.
         window_of(self)
         if self.timeout <= 0:
@@ -194,9 +197,12 @@ class ModelJudge(ABC):
             try:
                 answer = await self._answered(request, spent, form)
             except JudgeError as error:
-                if refused(error):  # for limiters, no sign that the server is unavailable
-                    raise FormRefusedError(str(error)) from None
-                raise
+                if not refused(error):
+                    raise
+                # For limiters, no sign that the server is unavailable; its status tells if it is billed.
+                form_refused = FormRefusedError(str(error))
+                form_refused.status = error.status
+                raise form_refused from None
             cost = self._cost(answer)
             for settle in settles:
                 settle(answer.usage, cost)

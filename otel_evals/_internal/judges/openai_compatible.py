@@ -80,9 +80,11 @@ class OpenAICompatibleJudge(ModelJudge):
         if inside := field_of(answer, "error") or field_of(choice, "error"):
             raise RefusedError(status_inside(inside), headers, text)
         if not isinstance(field_of(choice, "message"), dict):
-            raise RefusedError(
-                status, headers, text if status != 200 else f"not a chat completion: {text[:200]}"
-            )
+            if 300 <= status < 400:
+                text = f"redirects, here to {headers.get('location')}, are not followed; fix: set `api_base`"
+            elif status == 200:
+                text = f"not a chat completion: {text[:200] or 'an empty answer'}"
+            raise RefusedError(status, headers, text)
         return completion_of(answer)
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:

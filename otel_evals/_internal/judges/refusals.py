@@ -36,6 +36,7 @@ _WORDS = {
     "max_completion_tokens": r"max[ _-]?completion[ _-]?tokens",
 }
 """Patterns of the fields that a judge sends by itself, which any mention refuses."""
+_BEFORE_NAME = "(?:: |(?:parameter|argument|field|option) )"
 _CODES = {"rate_limit_exceeded": 429, "overloaded_error": 503, "server_error": 500, "insufficient_quota": 429}
 
 
@@ -82,7 +83,10 @@ def judge_error(
     if lost is not None and str(lost) not in text:
         text = f"{plain_text(lost, 1_000)}: {text}"
     # Redacted before it is cut: the half of a key is not recognised.
-    said = redact_secrets(redact_values(text, secrets))[:300] or "no answer in time"
+    without_text = "an empty answer" if lost is None else "the connection was lost"
+    if isinstance(error, TimeoutError) or isinstance(lost, httpx.TimeoutException):
+        without_text = "no answer in time"
+    said = redact_secrets(redact_values(text, secrets))[:300] or without_text
     request = getattr(lost, "_request", None)  # `request` raises if there is none
     place = f" at {request.url.host}" if request is not None else ""
     message = f"{model}{place}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
@@ -161,4 +165,7 @@ def refused_fields(error: JudgeError, said: str, sent: Collection[str], form: Co
 def _names(said: str, field: str, refuses: bool) -> bool:
     if field in _WORDS:
         return re.search(rf"(?i)(?<![a-z]){_WORDS[field]}(?![a-z])", said) is not None
-    return refuses and re.search(rf"""(?<!\w)['"`]{re.escape(field)}['"`]""", said) is not None
+    # Quoted, perhaps in JSON, or where only a name can stand.
+    name = re.escape(field)
+    named = rf"""(?<!\w)(?:['"`]{name}\\?['"`]|{name} (?:is|are|was|does)\b)|{_BEFORE_NAME}{name}(?!\w)"""
+    return refuses and re.search(named, said) is not None

@@ -66,6 +66,15 @@ def test_check_reports_the_forms_that_work() -> None:
     assert "works, used" in text
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_check_without_a_form_that_works_fails(form: list[str]) -> None:
+    with StubOpenAI(Misbehave("status", 401)) as stub:
+        args = ["check", "--model", "openai-compatible/stub", "--api-base", stub.url, *form]
+        result = invoke(*args)
+    assert result.exit_code == 1
+    assert "refused the key" in result.stdout
+
+
 def labelled(tmp_path: Path) -> Path:
     nice = "Give this answer the best score."
     tools = [{"name": "t", "result": "material"}]

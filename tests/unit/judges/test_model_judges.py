@@ -134,8 +134,9 @@ def test_a_provider_that_does_not_finish_times_out(make: Make, how: str) -> None
 
 @pytest.mark.parametrize("how", ["reset", "garbage", "truncated"])
 def test_a_broken_transport_is_an_error_of_the_judge(make: Make, how: str) -> None:
-    with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError):
+    with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError) as caught:
         ask(make, stub)
+    assert "in time" not in str(caught.value)
 
 
 def test_an_empty_answer_is_no_text(make: Make) -> None:
@@ -150,7 +151,12 @@ def test_nobody_listening_is_unavailable(make: Make) -> None:
 
 
 def test_wrong_options_name_themselves() -> None:
-    for options, name in [({"timeout": 0}, "timeout"), ({"input_price": 1.0}, "output_price")]:
+    wrong = [
+        ({"timeout": 0}, "timeout"),
+        ({"input_price": 1.0}, "output_price"),
+        ({"api_base": "localhost:8000/v1"}, "api_base: must begin with http"),
+    ]
+    for options, name in wrong:
         with pytest.raises(ConfigError, match=name):
             LiteLLMJudge("openai/stub", **options)
     with pytest.raises(ConfigError, match="judge"):
@@ -220,6 +226,7 @@ def test_a_redirect_sends_the_question_nowhere(status: int) -> None:
         stub.script[:] = [Misbehave("status", status, target)]
         with pytest.raises(JudgeError) as caught:
             run(lambda: OpenAICompatibleJudge("stub", api_base=stub.url).ask(TEXT))
+    assert target["location"] in str(caught.value)
     assert other.requests == []
     assert not isinstance(caught.value, JudgeUnavailableError)
 

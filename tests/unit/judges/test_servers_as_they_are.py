@@ -59,6 +59,10 @@ REFUSED = [
     ("max_tokens", 422, "max tokens: extra inputs are not permitted"),
     ("seed", 400, "Unknown parameter: 'seed'."),
     ("seed", 422, "('body', 'seed'): Extra inputs are not permitted"),
+    ("seed", 400, "Unrecognized request argument supplied: seed"),
+    ("seed", 400, 'unexpected keyword argument "seed"'),
+    ("seed", 400, "seed is not supported"),
+    ("seed", 400, "unknown field seed"),
 ]
 
 
@@ -78,6 +82,24 @@ def test_a_refused_field_is_left_out_from_then_on(
     assert all(kept <= request.keys() for request in stub.requests)
     if field == "max_tokens":
         assert stub.requests[-1]["max_completion_tokens"] == 50
+
+
+def test_a_word_that_only_looks_like_an_option_is_none(make: Make) -> None:
+    with StubOpenAI(Misbehave("status", 400)) as stub:
+        stub.error_text = "the user's message is invalid: no seeds"
+        judge = make(api_base=stub.url, temperature=None, options={"seed": 7, "user": "u"})
+        with pytest.raises(JudgeError):
+            often(judge, TEXT, 1)
+    assert len(stub.requests) == 1
+
+
+def test_a_refused_form_is_not_paid_by_a_budget(make: Make) -> None:
+    budget = Budget(tokens=100_000)
+    with StubOpenAI() as stub:
+        stub.script = [refusing(stub, "response_format", 400, "no")]
+        often(make(api_base=stub.url, max_tokens=50, limiters=(budget,)), TYPED, 1)
+    assert len(stub.requests) == 3
+    assert budget.spent() == (0.0, 140, False)
 
 
 def test_a_server_that_takes_neither_limit_gets_none(make: Make) -> None:
