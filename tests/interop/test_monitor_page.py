@@ -104,6 +104,7 @@ def page() -> Iterator[Page]:
 
 VIEWS = {
     "scorers": "/",
+    "long-scorers": "/?window=all",
     "scorer": "/scorer?scorer=grounded&agent=support&window=all",
     "scorer-few": "/scorer?scorer=grounded&agent=support&by=tenant&since=1790170000&until=1790171000",
     "scorer-filtered": "/scorer?scorer=grounded&agent=support&window=2d&version=2&text=day+2000",
