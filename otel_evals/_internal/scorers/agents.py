@@ -114,7 +114,8 @@ def trajectory_judge(
     Raises:
         ConfigError: an option is no list, or the judge cannot be used.
     """
-    wanted = numbered(check_list(f"{id}.expected_steps", expected_steps or ())) or TrustedText("not stated; decide by what the user wants")
+    given = check_list(f"{id}.expected_steps", expected_steps or ())
+    wanted = numbered(given) or TrustedText("not stated; decide by what the user wants")
 
     def slots(params: AnyParams) -> Slots:
         run = params.run

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import check_list, pattern_search, unreadable
+from otel_evals._internal.scorers.bounds import check_list, composed, pattern_search, unreadable
 from otel_evals._internal.scorers.compared import bigram_similarity
 from otel_evals._internal.scorers.kit.scorer import FunctionScorer, scorer
 from otel_evals._internal.scorers.tool_use import has_failed, is_subsequence
@@ -136,6 +136,7 @@ def _of_calls(id: str, judge: Callable[[list[str]], bool]) -> FunctionScorer:
 
 
 def _folded(text: str, ignore_case: bool) -> str:
+    text = composed(text)
     return text.casefold() if ignore_case else text
 
 

@@ -58,9 +58,10 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
     Raises:
         ConfigError: one of `refusals` is no regular expression, or the regex library is not installed.
     """
+    phrases = check_list("answered.refusals", refusals)
     searches: list[Callable[[str], Any]] = [
         _REFUSALS.search,
-        *(pattern_search(f"answered.refusals[{i}]", p, ignore_case=True) for i, p in enumerate(check_list("answered.refusals", refusals))),
+        *(pattern_search(f"answered.refusals[{i}]", p, ignore_case=True) for i, p in enumerate(phrases)),
     ]
 
     @scorer(id="answered", inline=not refusals)

@@ -87,6 +87,12 @@ def test_similarity_without_a_threshold_is_a_number() -> None:
     assert outcome.value == pytest.approx(0.8484848484848485)
 
 
+def test_an_accent_may_be_a_mark_of_its_own() -> None:
+    outcome = asyncio.run(checks.equals("caf\u00e9").score(a_run("cafe\u0301")))
+    assert isinstance(outcome, Score)
+    assert outcome.value == 1
+
+
 @pytest.mark.parametrize("scorer", [checks.includes("x"), checks.excludes("x"), checks.equals("x")])
 def test_an_answer_that_is_not_there_is_not_checked(scorer: FunctionScorer) -> None:
     missing, masked = (

@@ -79,6 +79,7 @@ def test_documents_come_with_their_content() -> None:
 def test_a_conversation_is_what_was_said_before() -> None:
     run = a_run(history=[("system", "rules"), ("user", "hi"), ("assistant", "hello"), ("user", "so")])
     assert find(conversation(last=2), run).pieces == ("assistant: hello", "user: so")
+    assert find(conversation(last=0), run).pieces == ()
 
 
 @pytest.mark.parametrize(

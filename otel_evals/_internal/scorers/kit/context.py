@@ -202,7 +202,10 @@ def conversation(*, last: int = 10) -> Resolver:
 
 def _conversation(params: Params[Any, Any], last: int) -> Context:
     said = said_before(params.run)
-    return Context(tuple(said[-last:]), note=None if said else "nothing was said before this turn")
+    # A slice from -0 would be everything.
+    return Context(
+        tuple(said[-last:] if last else ()), note=None if said else "nothing was said before this turn"
+    )
 
 
 def said_before(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""Dates and times of day as people write them: 2026-11-25, 25 November, Nov 25th, 25.11.2026, 3:45 PM, 15h45, 15.45 Uhr."""
+"""Dates and times of day as people write them: 2026-11-25, Nov 25th, 25.11.2026, 3:45 PM, 15h45, 15 Uhr."""
 
 from __future__ import annotations
 
