@@ -27,12 +27,11 @@ def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
 
     The prefix `openai-compatible/` selects OpenAICompatibleJudge; other names are LiteLLMJudge's. A mapping
     has `model`, the judge's other options, and `limits`, `budget` (one or a list) and `cache` with the
-    options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so scorers with equal
-    settings share its limits. Raises ConfigError for anything else.
+    options of JudgeLimits, Budget and CachedJudge. Equal names and mappings give the same judge, so scorers
+    with equal settings share its limits and answers. Raises ConfigError for anything else.
     """
     if isinstance(judge, str):
-        # Past the cache: a judge without limits, budget or cache has nothing to share.
-        return _built.__wrapped__(json.dumps({"model": judge}))
+        judge = {"model": judge}
     if isinstance(judge, Mapping):
         # As JSON, since mappings cannot be hashed: equal ones give equal texts.
         return _built(json.dumps(dict(judge), sort_keys=True))

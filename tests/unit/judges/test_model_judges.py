@@ -254,7 +254,9 @@ def test_the_key_of_the_environment_is_for_the_server_of_the_environment(
 
 
 def test_a_model_name_or_mapping_selects_the_judge() -> None:
-    assert resolve_judge("openai-compatible/m") == OpenAICompatibleJudge("m")
+    named = resolve_judge("openai-compatible/m")
+    assert named == OpenAICompatibleJudge("m")
+    assert resolve_judge("openai-compatible/m") is named, "or equal questions would not be one call"
     server = "http://localhost:8000/v1"
     found = resolve_judge({"model": "openai-compatible/a/m", "api_base": server, "timeout": 5})
     assert found == OpenAICompatibleJudge("a/m", api_base=server, timeout=5)
