@@ -54,8 +54,7 @@ def tool_call_judge(
     Raises:
         ConfigError: an option is no list, or the judge cannot be used.
     """
-    if available_tools is not None:
-        check_list(f"{id}.available_tools", available_tools)
+    check_list(f"{id}.available_tools", available_tools or ())
 
     def tools(run: Run) -> list[str]:
         if available_tools is None:

@@ -190,7 +190,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
         ConfigError: an unknown language, or py3langid is not installed.
     """
     extra_library("py3langid.langid", "same_language")
-    codes = tuple(check_list("same_language.languages", languages))
+    codes = tuple(languages)
     # Loaded now: an unknown language is an error of the configuration and not of each run.
     if codes:
         _identifier(codes)

@@ -49,8 +49,8 @@ class Plan:
                 self, "steps", trajectory.expected_steps("trajectory_quality.plan.steps", self.steps)
             )
         check_list("trajectory_quality.plan.forbidden_tools", self.forbidden_tools)
-        # A text within would stand for the sequence of its letters.
-        for sequence in check_list("trajectory_quality.plan.forbidden_sequences", self.forbidden_sequences):
+        # A text is refused in either place: its items are texts, which are no sequences of names.
+        for sequence in self.forbidden_sequences:
             check_list("trajectory_quality.plan.forbidden_sequences", sequence)
         for name in ("max_steps", "max_tokens", "max_seconds"):
             if (limit := getattr(self, name)) is not None and limit <= 0:

@@ -178,7 +178,6 @@ def test_a_team_adds_its_own_refusals() -> None:
     ("make", "field"),
     [
         (lambda: answered(refusals="sorry"), "answered.refusals"),
-        (lambda: same_language(languages="en"), "same_language.languages"),
         (lambda: keyword_coverage(stop_words="the"), "keyword_coverage.stop_words"),
     ],
 )
