@@ -3,8 +3,8 @@
 FOLDER holds checkouts under their own names: vectara/FaithBench, salesforce/factualNLG (SummEdits),
 google/BEGIN-dataset, paul-rottger/hatecheck-data (as `hatecheck`), nyu-mll/BBQ, yizhongw/WikiQA-Selection,
 oKatanaaa/ifeval and josejg/instruction_following_eval (IFEval's answers and its checks), NVIDIA/When2Call,
-maszhongming/UniEval (QAGS), maximedb/full (FED's conversations), wangcunxiang/QA-Eval (EVOUNA), microsoft/AgentRx
-and ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
+maszhongming/UniEval (QAGS), maximedb/full (FED's conversations), wangcunxiang/QA-Eval (EVOUNA),
+microsoft/AgentRx and ag2ai/Agents_Failure_Attribution. A set whose files are missing is left out.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def drawn(items: Iterable[Any], half: str, count: int, offset: int = 0) -> list[
 # --- answers from a source ---
 
 
-def sourced(
-    name: str, source: str, text: str, right: bool, question: str, *, agreed: bool = True
-) -> Example:
+def sourced(name: str, source: str, text: str, right: bool, question: str, *, agreed: bool = True) -> Example:
     row = {"source": source, "text": text, "right": right, "question": question}
     run = run_of({"input": question, "output": text, "context": [source]})
     return Example(name, row, run, agreed=agreed)
@@ -91,9 +89,7 @@ def faithbench(folder: Path) -> Iterator[Example]:
             unwanted = {annotator for annotator, label in marks if label.startswith("Unwanted")}
             worst = {label.partition(".")[0] for _, label in marks} - {"Benign", "Consistent"}
             agreed = len(unwanted) > 1 if unwanted else not worst
-            yield sourced(
-                "FaithBench", row["source"], row["summary"], not unwanted, question, agreed=agreed
-            )
+            yield sourced("FaithBench", row["source"], row["summary"], not unwanted, question, agreed=agreed)
 
 
 def summedits(folder: Path) -> Iterator[Example]:

@@ -433,7 +433,8 @@ def test_a_main_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "service.py").write_text(SERVICE)
     main = (
         "import sys, service; print(sys.argv[1]); service.agent_run(service.provider.get_tracer('x'))\n"
-        "import otel_evals; otel_evals.force_flush(); print(otel_evals.health().losses, otel_evals.stats().rules['judge'].failed)"
+        "import otel_evals; otel_evals.force_flush()\n"
+        "print(otel_evals.health().losses, otel_evals.stats().rules['judge'].failed)"
     )
     (tmp_path / "main.py").write_text(main)
     done = subprocess.run(

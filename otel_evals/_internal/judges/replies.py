@@ -261,7 +261,8 @@ def _fit(value: dict[str, Any], schema: type[_Model]) -> tuple[_Model | None, st
         except ValidationError as error:
             errors = error.errors(include_url=False)
             complaint = "; ".join(_problem(dict(item)) for item in errors[:5])
-            if not all([_mended(value, item["loc"], item["input"]) for item in errors]):
+            mended = [_mended(value, item["loc"], item["input"]) for item in errors]
+            if not all(mended):
                 break
     return None, complaint
 

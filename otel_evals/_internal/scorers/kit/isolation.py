@@ -145,8 +145,8 @@ def _death_of(scorer_id: str, error: BrokenWorkerProcess) -> str:
     if not error.args or cause is None:
         return f"the process that was scoring {scorer_id} died"
     return (
-        f"a process for {scorer_id} could not start: {type_name(cause)}: {plain_text(cause, 300)}; it imports "
-        "your main module: put what that starts below `if __name__ == '__main__':`"
+        f"a process for {scorer_id} could not start: {type_name(cause)}: {plain_text(cause, 300)}; "
+        "it imports your main module: put what that starts below `if __name__ == '__main__':`"
     )
 
 
