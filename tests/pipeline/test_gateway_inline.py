@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_evals import Rule
 from otel_evals.model import Run
@@ -18,6 +19,7 @@ from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.gateways import GatewayThread, get
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.recording_server import Reply, recording_server
 from tests.support.waits import eventually
 
 SCORE = "otel_evals.score.answered"
@@ -122,6 +124,58 @@ def test_a_next_endpoint_that_goes_away_while_spans_are_held_gets_them_when_it_i
         backend.fail_with = None
         (scored,) = [s for s in backend.wait_for_spans(3) if SCORE in s.attributes]
     assert scored.attributes[SCORE] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (301, {"Location": "/elsewhere"}),
+        (307, {"Location": "/elsewhere"}),
+        (200, {"Content-Type": "text/html"}),
+    ],
+)
+def test_an_address_that_takes_no_otlp_gets_no_span(status: int, headers: dict[str, str]) -> None:
+    """A redirect would lose the body, and could carry a key to another host."""
+    section = {"mode": "inline", "quiet": 0.1, "forward_headers": {"api-key": "secret"}}
+    with recording_server() as server:
+        server.reply = lambda _: Reply(status, headers=headers)
+        with GatewayThread(Rule(answered()), gateway={**section, "forward": server.url}) as gateway:
+            assert gateway.post("/v1/traces", body(recorded()))[0] == 503
+            assert f"answers {status}" in get(f"{gateway.endpoint}/readyz")[1]["problem"]
+            assert {request.path for request in server.requests} == {"/v1/traces"}
+            items = get(f"{gateway.endpoint}/stats")[1]["items"]["traces"]
+    assert (items["refused"], items.get("forwarded", 0)) == (3, 0)
+
+
+def test_held_spans_that_a_partial_success_rejects_are_counted_and_logged(
+    backend: OtlpReceiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    partial = ExportTraceServiceResponse(partial_success={"rejected_spans": 1, "error_message": "a quote"})
+    backend.receive = lambda *_: (200, partial.SerializeToString())  # type: ignore[method-assign]
+    with inline(backend, journal=tmp_path) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        eventually(lambda: "lost" in gateway.service.traffic.snapshot()["items"]["traces"])
+        items = gateway.service.traffic.snapshot()["items"]["traces"]
+    assert [items[end] for end in ("received", "forwarded", "refused", "lost")] == [3, 1, 1, 1]
+    assert "refused 1 held spans" in caplog.text
+    assert "a quote" not in caplog.text
+
+
+def test_spans_that_cannot_be_sent_on_are_bounded_as_held_ones_are(
+    backend: OtlpReceiver, tmp_path: Path
+) -> None:
+    """Otherwise requests with nothing but held spans would be taken until the memory is full."""
+    options = {"hold": 0.2, "limits": {"max_held_spans": 3}}
+    backend.fail_with = 503
+    with inline(backend, journal=tmp_path, **options) as gateway:
+        roots = [recorded()[2:] for _ in range(6)]
+        answers = []
+        for root in roots:
+            answers.append(gateway.post("/v1/traces", body(root))[0])
+            time.sleep(0.3)  # it is held no longer
+        assert answers == [200, 200, 200, 503, 503, 503]
+        backend.fail_with = None
+        backend.wait_for_spans(3)
 
 
 def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> None:

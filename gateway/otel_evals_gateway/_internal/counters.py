@@ -41,6 +41,12 @@ class TrafficCounters:
         """Count items: `forwarded` or `refused` by the next endpoint, `lost` before the engine, ..."""
         self._items[signal, outcome] += number
 
+    def forwarded(self, signal: str, sent: int, rejected: int, outcome: str) -> None:
+        """Count items that were sent in a request, of which some were rejected: `refused` or `lost`."""
+        self.count(signal, "forwarded", sent - rejected)
+        if rejected:
+            self.count(signal, outcome, rejected)
+
     def snapshot(self) -> dict[str, Any]:
         """Return all counters as plain values."""
         return {"items": _by_signal(self._items), "requests": _by_signal(self._answers)}

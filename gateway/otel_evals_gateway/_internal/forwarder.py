@@ -42,16 +42,17 @@ class Forwarder:
         try:
             # A large body as bytes would block the loop while it is copied.
             data = BytesIO(body) if len(body) > _IN_ONE_GO else body
+            # A redirect could carry headers elsewhere, and most turn the request into one without a body.
             async with self._opened().post(
-                f"{self._url}/v1/{signal}", data=data, headers=headers
+                f"{self._url}/v1/{signal}", data=data, headers=headers, allow_redirects=False
             ) as response:
+                if _is_elsewhere(response):
+                    return self._not_reached(f"it answers {response.status}, but not as OTLP does")
                 answer = await response.content.read(_MOST_ANSWER)
                 self._reached()
                 return self._read(signal, response, answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._not_reached(error)
-            problem = f"the next endpoint cannot be reached: {type(error).__name__}"
-            return ExportAnswer(503, problem, retry_after=_AGAIN_SECONDS)
+            return self._not_reached(type(error).__name__)
 
     async def look(self) -> None:
         """Find out if an endpoint that could not be reached can be, by a request without spans."""
@@ -63,11 +64,12 @@ class Forwarder:
             self.problem = None
             _logger.warning("forward: %s can be reached again", self._url)
 
-    def _not_reached(self, error: BaseException) -> None:
+    def _not_reached(self, why: str) -> ExportAnswer:
         if self.problem is None:
-            why = f"{self._url} cannot be reached ({type(error).__name__})"
-            self.problem = f"{why}: senders get status 503 and send again"
+            self.problem = f"{self._url} cannot be reached ({why}): senders get status 503 and send again"
             _logger.error("forward: %s", self.problem)
+        problem = f"the next endpoint cannot be reached: {why}"
+        return ExportAnswer(503, problem, retry_after=_AGAIN_SECONDS)
 
     def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:
         status = response.status
@@ -77,7 +79,7 @@ class Forwarder:
         problem = f"the next endpoint answered {status}"
         # Only these statuses allow the sender to repeat; others are final, as OTLP says.
         again = None if status not in _AGAIN else _AGAIN_SECONDS if wait is None else wait
-        return ExportAnswer(status if status >= 400 else 502, problem, retry_after=again)
+        return ExportAnswer(status, problem, retry_after=again)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -90,3 +92,8 @@ class Forwarder:
                 timeout=aiohttp.ClientTimeout(total=self._seconds),
             )
         return self._session
+
+
+def _is_elsewhere(response: aiohttp.ClientResponse) -> bool:
+    """Return True for a redirect, or a success with a web page: no OTLP endpoint took the request."""
+    return 300 <= response.status < 400 or (response.ok and "html" in response.content_type)

@@ -58,22 +58,23 @@ class Inline:
             # Before the spans are split: what is forwarded must not contain them either.
             _drop_our_names(request, selection)
             places = self._places(request, selection)
-        try:
-            if not places:
-                answer = await self._unheld(request, selection)
-            elif self._journal is None:
-                answer = await self._whole(request, selection, places)
-            else:
-                answer = await self._split(request, selection, places)
-        except ValueError:  # valid protobuf that is not valid OTLP
-            answer = await self._forward_unchanged(request)
+        if not places:
+            answer = await self._unheld(request, selection)
+        elif self._journal is None:
+            answer = await self._whole(request, selection, places)
+        else:
+            answer = await self._split(request, selection, places)
         self._traffic.received(request.signal, selection)
         if answer.ok:  # the outbox counts the held spans
             later = 0 if self._journal is None else len(places)
-            self._traffic.count(request.signal, "forwarded", selection.seen - later)
+            self._traffic.forwarded(request.signal, selection.seen - later, answer.rejected, "refused")
         else:
             self._traffic.count(request.signal, "refused", selection.seen)
         return answer
+
+    async def take_again(self, request: ExportRequest) -> None:
+        """Judge a request that an earlier process acknowledged, whose held spans come after it."""
+        await self._tap.judge(request.signal, self._tap.select(request))
 
     async def _unheld(self, request: ExportRequest, selection: Selection) -> ExportAnswer:
         """Forward a request without spans to hold, and judge a copy."""
@@ -108,7 +109,9 @@ class Inline:
             # The sender waits: a span whose parent comes in a later request would wait for it in vain.
             opens_run = self._tap.scoring.opens_run
             places = {p: i for p, i in places.items() if opens_run(i.span) or selection.is_top(i.span)}
-        return places if self._held_spans.has_capacity(len(places), len(request.plain)) else {}
+        # Unsent spans count, too: without an answer from the next endpoint, they would grow without bound.
+        count = len(places) + self._outbox.unsent
+        return places if self._held_spans.has_capacity(count, len(request.plain)) else {}
 
     async def _split(
         self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
@@ -187,14 +190,15 @@ class _Outbox:
         self._journal = journal
         self._traffic = traffic
         self._parts: asyncio.Queue[HeldPart] = asyncio.Queue()
-        self._unsent = 0
+        self.unsent = 0
+        """Number of spans that the next endpoint has not taken."""
         self._sending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._sending = asyncio.ensure_future(self._send_always())
 
     def put(self, part: HeldPart) -> None:
-        self._unsent += 1
+        self.unsent += 1
         self._parts.put_nowait(part)
 
     async def stop(self, seconds: float) -> None:
@@ -204,8 +208,8 @@ class _Outbox:
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait({self._sending})
-        if self._unsent:
-            _logger.warning("%d held spans could not be forwarded; they stay in the journal", self._unsent)
+        if self.unsent:
+            _logger.warning("%d held spans could not be forwarded; they stay in the journal", self.unsent)
 
     async def _send_always(self) -> None:
         while True:
@@ -217,10 +221,11 @@ class _Outbox:
             answer = await self._sent(b"".join(part.data for part in batch))
             if self._journal is not None:
                 self._journal.forwarded([part.key for part in batch])
-            self._traffic.count("traces", "forwarded" if answer.ok else "lost", len(batch))
-            if not answer.ok:
-                _logger.error("%d held spans were permanently refused: %s", len(batch), answer.message)
-            self._unsent -= len(batch)
+            lost = min(answer.rejected, len(batch)) if answer.ok else len(batch)
+            self._traffic.forwarded("traces", len(batch), lost, "lost")
+            if lost:  # its words are not logged: they may quote the spans
+                _logger.error("the next endpoint refused %d held spans (status %d)", lost, answer.status)
+            self.unsent -= len(batch)
             for _ in batch:
                 self._parts.task_done()
 
