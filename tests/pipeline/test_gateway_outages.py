@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -14,7 +15,7 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import Run, ScoredRun
 from otel_evals.scorers import answered, scorer
 from tests.pipeline.test_gateway import body, recorded
-from tests.support.gateways import GatewayThread
+from tests.support.gateways import GatewayThread, get
 from tests.support.waits import eventually
 
 
@@ -116,3 +117,33 @@ def test_accepted_runs_are_scored_however_many_traces_are_open() -> None:
     accepted = {trace for trace, status in answers.items() if status == 200}
     assert len(accepted) == 27, "nine tenths of the open traces"
     assert {each.trace_id for each in gateway.scored.evaluations} == accepted
+
+
+def test_what_a_process_left_waits_for_capacity_and_senders_meanwhile(tmp_path: Path) -> None:
+    """The journal has more traces than may be open, and the scorer answers nothing for a while."""
+    go_on, left, journal = threading.Event(), set[str](), tmp_path / "journal"
+    away = GatewayThread(Rule(answered()), destinations=[Gated()], journal=journal, shutdown_timeout=0.2)
+    with away:
+        for _ in range(80):
+            spans = recorded()
+            left.add(f"{spans[0].context.trace_id:032x}")
+            assert away.post("/v1/traces", body(spans))[0] == 200
+
+    def slow(run: Run) -> float:
+        return float(go_on.wait(60))
+
+    rule = Rule(scorer(id="slow", version="1")(slow), concurrency=1, timeout=90.0)
+    limits = {"queue_size": 8, "max_open_traces": 40}
+    gateway = GatewayThread(rule, gateway={"quiet": 0.05, "idle": 600.0}, journal=journal, limits=limits)
+    starting = threading.Thread(target=gateway.start)
+    starting.start()
+    eventually(lambda: gateway.service is not None and gateway.service.ports)
+    eventually(lambda: not gateway.service.scoring.has_capacity(1))
+    assert gateway.post("/v1/traces", body(recorded()))[0] == 503
+    assert get(f"{gateway.endpoint}/healthz")[0] == 200
+    assert get(f"{gateway.endpoint}/readyz")[0] == 503
+    go_on.set()
+    starting.join()
+    eventually(lambda: {e.trace_id for e in gateway.scored.evaluations} == left)
+    assert "traces" not in gateway.service.traffic.snapshot()["items"], "none is lost"
+    gateway.stop()

@@ -6,6 +6,7 @@ An entry is deleted once the engine is done with every trace in it, and every he
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -92,6 +93,7 @@ class ReceivedJournal(Source):
     ) -> None:
         """Hand over the entries that earlier processes did not finish."""
         for kind, payload, keys in self._journal.adopt():
+            await asyncio.sleep(0)  # requests and pages are answered meanwhile
             if kind == _HELD:
                 restore(HeldPart(payload[:_KEY], payload[_KEY:]))
                 continue

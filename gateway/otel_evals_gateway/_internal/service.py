@@ -109,24 +109,30 @@ class Gateway:
 
         Calls `started` once all receivers listen. Raises ConfigError if an address cannot be used.
         """
-        reloading = asyncio.ensure_future(self._reload())
+        stopping = asyncio.ensure_future(stop.wait())
+        tasks: list[asyncio.Future[Any]] = [stopping, asyncio.ensure_future(self._reload())]
         try:
             if self._inline is not None:
                 self._inline.start()
-            if self._journal is not None:
-                # Spans that an earlier process held inline stay in the journal while this one taps.
-                hold = (lambda _: None) if self._inline is None else self._inline.hold
-                await self._journal.replay(self._tap.take_again, hold)
+            # Its pages are there from the start, however long the replay takes.
+            self._limits.closed = "the service is starting"
             await self._listen()
+            if self._journal is not None:
+                way = self._tap if self._inline is None else self._inline
+                tasks.append(asyncio.ensure_future(self._journal.replay(way.take_again, way.hold)))
+                # Before requests are taken: no trace is to be judged without its first spans.
+                await next(iter(asyncio.as_completed([stopping, tasks[-1]])))
+            self._limits.closed = None
             if self._kafka is not None:
                 self._kafka.start(self._tap)
             self._ready = True
-            way = f"spans are forwarded to {self.options.forward}" if self._inline else "nothing is forwarded"
-            _logger.info("%s; %s", self.scoring.engine.summary(), way)
+            to = f"spans are forwarded to {self.options.forward}" if self._inline else "nothing is forwarded"
+            _logger.info("%s; %s", self.scoring.engine.summary(), to)
             started()
-            await stop.wait()
+            await stopping
         finally:
-            reloading.cancel()
+            for task in tasks:
+                task.cancel()
             await self._drain()
 
     async def _listen(self) -> None:
@@ -149,7 +155,7 @@ class Gateway:
         """Refuse new requests, answer those in progress, then score and deliver within the time."""
         self._ready = False
         # First of all: what is accepted from here on could not be scored in time.
-        self._limits.closed = True
+        self._limits.closed = "the service is shutting down"
         deadline = time.monotonic() + self._config.shutdown_timeout
         await self._http.stop_listening()
         if self._kafka is not None:

@@ -7,9 +7,10 @@ If there is no capacity, the sender is asked to send again.
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 from otel_evals_gateway._internal.counters import TrafficCounters
-from otel_evals_gateway._internal.journal import ReceivedJournal
+from otel_evals_gateway._internal.journal import HeldPart, ReceivedJournal
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection, Selector
@@ -17,7 +18,6 @@ from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 BUSY = ExportAnswer(429, "no capacity for more spans", retry_after=1.0)
 _PUT_SECONDS = 5.0
-_PUT_AGAIN_SECONDS = 30.0
 _LARGE = 64 * 1024
 """Bytes from which a thread looks through a request, so others need not wait."""
 
@@ -61,12 +61,11 @@ class Tap:
             return self.selector.spans(request.message)
         return self.selector.logs(request.message)
 
-    async def judge(self, signal: str, selection: Selection, *, again: bool = False) -> None:
-        """Give the items to the engine, all or none; count them as lost if it has no capacity for long.
+    async def judge(self, signal: str, selection: Selection, seconds: float = _PUT_SECONDS) -> None:
+        """Give the items to the engine, all or none; count them as lost if it has no capacity for so long.
 
         Runs that lack lost items are not scored.
         """
-        seconds = _PUT_AGAIN_SECONDS if again else _PUT_SECONDS
         put = await self.scoring.put(selection.items, seconds, roots=selection.roots)
         if self.journal is not None:
             self.journal.put(selection.traces, self.scoring.engine.intake.put)
@@ -76,8 +75,11 @@ class Tap:
             await asyncio.to_thread(self.scoring.lack, selection.items)
 
     async def take_again(self, request: ExportRequest) -> None:
-        """Judge a request that an earlier process acknowledged."""
-        await self.judge(request.signal, self.select(request), again=True)
+        """Judge a request that an earlier process acknowledged, however long there is no capacity."""
+        await self.judge(request.signal, self.select(request), inf)
+
+    def hold(self, part: HeldPart) -> None:
+        """Leave a span that an earlier process held inline in the journal."""
 
 
 def rejection(selection: Selection) -> ExportAnswer:

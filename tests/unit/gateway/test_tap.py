@@ -12,7 +12,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
 from otel_evals.conventions import load_conventions
-from otel_evals_gateway._internal import tap as tap_module
 from otel_evals_gateway._internal.counters import TrafficCounters
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode
 from otel_evals_gateway._internal.receiver.selection import Selector
@@ -70,12 +69,11 @@ def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
 
 
 def test_what_was_forwarded_already_and_finds_no_capacity_is_counted_as_a_whole(
-    busy: tuple[Tap, threading.Event], monkeypatch: pytest.MonkeyPatch
+    busy: tuple[Tap, threading.Event],
 ) -> None:
     """The runs of these spans are not scored: they would be judged on a part."""
-    monkeypatch.setattr(tap_module, "_PUT_SECONDS", 0.05)
     tap, go_on = busy
     tap.scoring.engine.put_all(tap.select(request(1)).items * 49_999)
     threading.Timer(1.0, go_on.set).start()
-    asyncio.run(tap.judge("traces", tap.select(request(2_000))))
+    asyncio.run(tap.judge("traces", tap.select(request(2_000)), 0.05))
     assert tap.traffic.snapshot()["items"]["traces"] == {"lost": 2_000}

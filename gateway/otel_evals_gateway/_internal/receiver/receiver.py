@@ -50,8 +50,8 @@ class RequestLimits:
         self.turn = asyncio.Lock()
         """Held for one iteration of the event loop by each request that is decoded in it."""
         self.in_progress = 0
-        self.closed = False
-        """True once the service shuts down, which refuses all requests."""
+        self.closed: str | None = None
+        """Why all requests are refused: the service starts or shuts down."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.answers: Counter[tuple[str, int]] = Counter()
@@ -68,8 +68,8 @@ class RequestLimits:
 
         Yields its memory.
         """
-        if self.closed:
-            raise RefusedError(ExportAnswer(503, "the service is shutting down", retry_after=1.0))
+        if self.closed is not None:
+            raise RefusedError(ExportAnswer(503, self.closed, retry_after=1.0))
         most = self.options.max_requests
         if self.in_progress >= most:
             raise RefusedError(ExportAnswer(503, f"{most} requests are in progress", retry_after=1.0))
