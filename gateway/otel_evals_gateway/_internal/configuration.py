@@ -63,10 +63,8 @@ def _check_forward(options: GatewayOptions) -> None:
     forward = urlsplit(options.forward or "")
     port = forward.port or (443 if forward.scheme == "https" else 80)
     for address in filter(None, (options.http, options.grpc)):
-        if (_named(forward.hostname or ""), port) == (
-            _named(host_and_port(address)[0]),
-            host_and_port(address)[1],
-        ):
+        host, own_port = host_and_port(address)
+        if port == own_port and _named(forward.hostname or "") == _named(host):
             raise ConfigError("gateway.forward", f"{options.forward} is the gateway itself, at {address}")
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.config import MODEL, raises_config_errors
+from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
+
+_ADDRESS = re.compile(r"\[?([^/\s]+?)\]?:([0-9]{1,5})")
+_URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?(?<!/v1/traces)")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Split an address such as `127.0.0.1:4318` or `[::1]:4318`; raise ConfigError if it is invalid."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found[2]) > 65_535:
         raise ConfigError("", f"must be HOST:PORT, as in 127.0.0.1:4318, got {address!r:.100}")
-    return host, int(port)
+    return found[1], int(found[2])
 
 
 def _address(value: str) -> str:
@@ -29,12 +32,17 @@ def _address(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.netloc:
-        raise ConfigError(
-            "", f"must be an http or https URL, as in http://127.0.0.1:5318, got {value!r:.100}"
-        )
-    return value.rstrip("/")
+    url = value.rstrip("/")
+    if not _URL.fullmatch(url) or urlsplit(url).port == 0:
+        # The value is not shown, since it may have a password.
+        raise ConfigError("", "must be a URL as in http://127.0.0.1:5318, without user, query and /v1/traces")
+    return url
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    if not "".join([*headers, *headers.values()]).isprintable():
+        raise ConfigError("", "has a line break or another control character: remove it")
+    return headers
 
 
 _QUIET = 5.0
@@ -104,16 +112,16 @@ class GatewayOptions:
     """Address of the OTLP/gRPC receiver."""
     forward: Annotated[str, AfterValidator(_url)] | None = None
     """Base URL of the next OTLP/HTTP endpoint; used with `mode: inline` only."""
-    forward_headers: dict[str, str] = Field(default_factory=dict)
+    forward_headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     """Headers of forwarded requests, such as an authorization."""
-    forward_timeout: PositiveFloat = 10.0
+    forward_timeout: PositiveSeconds = 10.0
     """Seconds that the next endpoint may take to answer."""
     kafka: KafkaOptions | None = None
     """Reads spans and log records from Kafka, with or without receivers; never forwarded."""
-    quiet: PositiveFloat | None = None
+    quiet: PositiveSeconds | None = None
     """Seconds without a new span after which a trace with its root span is judged. By default 5; with
     `mode: inline` at most a fifth of the time for which spans are held."""
-    idle: PositiveFloat = 30.0
+    idle: PositiveSeconds = 30.0
     """Seconds without a new span after which any trace is judged."""
     max_body: PositiveInt = 20 * 1024 * 1024
     """Maximum size of a request's body as received, in bytes."""
@@ -123,7 +131,7 @@ class GatewayOptions:
     """Maximum number of attributes; spans with more are rejected in tap, and not judged inline."""
     max_requests: PositiveInt = 256
     """Maximum number of requests in progress; more are answered with 503."""
-    request_timeout: PositiveFloat = 10.0
+    request_timeout: PositiveSeconds = 10.0
     """Seconds within which a request must arrive."""
     tokens: Path | None = None
     """File with bearer tokens, one per line; senders then need one. Read again when it changes."""

@@ -42,6 +42,27 @@ def test_forwarding_to_itself_is_refused(address: str) -> None:
         check(config(mode="inline", forward="http://127.0.0.1:4318", http=address))
 
 
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"forward": "http://127.0.0.1:99999"}, "forward: port out of range"),
+        ({"forward": "http://me:secret@127.0.0.1:5318"}, "forward: .* without user"),
+        ({"forward": "http://127.0.0.1:5318?a=b"}, "forward: .* without user, query"),
+        ({"forward": "http://127.0.0.1:5318/v1/traces"}, "forward: .* and /v1/traces"),
+        ({"forward_headers": {"a": "secret\n"}}, "forward_headers: has a line break"),
+        ({"http": "http://127.0.0.1:4318"}, "http: must be HOST:PORT"),
+    ],
+)
+def test_an_address_or_header_that_cannot_be_used_is_refused(section: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused:
+        check(config(**{**INLINE, **section}))
+    assert "secret" not in str(refused.value)
+
+
+def test_times_may_have_units() -> None:
+    assert quiet_seconds(config(quiet="200ms")) == 0.2
+
+
 @needs_openssl
 @pytest.mark.parametrize("missing", ["certificate", "key", "client_ca"])
 def test_a_missing_tls_file_is_named(tmp_path: Path, missing: str) -> None:
