@@ -52,7 +52,7 @@ class Served:
     async def _run(self) -> None:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
         options = GatewayOptions(max_body=10_000, max_decompressed=20_000, request_timeout=self._seconds)
-        limits = RequestLimits(options)
+        self.limits = limits = RequestLimits(options)
         receiver = GrpcReceiver(self._handle, ("traces", "logs"), limits, **self._options)
         self.port = await receiver.start("127.0.0.1", 0)
         self._ready.set()
@@ -112,6 +112,7 @@ def test_what_cannot_be_taken_has_its_code_and_the_next_is_served(
     too_large = served.refusal(TRACES, bytes(20_000))
     assert too_large.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "grpc-status-details-bin" not in dict(too_large.trailing_metadata())
+    eventually(lambda: served.limits.answers == {("traces", 400): 1, ("traces", 413): 1})
     metrics = TRACES.replace("trace", "metrics").replace("Trace", "Metrics")
     assert served.refusal(metrics, b"").code() is grpc.StatusCode.UNIMPLEMENTED
     served.answer = ExportAnswer(500)

@@ -156,9 +156,10 @@ def test_what_cannot_be_taken_has_its_status(
     served: Served, path: str, kind: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     url = served.url.replace("/v1/traces", path)
-    got, answer, _ = post(url, body, kind, **headers)
+    got, answer, sent = post(url, body, kind, **headers)
     assert got == status
     assert answer
+    assert sent["Content-Type"] == ("application/json" if kind == "text/plain" else kind)
     assert served.taken == []
 
 

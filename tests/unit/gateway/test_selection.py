@@ -47,6 +47,12 @@ def test_claimed_spans_are_records_and_others_are_links() -> None:
     assert selection.places == [(0, 0, 0), (0, 0, 1)]
 
 
+def test_a_parent_of_zeros_is_none() -> None:
+    selection = select({"parent_span_id": bytes(8)})
+    assert selection.roots == 1
+    assert selection.claimed[0, 0, 0].span.parent_span_id is None
+
+
 def test_what_is_ours_or_marked_is_passed_over() -> None:
     assert select({}, scope="otel_evals").items == []
     signed = f"vendor=1,otel_evals={signature()}"

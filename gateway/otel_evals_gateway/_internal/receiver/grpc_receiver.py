@@ -80,10 +80,12 @@ class GrpcReceiver(Receiver):
                 seconds = self._options.request_timeout
                 try:
                     async with asyncio.timeout(seconds), self._reading:
-                        body = await anext(messages, b"")
+                        body = await anext(messages, None)
                 except TimeoutError:
                     problem = f"the message did not arrive in {seconds:g} s"
                     raise RefusedError(ExportAnswer(408, problem)) from None
+                if body is None:  # grpcio has answered already; this is counted
+                    raise RefusedError(ExportAnswer(413, "the message is too large, or did not arrive whole"))
                 # grpcio has the message in memory already.
                 reservation.resize(len(body))
                 return ExportRequest(signal, body)

@@ -78,16 +78,17 @@ class HttpReceiver(Receiver):
                 return web.Response(text=content, status=status, headers={"Content-Type": _PROMETHEUS})
             return web.json_response(content, status=status)
         signal = _PATHS.get(request.path)
+        answered_in = PROTOBUF if request.content_type == PROTOBUF else JSON
         if signal is None or signal not in self._signals:
-            return _response(ExportAnswer(404, "unknown path"), "traces", JSON)
+            return _response(ExportAnswer(404, "unknown path"), "traces", answered_in)
         if request.method != "POST":
-            return _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
+            return _response(ExportAnswer(405, "export requests are POST"), signal, answered_in)
 
         async def read(reservation: Reservation) -> ExportRequest:
             return await self._read(request, signal, reservation)
 
         answered = await self._answer(signal, authorization, read)
-        return _response(answered, signal, JSON if request.content_type == JSON else PROTOBUF)
+        return _response(answered, signal, answered_in)
 
     async def _read(
         self, request: web.BaseRequest, signal: Signal, reservation: Reservation

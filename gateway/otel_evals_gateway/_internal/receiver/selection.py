@@ -120,6 +120,8 @@ class Selector:
                         else:
                             selection.ignored["sampled_out"] += 1
                         continue
+                    if span.parent_span_id == _NO_SPAN:  # as some SDKs write that there is none
+                        span.parent_span_id = b""
                     if problem := self._problem(span):
                         selection.rejected[problem] += 1
                     elif self._is_ours(span, selection):
