@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from otel_evals.destinations import ApiDestination, ScoreItem, attributes_of, one_resource, service_of
+from otel_evals.errors import DestinationError
+
+_REJECTED = re.compile(rb'"rejected(Spans|LogRecords)":\s*"?[1-9]')
+"""In OTLP's answer to a request that was accepted in part."""
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -47,4 +52,9 @@ class OtlpDestination(ApiDestination):
         records = [self.record(item) for item in items]
         for each in records:
             each["attributes"] = attributes_of(each["attributes"])
-        await self._http.send("POST", self.path, one_resource(self.signal, records, service_of(items[0])))
+        body = one_resource(self.signal, records, service_of(items[0]))
+        answer = await self._http.send("POST", self.path, body)
+        if _REJECTED.search(answer.body):
+            # The backends know the records by their ids, so those accepted already may be sent again.
+            said = self._http.scrub(answer.body.decode(errors="replace"))
+            raise DestinationError(f"records were rejected: {said}", retryable=False, status=400)

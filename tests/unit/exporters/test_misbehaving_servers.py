@@ -162,6 +162,23 @@ def test_one_refused_score_spares_the_others_of_its_batch(
     assert stats == replace(failed(reason), exported=19)
 
 
+def test_a_score_that_an_otlp_address_rejects_in_a_success_is_not_delivered(
+    name: str, server: RecordingServer
+) -> None:
+    poison: dict[str, Outcome] = {"poison": Score(value=0.5), **TONE}
+    runs = [scored_run(n, poison if n == 11 else TONE) for n in range(20)]
+
+    def reply(request: RecordedRequest) -> Reply:
+        count = b"1" if b'"poison' in request.raw else b"0"
+        field = b"rejectedSpans" if request.path.endswith("traces") else b"rejectedLogRecords"
+        partial = b'{"partialSuccess": {"%s": "%s", "errorMessage": "no"}}' % (field, count)
+        return Reply(body=partial) if "otel" in request.path else accept(request)
+
+    stats = deliver(name, server, reply, *runs)
+    is_otlp = name in ("braintrust", "posthog")
+    assert stats == (replace(failed("refused"), exported=19) if is_otlp else DestinationStats(exported=20))
+
+
 @pytest.mark.parametrize("status", [404, 409])
 def test_one_span_that_is_not_there_holds_up_no_other(
     name: str, status: int, server: RecordingServer
