@@ -92,11 +92,7 @@ def read_partial_success(data: bytes, signal: str, content_type: str = PROTOBUF)
 def http_body(answer: ExportAnswer, signal: str, content_type: str) -> bytes:
     """Return the body of an HTTP response, in the format of the request."""
     message = partial_success(answer, signal) if answer.ok else _status(answer)
-    if content_type != JSON:
-        return bytes(message.SerializeToString())
-    if answer.ok:
-        message.partial_success.SetInParent()  # the member is there even if all were accepted
-    return MessageToJson(message).encode()
+    return MessageToJson(message).encode() if content_type == JSON else bytes(message.SerializeToString())
 
 
 def http_headers(answer: ExportAnswer) -> dict[str, str]:
