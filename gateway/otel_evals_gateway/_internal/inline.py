@@ -65,16 +65,11 @@ class Inline:
         else:
             answer = await self._split(request, selection, places)
         self._traffic.received(request.signal, selection)
-        if answer.ok:  # the outbox counts the held spans
-            later = 0 if self._journal is None else len(places)
-            self._traffic.forwarded(request.signal, selection.seen - later, answer.rejected, "refused")
-        else:
-            self._traffic.count(request.signal, "refused", selection.seen)
+        refused = answer.rejected if answer.ok else selection.seen
+        # The outbox counts the held spans.
+        later = len(places) if answer.ok and self._journal is not None else 0
+        self._traffic.forwarded(request.signal, selection.seen - later, refused, "refused")
         return answer
-
-    async def take_again(self, request: ExportRequest) -> None:
-        """Judge a request that an earlier process acknowledged, whose held spans come after it."""
-        await self._tap.judge(request.signal, self._tap.select(request))
 
     async def _unheld(self, request: ExportRequest, selection: Selection) -> ExportAnswer:
         """Forward a request without spans to hold, and judge a copy."""

@@ -11,7 +11,9 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +119,10 @@ def _selected(request: ExportRequest, selection: Selection) -> bytes:
         return request.plain
     blocks, scopes, records = FIELDS[request.signal]
     part: Any = type(request.message)()
-    block: Any = None
-    scoped: Any = None
-    at = -1, -1
-    for r, s, i in selection.places:
+    for (r, s), places in groupby(selection.places, key=itemgetter(0, 1)):
         from_block = getattr(request.message, blocks)[r]
         from_scope = getattr(from_block, scopes)[s]
-        if r != at[0]:
-            block = getattr(part, blocks).add()
-            block.resource.CopyFrom(from_block.resource)
-        if (r, s) != at:
-            scoped = getattr(block, scopes).add()
-            scoped.scope.CopyFrom(from_scope.scope)
-            at = r, s
-        getattr(scoped, records).append(getattr(from_scope, records)[i])
+        block = getattr(part, blocks).add(resource=from_block.resource)
+        scoped = getattr(block, scopes).add(scope=from_scope.scope)
+        getattr(scoped, records).extend(getattr(from_scope, records)[place[2]] for place in places)
     return bytes(part.SerializeToString())

@@ -40,8 +40,8 @@ def _url(value: str) -> str:
 
 
 def _headers(headers: dict[str, str]) -> dict[str, str]:
-    if not "".join([*headers, *headers.values()]).isprintable():
-        raise ConfigError("", "has a line break or another control character: remove it")
+    if not "".join(headers.values()).isprintable():
+        raise ConfigError("", "has a value with a line break or another control character: remove it")
     return headers
 
 

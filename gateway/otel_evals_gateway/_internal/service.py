@@ -33,7 +33,7 @@ from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
 from otel_evals_gateway._internal.receiver.receiver import Page, RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
-from otel_evals_gateway._internal.tap import Tap
+from otel_evals_gateway._internal.tap import PUT_SECONDS, Tap
 
 _logger = logging.getLogger(__name__)
 _RELOAD_SECONDS = 1.0
@@ -110,7 +110,7 @@ class Gateway:
         Calls `started` once all receivers listen. Raises ConfigError if an address cannot be used.
         """
         stopping = asyncio.ensure_future(stop.wait())
-        tasks: list[asyncio.Future[Any]] = [stopping, asyncio.ensure_future(self._reload())]
+        tasks = [stopping, asyncio.ensure_future(self._reload())]
         try:
             if self._inline is not None:
                 self._inline.start()
@@ -119,7 +119,7 @@ class Gateway:
             await self._listen()
             if self._journal is not None:
                 way = self._tap if self._inline is None else self._inline
-                tasks.append(asyncio.ensure_future(self._journal.replay(way.take_again, way.hold)))
+                tasks.append(asyncio.ensure_future(self._journal.replay(self._tap.take_again, way.hold)))
                 # Before requests are taken: no trace is to be judged without its first spans.
                 await next(iter(asyncio.as_completed([stopping, tasks[-1]])))
             self._limits.closed = None
@@ -221,6 +221,8 @@ class Gateway:
         if options.mode == "tap" or options.forward is None:
             return None
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
+        # Held spans of an earlier process come behind its requests in the journal.
+        self._tap.patience = PUT_SECONDS
         return Inline(self._tap, forwarder, self._held_spans, nested=_nested(self._config))
 
     # --- pages ---

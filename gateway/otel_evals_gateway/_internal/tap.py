@@ -17,7 +17,7 @@ from otel_evals_gateway._internal.receiver.selection import Selection, Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 BUSY = ExportAnswer(429, "no capacity for more spans", retry_after=1.0)
-_PUT_SECONDS = 5.0
+PUT_SECONDS = 5.0
 _LARGE = 64 * 1024
 """Bytes from which a thread looks through a request, so others need not wait."""
 
@@ -36,6 +36,8 @@ class Tap:
         self.scoring = scoring
         self.traffic = traffic
         self.journal = journal
+        self.patience = inf
+        """Seconds that requests of an earlier process wait for capacity before they are lost."""
 
     async def take(self, request: ExportRequest) -> ExportAnswer:
         """Take a decoded request; return the answer to its sender."""
@@ -61,7 +63,7 @@ class Tap:
             return self.selector.spans(request.message)
         return self.selector.logs(request.message)
 
-    async def judge(self, signal: str, selection: Selection, seconds: float = _PUT_SECONDS) -> None:
+    async def judge(self, signal: str, selection: Selection, seconds: float = PUT_SECONDS) -> None:
         """Give the items to the engine, all or none; count them as lost if it has no capacity for so long.
 
         Runs that lack lost items are not scored.
@@ -75,8 +77,8 @@ class Tap:
             await asyncio.to_thread(self.scoring.lack, selection.items)
 
     async def take_again(self, request: ExportRequest) -> None:
-        """Judge a request that an earlier process acknowledged, however long there is no capacity."""
-        await self.judge(request.signal, self.select(request), inf)
+        """Judge a request that an earlier process acknowledged."""
+        await self.judge(request.signal, self.select(request), self.patience)
 
     def hold(self, part: HeldPart) -> None:
         """Leave a span that an earlier process held inline in the journal."""

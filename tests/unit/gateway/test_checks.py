@@ -49,7 +49,7 @@ def test_forwarding_to_itself_is_refused(address: str) -> None:
         ({"forward": "http://me:secret@127.0.0.1:5318"}, "forward: .* without user"),
         ({"forward": "http://127.0.0.1:5318?a=b"}, "forward: .* without user, query"),
         ({"forward": "http://127.0.0.1:5318/v1/traces"}, "forward: .* and /v1/traces"),
-        ({"forward_headers": {"a": "secret\n"}}, "forward_headers: has a line break"),
+        ({"forward_headers": {"a": "secret\n"}}, "forward_headers: has a value with a line break"),
         ({"http": "http://127.0.0.1:4318"}, "http: must be HOST:PORT"),
     ],
 )
