@@ -16,7 +16,7 @@ from otel_evals._internal.model import SpanRecord
 
 _OTHERS: Final = 0.1
 """Part of the limits that traces without their root may take while the others take all the rest."""
-_UNCLAIMED, _OPEN, _ROOTED = State.UNCLAIMED, State.OPEN, State.ROOTED
+_UNCLAIMED, _OPEN, _ROOTED, _CLOSED = State
 _ALL_ENDED_SECONDS: Final = 0.02
 """Seconds until a run closes if no span of its trace is open; other threads may still send log records."""
 # Places in a `SpanContext`, which is a tuple: its properties cost a call each.
@@ -68,7 +68,7 @@ class Traces:
         elif trace.logs or trace.links or not trace.closed:
             state = _UNCLAIMED
         else:
-            state = State.CLOSED
+            state = _CLOSED
         if trace.counted and trace.state is state:
             self._bytes[state] += trace.size - trace.counted
             if active:
@@ -86,6 +86,9 @@ class Traces:
             or len(of[_OPEN]) + len(of[_ROOTED]) > self._limits.max_traces
             or size[_UNCLAIMED] > self._limits.max_bytes
         )
+        # The most recent one stays, even if it alone exceeds the bound.
+        while size[_CLOSED] > self._closing.remember_bytes and len(of[_CLOSED]) > 1:
+            self.forget(next(iter(of[_CLOSED].values())))
 
     def close(self, trace: Trace, now: float, latest: float) -> list[SpanGroup]:
         """Close the runs of a trace that are complete now; `latest` is when something last arrived."""
@@ -197,13 +200,9 @@ class Traces:
             yield trace
 
     def forget_closed(self, now: float) -> None:
-        """Forget the closed traces whose time is over, and those beyond the bound."""
-        for trace in self.older(State.CLOSED, now - self._closing.remember):
+        """Forget the closed traces whose time is over."""
+        for trace in self.older(_CLOSED, now - self._closing.remember):
             self.forget(trace)
-        closed = self._of[State.CLOSED]
-        # The most recent one stays, even if it alone exceeds the bound.
-        while self._bytes[State.CLOSED] > self._closing.remember_bytes and len(closed) > 1:
-            self.forget(next(iter(closed.values())))
 
     def oldest(self, state: State) -> float:
         """Return the time of the least recent activity in a state; infinity without traces."""
@@ -220,7 +219,7 @@ class LiveClosing:
 
     remember = REMEMBER_SECONDS
     """Seconds for which the ids of closed spans are kept."""
-    remember_bytes = REMEMBER_BYTES
+    remember_bytes = 4 * REMEMBER_BYTES
     """Bytes that these take at most."""
     whole = False
     """True if a trace closes as a whole, with the spans that no convention claims."""

@@ -248,7 +248,6 @@ def test_closed_traces_are_remembered_for_the_time_and_the_bytes_that_are_set() 
     gatherer = gateway(remember_bytes=3_000)
     gatherer.add([span(number, trace=number) for number in (1, 2, 3)], 0.0)
     closed(gatherer, 5.0)
-    gatherer.evict_old(6.0)
     assert reasons(gatherer.add([span(30, 3, trace=3), span(10, 1)], 7.0)) == {"span_late": 1}
     gatherer.evict_old(605.0)
     assert gatherer.add([span(31, 3, trace=3)], 605.0) == []
