@@ -60,9 +60,9 @@ def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: s
     with problems.noting(field):
         try:
             return function(*values, **options)
-        except ConfigError:
+        except (ConfigError, ImportError):
             raise
-        except (AttributeError, TypeError, ValueError) as error:
+        except Exception as error:
             problems.add(field, f"are refused: {error}")
     problems.raise_any()
     return None
@@ -94,6 +94,7 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     "str": ("text", str),
     "int": ("a whole number", int),
     "float": ("a number", int | float),
+    "bool": ("true or false", bool),
     "Sequence[str]": ("a list", list | tuple),
 }
 

@@ -126,6 +126,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "known: refusals",
     ),
     "missing option": (options("hallucination"), "rules[0].options.model", "is missing", "no default"),
+    "text for a flag": (
+        lambda: build_config(["answered"], [{"jsonl": {"path": "x", "content": "no"}}]),
+        "destinations[0].jsonl.content",
+        "must be true or false",
+        "not str",
+    ),
     "judge option": (
         judged(model={"model": "openai/x", "max_token": 5}),
         "rules[0].options.judge.max_token",
