@@ -141,11 +141,11 @@ def test_an_agent_is_called_by_its_run_method() -> None:
 
 def test_ground_truth_and_metadata_travel_with_the_item(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
-    known = {"input": "2+2", "ground_truth": "4", "metadata": {"level": 1}}
-    path.write_text(json.dumps(known) + '\n\n{"input": "3+3", "ground_truth": "7"}\n')
+    known = {"input": "2+2", "ground_truth": "4", "metadata": {"level": 1, "note": "a\u2028b"}}
+    path.write_text(json.dumps(known, ensure_ascii=False) + '\n\n{"input": "3+3", "ground_truth": "7"}\n')
     result = evals(path, lambda text: str(eval(text)), [right])
     assert [item.scores["right"] for item in result.items] == [1.0, 0.0]
-    assert result.items[0].item.metadata == {"level": 1}
+    assert result.items[0].item.metadata == known["metadata"]
 
 
 def test_what_is_no_score_is_counted_and_never_averaged() -> None:

@@ -39,6 +39,7 @@ from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scorers.kit.labels import Example, read_labels
 from otel_evals._internal.scorers.kit.outcome import root_cause
 from otel_evals._internal.scorers.kit.scorer import Scorer
+from otel_evals._internal.util.plain import read_lines
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 
 app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
@@ -76,7 +77,7 @@ def check(
     option: Options = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report the forms of typed answers that the judge's server gives."""
+    """Report the forms of typed answers that the judge's server gives; exits with 1 if there is none."""
     with exit_on(command="judge check"):
         judge = getattr(_scorer(scorer, model, api_base, option), "judge", None)
         judge = getattr(judge, "judge", judge)  # the one behind a cache
@@ -123,7 +124,7 @@ def attack(
         scorers = [_scorer(name, model, api_base, option) for name in scorer or _CHECKED]
         attacks = load_attacks()
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
-        own = read_labels(labels.read_text("utf-8").splitlines()) if labels else []
+        own = read_labels(read_lines(labels, "--labels")) if labels else []
         with bar("attacking", len(scorers) * len(attacks) * 2) as done:
 
             async def attempts() -> dict[str, list[Attempt]]:
@@ -160,7 +161,9 @@ def calibrate(
     with exit_on(command="judge calibrate"):
         minimums = minimums_of(require or ())
         built = _scorer(scorer, model, api_base, option)
-        examples = read_labels(labels.read_text("utf-8").splitlines())
+        examples = read_labels(read_lines(labels, "labels"))
+        if not examples:
+            raise ConfigError("labels", f"there is no example in {labels}")
         with bar("judging", len(examples)) as done:
             judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
         report = calibration(judged, threshold)
@@ -196,7 +199,10 @@ def options_of(given: list[str] | None) -> dict[str, Any]:
         key, found, value = item.partition("=")
         if not found:
             raise ConfigError("--option", f"must be name=value, not {item!r}")
-        options[key] = yaml.safe_load(value)
+        try:
+            options[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError("--option", f"{item!r} is not YAML after the =; quote the value") from None
     return options
 
 

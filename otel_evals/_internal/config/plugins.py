@@ -7,7 +7,6 @@ As values: `{documents: {top: 5}}`, `{tool_results: [find_order]}`, `[tool_resul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
@@ -17,6 +16,7 @@ from otel_evals._internal.scorers.kit import context
 from otel_evals._internal.scorers.kit.scorer import Scorer
 from otel_evals._internal.util.installed import entry_points, load
 from otel_evals._internal.util.options import Problems, call_with, evaluate, suggestion
+from otel_evals._internal.util.plain import read_lines
 from otel_evals.errors import ConfigError
 
 SCORERS = "otel_evals_scorer"
@@ -40,7 +40,7 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     problems = Problems()
     if options.get("get_context") is not None:
         with problems.noting():
-            options["get_context"] = build_context(options["get_context"], f"{field}.options.get_context")
+            options["get_context"] = build_context(options.pop("get_context"), f"{field}.options.get_context")
     if not isinstance(found, Scorer):
         with problems.noting():
             found = call_with(found, options, f"{field}.options")
@@ -59,12 +59,10 @@ def _with_examples(scorer: Scorer, path: str, field: str) -> Scorer:
     from otel_evals._internal.scorers.kit.labels import read_labels, with_examples
 
     try:
-        found = read_labels(Path(path).read_text("utf-8").splitlines())
+        found = read_labels(read_lines(path, "labels"))
         return with_examples(scorer, [(example.run, example.label) for example in found])
     except ConfigError as error:
         raise ConfigError(field, f"{path}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(field, f"must name a file of labels: {error}") from None
 
 
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:

@@ -266,9 +266,9 @@ def minimums_of(given: Sequence[str]) -> dict[str, float]:
             found[name] = float(bound)
         except ValueError:
             name = ""
-        if name not in FIGURES:
-            known = ", ".join(FIGURES)
-            raise ConfigError("--require", f"must be NAME=MINIMUM with one of {known}, not {text!r}")
+        if name not in FIGURES or not found[name] <= 1:  # also NaN
+            wanted = f"NAME=MINIMUM, at most 1, with one of {', '.join(FIGURES)}"
+            raise ConfigError("--require", f"must be {wanted}, not {text!r}")
     return found
 
 

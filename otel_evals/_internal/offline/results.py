@@ -12,7 +12,7 @@ from typing import Any, Literal
 from otel_evals._internal.deliver.record import plain, run_record
 from otel_evals._internal.model import Direction, Evaluation, Run, Score, ScoredRun
 from otel_evals._internal.offline.tally import ScorerTally
-from otel_evals._internal.util.plain import read_json, write_json
+from otel_evals._internal.util.plain import read_json, read_lines, write_json
 from otel_evals.errors import ConfigError
 
 EvalsStatus = Literal["failed", "passed"]
@@ -40,11 +40,8 @@ def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:
         ConfigError: there are no items, or the named one has no `input`.
     """
     if isinstance(data, str | Path):
-        try:
-            lines = Path(data).read_text("utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"data: {data}", f"cannot be read: {error}") from error
-        items = tuple(_of_line(line, f"{data}:{n}") for n, line in enumerate(lines, 1) if line.strip())
+        lines = enumerate(read_lines(data, f"data: {data}"), 1)
+        items = tuple(_of_line(line, f"{data}:{n}") for n, line in lines if line.strip())
     else:
         items = tuple(_item(each, f"data[{n}]") for n, each in enumerate(data))
     if not items:

@@ -10,10 +10,13 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from pydantic import BaseModel
+
+from otel_evals.errors import ConfigError
 
 MAX_JSON = 200_000
 """Limit of a value's JSON text, in characters."""
@@ -165,6 +168,18 @@ _DEEPEST_JSON = 500
 """Levels of nesting: code that descends into a value a thousand levels deep would raise RecursionError."""
 _decode = json.JSONDecoder().raw_decode
 _TOO_DEEP = f"it is nested in more than {_DEEPEST_JSON} levels"
+
+
+def read_lines(path: str | Path, field: str) -> list[str]:
+    """Return the lines of a file; JSON texts may contain other ends of lines than these.
+
+    Raises:
+        ConfigError: it cannot be read; `field` names it.
+    """
+    try:
+        return Path(path).read_text("utf-8-sig").split("\n")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(field, f"cannot be read: {error}") from error
 
 
 def read_json(text: str | bytes, *, parse_constant: Callable[[str], Any] | None = None) -> Any:

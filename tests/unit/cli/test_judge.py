@@ -64,6 +64,14 @@ def test_check_reports_the_forms_that_work() -> None:
     assert "500" in forms["json_schema"]
     assert forms["prompt"].startswith("ignored")
     assert "works, used" in text
+    # The server is gone.
+    assert CliRunner().invoke(app, ["judge", *args]).exit_code == 1
+
+
+def test_labels_may_have_a_byte_order_mark_and_any_separator_in_a_text(tmp_path: Path) -> None:
+    example = {"output": "one\u2028two\x85three", "label": 1}
+    (path := tmp_path / "labels.jsonl").write_text(json.dumps(example, ensure_ascii=False), "utf-8-sig")
+    assert "1 of 1 examples scored" in invoke("calibrate", str(path), "--scorer", "answered").stdout
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -159,6 +167,8 @@ def test_a_ready_scorer_takes_no_model_and_a_requirement_is_one_of_the_known(tmp
         (["--model", "m"], "leave it out"),
         (["--require", "kapa=1"], "one of kappa, accuracy, precision, recall"),
         (["--require", "kappa"], "must be NAME=MINIMUM"),
+        (["--require", "kappa=nan"], "must be NAME=MINIMUM"),
+        (["--option", "a=[b"], "--option: 'a=[b' is not YAML"),
     ):
         done = CliRunner().invoke(app, ["judge", "calibrate", path, "--scorer", READY, *args])
         assert done.exit_code == 2
@@ -173,6 +183,11 @@ def test_wrong_input_is_named(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "line 1.label" in result.output
+    for content, problem in ((b"", "there is no example"), (b"\xff", "labels: cannot be read")):
+        path.write_bytes(content)
+        result = CliRunner().invoke(app, ["judge", "calibrate", str(path), "--scorer", "answered"])
+        assert result.exit_code == 2
+        assert problem in result.output
     result = CliRunner().invoke(app, ["judge", "attack", "--model", "m", "--scorer", "halucination"])
     assert result.exit_code == 2
     assert "hallucination" in result.output

@@ -202,7 +202,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         judged(examples="/nowhere.jsonl"),
         "rules[0].options.examples",
         "/nowhere.jsonl",
-        "must name a file of labels",
+        "cannot be read",
     ),
     "resolver's option": (
         judged(get_context="documents(tops=5)"),
