@@ -56,7 +56,7 @@ def backend_of_demo(place: str) -> Any:
         ConfigError: the destination is unknown, a key is missing, or it has no address for telemetry.
     """
     found, (name, _, url) = backend(place, "--to"), place.partition("=")
-    if url or hasattr(found, "send"):
+    if url or hasattr(found, "send") or not hasattr(found, "needs"):  # a file, say, needs no telemetry
         return found
     collector = f"give the address of a Collector that forwards to it: --to {name}=http://localhost:4318"
     lacking = [variable for variable in found.needs if not os.environ.get(variable)]

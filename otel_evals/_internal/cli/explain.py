@@ -23,15 +23,21 @@ from otel_evals._internal.sampling.parser import parse
 from otel_evals._internal.util.plain import counted
 from otel_evals.errors import ConfigError
 
+_SAME = (
+    *("span_id", "status", "reason", "value", "explanation", "attempts"),
+    *("conversation_id", "effect", "evidence_cut"),
+)
+"""Fields that a record and an explained decision share."""
+
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id.")],
-    scores: Annotated[list[Path], typer.Option(help="Files of the jsonl destination, or results.")],
+    scores: Annotated[list[str], typer.Option(help="Files of the jsonl destination, or results.")],
     as_json: AsJson = False,
 ) -> None:
     """Explain the sampling decisions and scores of a trace; exits with 1 if the files do not contain it."""
     with exit_on(ValueError, command="explain"):
-        answer = explain_trace(trace_id, [str(path) for path in scores])
+        answer = explain_trace(trace_id, scores)
     echo(json_text(asdict(answer)) if as_json else str(answer))
     if answer.status in ("unknown", "ruled_out"):
         raise typer.Exit(1)
@@ -51,8 +57,8 @@ def explain_trace(given: str, places: Sequence[str]) -> Explanation:
         ValueError: the id is malformed.
     """
     for place in places:
-        if not Path(place).is_file():
-            raise ConfigError("--scores", f"{place} does not exist; it is written with the first score")
+        if "://" not in place and not Path(place).is_file():
+            raise ConfigError("--scores", f"{place} is no file; one is written with the first score")
     trace_id = trace_id_of(given)
     mine, samplers = list[ScoredRecord](), dict[str, str]()
     for record in scored_records(places, command="explain", trace_id=trace_id):
@@ -99,17 +105,9 @@ def _recorded(evaluation: RecordedEvaluation) -> ExplainedDecision:
     probability = evaluation.sampling.probability
     return ExplainedDecision(
         rule=evaluation.rule or evaluation.scorer,
-        span_id=evaluation.span_id,
         sampler=evaluation.sampling.rule,
-        status=evaluation.status,
-        reason=evaluation.reason,
         probability=probability,
         threshold=None if probability is None else share(threshold(probability)),
-        value=evaluation.value,
-        explanation=evaluation.explanation,
-        attempts=evaluation.attempts,
         duration=evaluation.duration or 0.0,
-        conversation_id=evaluation.conversation_id,
-        effect=evaluation.effect,
-        evidence_cut=evaluation.evidence_cut,
+        **{name: getattr(evaluation, name) for name in _SAME},
     )

@@ -15,7 +15,7 @@ from otel_evals._internal.deliver.jsonl import read_jsonl
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run, ToolCall
 from otel_evals._internal.model.convention import load_conventions
-from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.otlp.files import open_file, read_traces
 from otel_evals._internal.read.runs import read_runs
 from otel_evals._internal.util.plain import counted, read_json
 
@@ -50,9 +50,9 @@ def runs(
 def _has_scores(path: str) -> bool:
     """Return True for a file whose first line is a scored run."""
     try:
-        with open(path, encoding="utf-8") as lines:
-            return "evaluations" in read_json(lines.readline())
-    except (OSError, ValueError, TypeError):
+        with open_file(path) as lines:
+            return path != "-" and "evaluations" in read_json(lines.readline())
+    except Exception:  # whatever it is: reading it as OTLP tells
         return False
 
 

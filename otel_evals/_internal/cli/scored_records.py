@@ -77,8 +77,10 @@ def scored_records(
 
 
 def _lines(file: str | Path, trace_id: str) -> Iterator[Any]:
-    with open(file, "rb") as opened:
-        is_results = opened.read(len(_SQLITE)) == _SQLITE
+    is_results = "://" in str(file)  # a server's address
+    if not is_results:
+        with open(file, "rb") as opened:
+            is_results = opened.read(len(_SQLITE)) == _SQLITE
     if not is_results:
         yield from read_jsonl(file)
         return

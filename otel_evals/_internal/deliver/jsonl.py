@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -97,16 +98,23 @@ class JsonlDestination:
 def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Read scored runs from a file of a JsonlDestination, as plain dicts, oldest first.
 
-    A line that was cut off by a crash is skipped and logged.
+    The file may be compressed by gzip. A line that was cut off by a crash is skipped and logged, as is a
+    damaged end.
     """
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield read_json(line)
-            except ValueError:
-                _log.warning("%s: line %d is not complete; skipped", path, number)
+    # Imported late: an application that only writes does not need it.
+    from otel_evals._internal.otlp.files import open_file
+
+    with open_file(str(path)) as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    yield read_json(line)
+                except ValueError:
+                    _log.warning("%s: line %d is not complete; skipped", path, number)
+        except (EOFError, OSError, zlib.error) as error:
+            _log.warning("%s: the rest is skipped: %s", path, error)
 
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:

@@ -100,7 +100,7 @@ def export_requests(path: str, skipped: _Skipped = lambda _path, _number: None) 
     """
     found = 0
     foreign: list[int] = []
-    with _open(path) as stream:
+    with open_file(path) as stream:
         try:
             for size, request, number in _requests(stream, path, skipped):
                 if isinstance(request, dict) and "evaluations" in request:
@@ -138,8 +138,8 @@ def _otlp_in(value: Any) -> Any:
 
 
 @contextmanager
-def _open(path: str) -> Iterator[BufferedReader]:
-    """Open a file decompressed."""
+def open_file(path: str) -> Iterator[BufferedReader]:
+    """Open a file decompressed; `-` is standard input."""
     try:
         raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:

@@ -125,4 +125,6 @@ def test_wrong_calls_are_refused_with_the_reason(tmp_path: Path) -> None:
     (scores := tmp_path / "scores.jsonl").write_text(json.dumps(run))
     assert "'zz' is not a trace id" in explain("zz", "--scores", scores, code=2)
     none = tmp_path / "none.jsonl"
-    assert "does not exist; it is written with the first score" in explain("abc", "--scores", none, code=2)
+    assert "is no file; one is written with the first score" in explain("abc", "--scores", none, code=2)
+    server = "postgresql://127.0.0.1:1/x"
+    assert f"{server}: " in explain(run["trace_id"], "--scores", server, code=2)

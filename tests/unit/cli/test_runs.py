@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,12 @@ def test_scored_runs_of_the_jsonl_destination_are_listed(tmp_path: Path) -> None
     assert "user Hi [/]" in shown
     assert "grounded not_scored: no_claims" in shown
     assert "2 runs" in shown
+    # As `report` reads them: compressed, and with the byte-order mark of some editors.
+    packed = gzip.compress(b"\xef\xbb\xbf" + path.read_bytes())
+    path.write_bytes(packed)
+    assert "2 runs" in run_command(str(path)).stdout
+    path.write_bytes(packed[:-4])
+    assert "2 runs" in run_command(str(path)).stdout
 
 
 def test_a_file_that_is_no_otlp_ends_with_status_2_and_its_name(tmp_path: Path) -> None:
