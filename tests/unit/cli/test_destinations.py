@@ -184,6 +184,7 @@ def test_the_demo_says_that_azure_takes_nothing_by_otlp(monkeypatch: pytest.Monk
     monkeypatch.setenv("APPLICATIONINSIGHTS_CONNECTION_STRING", "InstrumentationKey=x")
     with pytest.raises(ConfigError, match="--to azure=http://localhost:4318"):
         backend_of_demo("azure")
+    assert backend_of_demo("console").name == "console", "a local destination needs no address"
     assert backend_of_demo("azure=http://localhost:4318").spans_to() == ("http://localhost:4318", {})
 
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
+from otel_evals.errors import ConfigError
 from otel_evals.statistics import Sums, wander
 from otel_evals_monitor._internal.alarms import monitors
 from otel_evals_monitor._internal.alarms.limits import AlarmLimits
@@ -75,6 +76,8 @@ def test_a_mean_below_its_floor_is_found(store: ResultsStore) -> None:
     store.write(records(500, mean=lambda hour: 0.7))
     assert kinds(store, floors={"grounded": 0.9}) == ["floor"]
     assert kinds(store, floors={"grounded": 0.6, "other": 1.0}) == []
+    with pytest.raises(ConfigError, match=r"floors.grounded: must be in 0..1"):
+        kinds(store, floors={"grounded": 9.0})
 
 
 def test_where_low_scores_are_good_a_rise_is_the_fall(store: ResultsStore) -> None:
@@ -253,5 +256,6 @@ def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore,
     assert done.exit_code == 1
     assert "floor" in {alarm["kind"] for alarm in json.loads(done.stdout)["alarms"]}
     assert check("--floor", "grounded").exit_code == 2
+    assert "did you mean 'grounded'?" in check("--floor", "grunded=0.9").stderr
     assert check("--missing", "2").exit_code == 2
     assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--once"]).exit_code == 2

@@ -135,6 +135,9 @@ def test_nothing_chosen_is_said(store: ResultsStore, tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     assert "--trace" in command("export", path, "--trace", "0" * 32, code=2).output
     assert "--scorer" in command("export", path, "--scorer", "none", code=2).output
+    store.write([GROUNDLESS])
+    refused = command("export", path, "--scorer", "grounded_in_tools", "--out", tmp_path, code=2).output
+    assert "cannot be written: Is a directory" in " ".join(refused.split())
 
 
 def test_feedback_in_code_reaches_the_store_and_never_raises(tmp_path: Path) -> None:

@@ -226,6 +226,7 @@ def test_a_link_that_cannot_work_is_refused(wrong: str) -> None:
     ("options", "named"),
     [
         (["--by", "colour"], "--by"),
+        (["--by", "attribute:"], "--by"),
         (["--since", "soon"], "--since"),
         (["--window", "fortnight"], "--window"),
         (["--window", "24h", "--since", "2026-01-01"], "--window"),

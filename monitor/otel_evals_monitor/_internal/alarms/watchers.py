@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
+from otel_evals.errors import ConfigError
 from otel_evals.statistics import (
     Detector,
     PickDetector,
@@ -84,6 +85,8 @@ def floor(watched: Watched, limit: float, needed: float) -> Findings:
     # `good` flips scores of which low is good, so an upper limit becomes a floor.
     if watched.lower_is_better:
         level, side = 1.0 - limit, "above the limit"
+    if not 0.0 <= level <= 1.0:
+        raise ConfigError(f"floors.{watched.scorer_id}", f"must be in 0..{watched.scale:g}")
     detector = Detector(level, PERIOD, watched.largest, inflation=watched.inflation)
     found = followed("floor", detector, ((start, watched.good(sums)) for start, sums in steps), needed)
     return _of_mean(watched, found, steps, limit, f", {side} of {limit * watched.scale:g}")

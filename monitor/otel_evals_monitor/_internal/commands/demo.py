@@ -35,7 +35,7 @@ def demo(
     browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
     """Score the live traffic of a support agent with planted faults."""
-    with exit_on(command="demo", extra="demo"):
+    with exit_on(OSError, command="demo", extra="demo"):
         from otel_evals_monitor._internal.demo.main import demo as run_demo
         from otel_evals_monitor._internal.demo.main import show_history
 

@@ -13,6 +13,7 @@ import typer
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, exit_on
+from otel_evals.sdk.config import suggestion
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.receivers import Receiver
@@ -99,6 +100,10 @@ def _check(database: Database, limits: AlarmOptions, receivers: Sequence[Receive
             print("no alarm")
         for state in check.states.values():
             _print(state.text)
+    scorers = {state.scorer_id for state in check.states.values()}
+    for name in limits.floors.keys() - scorers:
+        fix = suggestion(name, scorers)
+        echo(f"otel-evals monitor: --floor: no score of {name!r} is on record{fix}", err=True)
     for problem in problems:
         echo(f"otel-evals monitor: notification failed: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0

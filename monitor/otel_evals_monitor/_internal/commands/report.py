@@ -19,7 +19,12 @@ def report(
         list[str],
         typer.Argument(help="Files of the jsonl destination (or gzip, or patterns), or results."),
     ],
-    by: Annotated[str, typer.Option(help="Split by agent, version, tenant, rule, service, judge.")] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Split by agent, version, prompt, model, tenant, rule, service, judge, attribute:NAME."
+        ),
+    ] = "",
     since: Annotated[str | None, typer.Option(help="Start: 2026-11-20T10:00, or 24h ago.")] = None,
     until: Annotated[str | None, typer.Option(help="End, in the same forms.")] = None,
     window: Annotated[str | None, typer.Option(help="Last recorded period only: 15m, 24h, 7d.")] = None,

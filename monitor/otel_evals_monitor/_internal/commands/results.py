@@ -156,5 +156,8 @@ def _changing(command: str, store: str) -> Iterator[Database]:
 
 def _write(path: Path, items: list[dict[str, Any]], what: str) -> None:
     lines = (json.dumps(item, ensure_ascii=False) + "\n" for item in items)
-    path.write_text("".join(lines), encoding="utf-8", errors="replace")
+    try:
+        path.write_text("".join(lines), encoding="utf-8", errors="replace")
+    except OSError as error:  # which the open database would report as its own
+        raise ConfigError(str(path), f"cannot be written: {error.strerror}") from None
     echo(f"wrote {counted(len(items), what)} to {path}")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry import trace
 from pydantic_ai import Agent, ModelRetry, RunContext
@@ -164,8 +164,9 @@ class ScriptedModel:
         if isinstance(last, RetryPromptPart):
             return ModelResponse([TextPart(self._after_failure(str(last.content)))])
         if isinstance(last, ToolReturnPart):
-            facts = cast("dict[str, Any]", last.content)
-            return ModelResponse([TextPart(self._answer(last.tool_name, facts))])
+            if not isinstance(last.content, dict):  # the tool was cancelled by Ctrl-C
+                raise asyncio.CancelledError
+            return ModelResponse([TextPart(self._answer(last.tool_name, last.content))])
         tool = self._tool
         if self._fault is Fault.WRONG_TOOL:
             tool = self._rng.choice([other for other in ("", *FIELDS) if other not in (tool, "cancel_order")])

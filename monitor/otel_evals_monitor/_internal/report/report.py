@@ -244,7 +244,7 @@ def _columns(slices: Mapping[int, StoredSlice], options: ReportOptions) -> tuple
     """Return the columns to split by, and the options with the attribute among them."""
     wanted, runs = list(_ALWAYS), options.runs
     for name in options.by:
-        if name.startswith(ATTRIBUTE) and not runs.attribute:
+        if name.startswith(ATTRIBUTE) and name != ATTRIBUTE and not runs.attribute:
             runs = replace(runs, attribute=name.removeprefix(ATTRIBUTE))
             wanted.append("attribute")
         elif name in GROUPS:
