@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import anyio
 import typer
@@ -87,20 +87,20 @@ def _sent_span(place: Any) -> tuple[str, str]:
     with extra("otlp", "destinations test"):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExportResult
 
     provider = TracerProvider(resource=Resource({"service.name": "otel-evals-test"}))
     address, headers = where
     exporter = OTLPSpanExporter(address, headers=dict(headers), timeout=10)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "otel-evals test"}
     span = provider.get_tracer("otel_evals.test").start_span("otel-evals test", attributes=attributes)
     span.end()
-    provider.shutdown()
+    taken = exporter.export([cast("ReadableSpan", span)]) is SpanExportResult.SUCCESS
     context = span.get_span_context()
     ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-    echo(f"Sent a span to {address}: trace {ids[0]}, span {ids[1]}")
+    done = f"Sent a span to {address}" if taken else f"{address} did not take a span"
+    echo(f"{done}: trace {ids[0]}, span {ids[1]}")
     return ids
 
 

@@ -131,11 +131,19 @@ def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServ
 def test_a_span_is_sent_first_and_scored(server: RecordingServer) -> None:
     done = run("destinations", "test", f"datadog={server.url}")
     assert done.exit_code == 0, done.output
+    assert "Sent a span" in done.stdout
     spans, scores = server.requests
     assert spans.path == "/v1/traces"
     assert (spans.headers["dd-api-key"], scores.headers["dd-api-key"]) == (KEY, KEY)
     (first, _) = scores.body["data"]["attributes"]["metrics"]
     assert bytes.fromhex(f"{int(first['join_on']['span']['span_id']):016x}") in spans.raw
+
+
+def test_a_span_that_was_refused_is_not_called_sent(server: RecordingServer) -> None:
+    server.reply = lambda request: Reply(403)
+    done = run("destinations", "test", f"datadog={server.url}")
+    assert done.exit_code == 1
+    assert f"{server.url}/v1/traces did not take a span" in done.stdout
 
 
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
