@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Media, Operation, Run, SpanRecord
 from otel_evals._internal.model.records import DERIVATION, derives, recovered
 from otel_evals._internal.redaction.personal_data import redact_pii
+from otel_evals._internal.redaction.secret_forms import VALUE_NAME
 from otel_evals._internal.redaction.secrets import (
     MARK,
     is_secret_under,
@@ -131,12 +132,10 @@ def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
     match value:
         case None | bool() | Enum():
             return value
-        case str():
-            return known[value] if key is None else known.under(key, value)
-        case int() | float():
-            return value if key is None else known.under(key, value)
+        case str() | int() | float():
+            return known.under(key, value)
         case Mapping():
-            return _walk_mapping(value, known, depth)
+            return _walk_mapping(value, known, depth, key)
         case list() | tuple():
             items = [_walk(item, known, depth + 1, key) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
@@ -155,22 +154,28 @@ def _walk(value: Any, known: _Texts, depth: int, key: str | None = None) -> Any:
     return _walk_fields(value, known, depth) if _texts_of(kind) else value
 
 
-def _walk_mapping(value: Mapping[Any, Any], known: _Texts, depth: int) -> Mapping[Any, Any]:
+def _walk_mapping(
+    value: Mapping[Any, Any], known: _Texts, depth: int, above: str | None
+) -> Mapping[Any, Any]:
     new: dict[Any, Any] = {}
     for key, item in value.items():
         name = known[key] if isinstance(key, str) else key
         while name in new:  # two keys with the same redacted text
             name = f"{name}_"
-        place = _named(value) if key == "value" else key
-        new[name] = _walk(item, known, depth + 1, place if isinstance(place, str) else None)
+        place = str(key)
+        if VALUE_NAME.fullmatch(place):
+            place = _named(value) or above or place
+        new[name] = _walk(item, known, depth + 1, place)
     same = all(new.get(key, _FAILED) is item for key, item in value.items())
     return value if same else new
 
 
-def _named(value: Mapping[Any, Any]) -> str:
+def _named(value: Mapping[Any, Any]) -> str | None:
     """Return the name in a pair of a name and a value, such as {"name": "password", "value": "..."}."""
-    name = value.get("name", value.get("key"))
-    return name if isinstance(name, str) else "value"
+    for key in ("name", "key", "Name", "Key"):
+        if isinstance(name := value.get(key), str):
+            return name
+    return None
 
 
 def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
@@ -207,10 +212,10 @@ class _Texts(dict[str, str]):
         found = self[text] = self.redaction(text)
         return found
 
-    def under(self, key: str, value: str | float) -> str | float:
+    def under(self, key: str | None, value: str | float) -> str | float:
         """Redact a scalar, also if only its key shows that it is a secret."""
-        named = redact_secrets in self.redaction.functions and names_secrets(key)
-        if named and is_secret_under(key, value):
+        by_key = key if key and redact_secrets in self.redaction.functions else None
+        if by_key and names_secrets(by_key) and is_secret_under(by_key, value):
             return MARK
         return self[value] if isinstance(value, str) else value
 
@@ -238,7 +243,7 @@ def _texts_in(record: Any) -> list[str] | None:
         if kind is str:
             texts.append(value)
         elif kind is dict:
-            if any(map(names_secrets, (*value, _named(value)))):
+            if any(map(names_secrets, (*value, _named(value) or ""))):
                 return None
             texts += value
             left += [item for item in value.values() if type(item) not in _TEXTLESS]

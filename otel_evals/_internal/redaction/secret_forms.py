@@ -13,11 +13,15 @@ _KEY_FORMS = {
     "model provider key": r"""(?:sk|pk|rk)-[A-Za-z0-9_*-]{20,}
         | (?:sk|pk|rk)-[A-Za-z0-9_-]{0,12}\*{3,}[A-Za-z0-9_*-]{0,40}
         | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9_-]{20,} | hf_[A-Za-z0-9]{30,} | r8_[A-Za-z0-9]{30,}
-        | pplx-[A-Za-z0-9]{30,} | nvapi-[A-Za-z0-9_-]{30,}
-        | tvly-[A-Za-z0-9_-]{20,} | lsv2_[A-Za-z0-9_]{30,}""",
+        | pplx-[A-Za-z0-9]{30,} | nvapi-[A-Za-z0-9_-]{30,} | csk-[A-Za-z0-9]{40,} | fw_[A-Za-z0-9]{22,}
+        | tgp_v1_[A-Za-z0-9_-]{30,} | sess-[A-Za-z0-9]{40} | sk_[a-f0-9]{48} | jina_[A-Za-z0-9_-]{40,}
+        | ABSK[A-Za-z0-9+/=]{60,}
+        | tvly-[A-Za-z0-9_-]{20,} | lsv2_[A-Za-z0-9_]{30,} | wandb_v1_[A-Za-z0-9_]{40,}
+        | pylf_v[0-9]_[A-Za-z0-9_]{30,} | pcsk_[A-Za-z0-9_]{40,} | ph[xs]_[A-Za-z0-9]{40,}
+        | e2b_[a-f0-9]{40,} | fc-[a-f0-9]{32}""",
     "Stripe Access Key": r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9+/=]{20,}",
     "AWS Access Key": r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}",
-    "Google API Key": r"AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,}",
+    "Google API Key": r"AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,} | GOCSPX-[A-Za-z0-9_-]{28}",
     "GitHub Token": r"gh[oprsu]_[A-Za-z0-9_]{36,} | github_pat_[A-Za-z0-9_]{40,}",
     "GitLab Token": r"""gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-[A-Za-z0-9_-]{20,}
         | GR1348941[A-Za-z0-9_-]{20,}""",
@@ -26,7 +30,16 @@ _KEY_FORMS = {
     "package registry token": r"npm_[A-Za-z0-9]{30,} | pypi-Ag[A-Za-z0-9_-]{30,} | AKC[A-Za-z0-9]{10,}"
     r"""| AP[0-9A-F][A-Za-z0-9]{8,}(?=[\s"]|$)""",  # the last two: Artifactory
     "service token": r"""hvs\.[A-Za-z0-9_-]{20,} | dop_v1_[a-f0-9]{40,} | dapi[a-f0-9]{32,}
-        | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32,} | lin_api_[A-Za-z0-9]{30,} | figd_[A-Za-z0-9_-]{30,}
+        | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32,} | ntn_[A-Za-z0-9]{40,} | secret_[A-Za-z0-9]{43}
+        | PMAK-[a-f0-9]{24}-[a-f0-9]{30,} | sntry[su]_[A-Za-z0-9+/=_-]{40,} | NRAK-[A-Z0-9]{27}
+        | glsa_[A-Za-z0-9]{32}_[a-f0-9]{8} | glc_[A-Za-z0-9+/=]{40,} | dp\.[a-z]{2,5}\.[A-Za-z0-9]{40,}
+        | pat[A-Za-z0-9]{14}\.[a-f0-9]{64} | pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_-]{30,}
+        | sbp_[a-f0-9]{40} | sb_secret_[A-Za-z0-9_-]{20,} | [A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}
+        | dckr_[a-z]{2,4}_[A-Za-z0-9_-]{20,} | HRKU-[A-Za-z0-9_-]{36,} | fm[12][ar]?_[A-Za-z0-9+/=_-]{60,}
+        | CCIPAT_[A-Za-z0-9_]{40,} | bkua_[a-f0-9]{40} | ATATT3[A-Za-z0-9_=-]{60,} | sl\.[A-Za-z0-9_-]{100,}
+        | re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,} | tskey-[a-z]{3,10}-[A-Za-z0-9-]{20,} | rubygems_[a-f0-9]{48}
+        | dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64} | hca?[ib]k_[A-Za-z0-9]{58} | lin_api_[A-Za-z0-9]{30,}
+        | figd_[A-Za-z0-9_-]{30,}
         | AGE-SECRET-KEY-1[A-Z0-9]{40,} | sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,} | (?:AC|SK)[a-z0-9]{32}
         | [0-9a-z]{32}-us[0-9]{1,2}""",  # the last three: Square, Twilio, Mailchimp
     "bot token": r"""[0-9]{8,10}:[A-Za-z0-9_-]{35}
@@ -34,101 +47,123 @@ _KEY_FORMS = {
 }
 KINDS = tuple(_KEY_FORMS)
 KEYS = re.compile(f"(?<![A-Za-z0-9])(?:({')|('.join(_KEY_FORMS.values())}))", re.VERBOSE)
-_JSON_WEB_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9_=-])eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?"
+_PARTS = {
+    "KEY_OF_NAME": r"(?i:(?<!\w)(?:name|key))<QUOTES>\s{0,4}[:=]\s{0,40}",
+    "OPEN": r"""<IN>\\{0,7}(["']?)""",
+    # Between a header's name and its value, in HTTP, JSON and code.
+    "IS": r"<QUOTES><BESIDE>?\s{0,4}[:=]\s{0,40}<IN><QUOTES>",
+    # From a name to the key of its value, in an object that has both.
+    "BESIDE": r"(?:,?<SPACE><MEMBERS><QUOTES><VALUE><QUOTES>)",
+    # Before a text: brackets of lists, and of objects whose "value" it is.
+    "IN": r"""(?:(?:\[<SPACE>|\{<SPACE><MEMBERS><QUOTE><VALUE><QUOTE>\s{0,4}:\s{0,40}){1,8}
+        (?=<QUOTE>|[0-9]))?""",
+    # Other entries of an object, such as "type": "string".
+    "MEMBERS": r"""(?:<QUOTE>\w{1,40}<QUOTE>\s{0,4}:\s{0,4}
+        (?:<QUOTE>[^"'\\]{0,80}<QUOTE>|[\w.+-]{1,40}),<SPACE>){0,4}""",
+    "VALUE": r"(?i:(?:(?:string|int|double|array)_?)?values?)",
+    "QUOTES": r"""[\\"']{0,8}""",
+    "QUOTE": r"""\\{0,7}["']""",
+    "SPACE": r"(?:\s|\\{1,3}n){0,40}",
+    # Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need.
+    "MIXED": r"""(?=[^\s"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))""",
+    "STRONG": r"""passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key
+        |api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|signing[_.-]?key|encryption[_.-]?key
+        |auth[_.-]?key|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac|subscription[_.-]?key|passcode
+        |passwort|kennwort|contraseña|wachtwoord|senha|JSESSIONID|PHPSESSID|connect\.sid|(?:csrf|xsrf)-?token
+        |laravel_session|PLAY_SESSION|ASP\.NET_SessionId""",
+}
+"""Parts of patterns, in place of `<NAME>`; each may have those below it."""
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    for name, part in _PARTS.items():
+        text = text.replace(f"<{name}>", part)
+    return re.compile(text, re.VERBOSE)
+
+
+_JSON_WEB_TOKEN = _pattern(r"(?<![A-Za-z0-9_=-])eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?")
+_BEARER = _pattern(r"(?i:\b(?:bearer<IS>|(?:bearer|basic):?[ \t]{1,4}))<MIXED>([A-Za-z0-9._~+/=-]{16,})")
+_AUTHORIZATION = _pattern(
+    r"""(?i:\bauthorization<IS>)(?:
+        (?i:digest|oauth|hawk|signature|aws4-[a-z0-9-]{1,20})[ \t]{1,4}([^\r\n]{4,4096})
+        | [A-Za-z-]{1,12}[ \t]{1,4}([^\s"'\\,;]{4,})
+        | (?=[^\s"'\\,;]{0,80}[0-9])([^\s"'\\,;]{8,}))"""
 )
-_BEARER = re.compile(r"(?i:\b(?:bearer|basic):?[ \t]{1,4})([A-Za-z0-9._~+/=-]{16,})")
-_IS = r"[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}"
-"""Between a header's name and its value, in HTTP, JSON and code."""
-_MIXED = r"(?=[^\s\"']{0,80}(?:[0-9]|[a-z][A-Z]|[!@#$%^&*]))"
-"""Before a value that is no word: it has a digit, a capital inside, or a sign that passwords need."""
-_AUTHORIZATION = re.compile(
-    rf"""(?i:\bauthorization{_IS})(?:
-        (?i:digest|oauth|hawk|signature|aws4-[a-z0-9-]{{1,20}})[ \t]{{1,4}}([^\r\n]{{4,4096}})
-        | [A-Za-z-]{{1,12}}[ \t]{{1,4}}([^\s"'\\,;]{{4,}})
-        | (?=[^\s"'\\,;]{{0,80}}[0-9])([^\s"'\\,;]{{8,}}))""",
-    re.VERBOSE,
+COOKIE = _pattern(
+    r"""(?i:\bcookies?<IS>|[ ](?:--cookie|-b)[ =]["']?)
+        ([\w!#$%&*+.^`|~-]{1,80}=[^"'\\\r\n]{4,4096}(?:<QUOTE>,<SPACE><QUOTE>[^"'\\\r\n]{4,4096}){0,20})"""
 )
-COOKIE = re.compile(
-    rf"(?i:\bcookies?{_IS}|[ ](?:--cookie|-b)[ =][\"']?)([\w!#$%&*+.^`|~-]{{1,80}}=[^\"'\\\r\n]{{4,4096}})"
-)
-OPTION = re.compile(
-    rf"""(?<![\w-])(?i:--?(?:[a-z0-9]{{1,20}}-){{0,4}}
+OPTION = _pattern(
+    r"""(?<![\w-])(?i:--?(?:[a-z0-9]{1,20}-){0,4}
         (?:passwd|password|pass|passphrase|passin|passout|secret|token|(?:(?:api|access|private|auth)-?)?key
-        |credentials?))(?:[ \t]{{1,4}}|=)["']?{_MIXED}([^\s"'\\;|<>-][^\s"'\\;|<>]{{3,256}})""",
-    re.VERBOSE,
+        |credentials?))(?:[ \t]{1,4}|=)["']?(?!https?://)<MIXED>([^\s"'\\;|<>-][^\s"'\\;|<>]{3,256})"""
 )
-_SHELL = re.compile(
-    rf"""\b(?:mysql|mysqldump|sshpass|redis-cli|docker[ ]login|podman[ ]login|az[ ]login)\b
-        [^\n;|]{{0,200}}?[ ]-[pa][ ]?["']?{_MIXED}([^\s"'\\;|]{{4,256}})
-        | \b(?:curl|wget)\b[^\n;|]{{0,200}}?[ ](?:-u|--user|--proxy-user)[ =]["']?[^\s:"']{{1,64}}:
-        ([^\s"'\\;|]{{3,256}})""",
-    re.VERBOSE,
+_SHELL = _pattern(
+    r"""\b(?:mysql|mysqldump|sshpass|redis-cli|docker[ ]login|podman[ ]login|az[ ]login)\b
+        [^\n;|]{0,200}?[ ]-[pa][ ]?["']?<MIXED>([^\s"'\\;|]{4,256})
+        | \b(?:curl|wget)\b[^\n;|]{0,200}?[ ](?:-u|--user|--proxy-user)[ =]["']?[^\s:"']{1,64}:
+        ([^\s"'\\;|]{3,256})"""
 )
-_SAID = re.compile(
-    rf"""(?i:\b(?:password|passwort|passcode|passphrase|pwd)[ ]{{1,4}}(?:is|was)\b:?[ ]{{0,4}}["']?){_MIXED}
-          ([^\s"']{{4,256}})
-        | (?i:\b(?:otp|one-time[ ](?:code|password)|cv[vc]2?)(?:[ ]{{0,4}}[:=]|[ ]is)[ ]{{0,4}})([0-9]{{3,8}})
-        | (?i:\b(?:identified[ ]by|with[ ]password)[ ]{{1,4}}["'])([^"'\r\n]{{3,256}})
-        | (?i:\b(?:password|requirepass|passwd)[ ]{{1,4}})(?=[^\s]{{0,80}}[0-9])(?=[^\s]{{0,80}}[a-z])
-          (?=[^\s]{{0,80}}[A-Z!@#$%^&*])([^\s"',;()]{{8,256}})
-        | (?i:\b(?:seed|recovery|mnemonic)(?:[ ]phrase|[ ]words)?[ ]{{0,4}}[:=][ ]{{0,4}})
-          ((?:[a-z]{{3,8}}[ ]){{11,23}}[a-z]{{3,8}})""",
-    re.VERBOSE,
+_SAID = _pattern(
+    r"""(?i:\b(?:password|passwort|passcode|passphrase|pwd)[ ]{1,4}(?:is|was)\b:?[ ]{0,4}["']?)<MIXED>
+          ([^\s"']{4,256})
+        | (?i:\b(?:otp|one-time[ ](?:code|password)|cv[vc]2?)(?:[ ]is[ ]{0,4}|[ ]{0,4}<IS>))([0-9]{3,8})
+        | (?i:\b(?:(?:api|access|secret|private|auth)[ _-]?(?:key|token)|secret|token)[*]{0,2}
+          (?:[ ](?:is|was)\b:?|:)[*]{0,2}[ ]{1,4}["'`]?)(?=\S{0,80}[0-9])(?=\S{0,80}[A-Za-z])
+          ([A-Za-z0-9_/+=.~-]{16,256})
+        | (?i:\b(?:identified[ ]by|with[ ]password)[ ]{1,4}["'])([^"'\r\n]{3,256})
+        | (?i:\b(?:password|requirepass|passwd)[ ]{1,4})(?=[^\s]{0,80}[0-9])(?=[^\s]{0,80}[a-z])
+          (?=[^\s]{0,80}[A-Z!@#$%^&*])([^\s"',;()]{8,256})
+        | (?i:\b(?:seed|recovery|mnemonic)(?:[ ]phrase|[ ]words)?[ ]{0,4}[:=][ ]{0,4})
+          ((?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8})"""
 )
-_MARKUP = re.compile(r"(?i:<[\w:.-]{0,60}(?:password|passwd|secret|token|api[_-]?key)>)([^<>\r\n]{4,256})</")
-_URL_SECRET = re.compile(
+_MARKUP = _pattern(r"(?i:<[\w:.-]{0,60}(?:<STRONG>|pass|pw)>)([^<>\r\n]{4,256})</")
+_URL_SECRET = _pattern(
     r"""(?i:[?&][\w.%-]{0,60}(?:sig|signature|code|auth|jwt)=)([^\s&"'<>\\]{20,})
-        | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@""",
-    re.VERBOSE,
+        | ://(?=[A-Za-z_-]{0,40}[0-9])([A-Za-z0-9_-]{16,256})@"""
 )
-_URL_PASSWORD = re.compile(r"://[^\s:/@]{0,256}:([^\s/@]{1,256})@")
-_SECRET_URL = re.compile(
+_URL_PASSWORD = _pattern(r"://[^\s:/@]{0,256}:([^\s/@]{1,256})@")
+_SECRET_URL = _pattern(
     r"(?:hooks\.slack\.com/services/|api.softlayer.com/soap/v3(?:.1)?/)([A-Za-z0-9_/]{4,})"
 )
-_AWS_SECRET = re.compile(
+_AWS_SECRET = _pattern(
     r"(?i:(?<![a-z])aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?)[\"'\\]{1,2}([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
 )
 
-# An assignment: a name, an operator, and perhaps the bracket of a list and the quote that opens the value.
-_OPEN = r"""(?:\[(?:\s|\\n){0,40}(?=\\{0,3}["']))?\\{0,3}(["']?)"""
-NAME = re.compile(
+# An assignment: a name, an operator, and perhaps brackets and the quote that opens the value.
+NAME = _pattern(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
         ["'\]\\]{0,4}[ \t]{0,40}
-        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20}))\s{0,40}"""
-    + _OPEN,
-    re.VERBOSE,
+        ([=-]>|:=|::|[:=]|%3[aAdD]|(?<=[ \t])(?=["'A-Za-z0-9]|[_-][\w-]{20}))\s{0,40}<OPEN>"""
 )
-PAIR = re.compile(
-    r"""(?i:(?<!\w)(?:name|key))[\\"']{0,4}\s{0,4}[:=]\s{0,40}[\\"']{1,4}
-        ([\w.:-]{2,80})                # "name": "password", "value": "..."
-        [\\"']{1,4},?(?:\s|\\n){0,40}[\\"']{0,4}(?i:value)[\\"']{0,4}\s{0,4}([:=])\s{0,40}"""
-    + _OPEN,
-    re.VERBOSE,
+PAIR = _pattern(  # "name": "password", "value": "..."
+    r"""<KEY_OF_NAME>[\\"']{1,8}([\w.:-]{2,80})[\\"']{1,8}<BESIDE>\s{0,4}([:=])\s{0,40}<OPEN>"""
+)
+REVERSED = _pattern(  # "value": "...", "name": "password"
+    r"""["']<VALUE><QUOTE>\s{0,4}:\s{0,40}<IN><QUOTES>
+        ((?<=["'])[^"'\\]{1,4096}(?:<QUOTE>,<SPACE><QUOTE>[^"'\\]{1,256}){0,8}|[\d.]{3,40})
+        (?:[\\"']{1,8}|[\s}\]]|\\{1,3}n){0,80},<SPACE><MEMBERS><QUOTE><KEY_OF_NAME><QUOTE>([\w.:-]{2,80})<QUOTE>"""
 )
 # The texts of a list, from the first one's beginning to the last one's end.
-LIST = re.compile(r"""(?s:.{4,4096}?(?=\\{0,3}["'](?:\s|\\n){0,40}\]))|[^"'\\\n]{4,4096}""")
+LIST = _pattern(r"""(?s:.{4,4096}?(?=<QUOTE>(?:[\s}]|\\{1,3}n){0,40}\]))|[^"'\\\n]{4,4096}""")
+VALUE_NAME = _pattern("<VALUE>")
+"""The key of a value whose name stands beside or above it, as in OTLP's attributes."""
 VALUE = {
-    '"': re.compile(r'[^"\\\n]{4,4096}'),
-    "'": re.compile(r"[^'\\\n]{4,4096}"),
-    "": re.compile(r"[^\s\"'\\,;&<>]{4,256}"),
+    '"': _pattern(r'[^"\\\n]{4,4096}'),
+    "'": _pattern(r"[^'\\\n]{4,4096}"),
+    "": _pattern(r"[^\s\"'\\,;&<>]{4,256}"),
 }
-STRONG = re.compile(
-    r"(?:passwo?r?d|passwd|passphrase|pwd|secret|secret[_.-]?access[_.-]?key|secret[_.-]?key|api[_.-]?key"
-    r"|access[_.-]?key|private[_.-]?key|account[_.-]?key|signing[_.-]?key|encryption[_.-]?key|auth[_.-]?key"
-    r"|_?auth[_.-]?token|token|credentials?|api[_.-]?token|hmac|subscription[_.-]?key|passcode"
-    r"|passwort|kennwort|contraseña|wachtwoord|senha|JSESSIONID|PHPSESSID|connect\.sid|(?:csrf|xsrf)-?token"
-    r"|laravel_session|PLAY_SESSION|ASP\.NET_SessionId)\Z",
-    re.IGNORECASE,
-)
-WEAK = re.compile(r"(?:key|pass|pw|auth|jwt|signature)\Z", re.IGNORECASE)
-PASS = re.compile(r"(?=[^\s\"']{0,80}[0-9])(?=[^\s\"']{0,80}[A-Za-z])[^\s\"'\\,;&<>()]{8,256}")
-LONG_KEY = re.compile(r"[A-Za-z0-9_/+=.-]{20,}")
+STRONG = _pattern(r"(?i:<STRONG>)\Z")
+WEAK = _pattern(r"(?i:key|pass|pw|auth|jwt|signature)\Z")
+PASS = _pattern(r"(?=[^\s\"']{0,80}[0-9])(?=[^\s\"']{0,80}[A-Za-z])[^\s\"'\\,;&<>()]{8,256}")
+LONG_KEY = _pattern(r"(?=[A-Za-z0-9_/+=.-]{0,80}[A-Za-z0-9]{16})[A-Za-z0-9_/+=.-]{20,}")
 
 _WORDS = """pass pw secret key token credential hmac kennwort contraseña wachtwoord senha sess connect.sid
 auth jwt sig aws eyj / = bearer basic cookie otp one-time cv seed recovery mnemonic"""
 HINTS = (*_WORDS.split(), " -", "identified by")
 """Lower-case parts of texts, one of which every secret but a key needs in or near it."""
+_SAID_WITH = """passw,passcode,passphrase,requirepass,pwd,otp,one-time,cvv,cvc,identified by,seed,recovery,\
+mnemonic,key is,key was,key:,key*,token is,token was,token:,token*,secret is,secret was,secret:,secret*"""
 _Form = tuple[tuple[str, ...], str, re.Pattern[str]]
 KNOWN: tuple[_Form, ...] = (
     (("aws",), "AWS Secret Key", _AWS_SECRET),
@@ -142,15 +177,9 @@ GUESSED: tuple[_Form, ...] = (
     (("authorization",), "authorization header", _AUTHORIZATION),
     (("cookie", " -b", " --cookie"), "cookie", COOKIE),
     (("mysql", "sshpass", "redis-cli", " login", "curl", "wget"), "option of a command", _SHELL),
-    (
-        (
-            *("passw", "passcode", "passphrase", "requirepass", "pwd", "otp", "one-time", "cvv", "cvc"),
-            *("identified by", "seed", "recovery", "mnemonic"),
-        ),
-        "said",
-        _SAID,
-    ),
+    (tuple(_SAID_WITH.split(",")), "said", _SAID),
     (("</",), "secret in markup", _MARKUP),
+    (('value"', "value'", "value\\"), "named secret", REVERSED),
     (("sig", "code=", "auth=", "jwt=", "://"), "secret in an address", _URL_SECRET),
 )
 """Secrets that only the words around them give away."""

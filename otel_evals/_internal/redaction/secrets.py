@@ -25,6 +25,7 @@ from otel_evals._internal.redaction.secret_forms import (
     OPTION,
     PAIR,
     PASS,
+    REVERSED,
     STRONG,
     VALUE,
     WEAK,
@@ -53,7 +54,7 @@ _RUNS = bytes(
 _SHORTEST = 6
 _LONG = 36
 _LONGEST_NAME = 80
-_PROBES = ("a1B2c3D4e5F6g7H8i9J0k1L2", "a1B2" * 10, "digest a1B2c3D4", "session=a1B2c3D4")
+_PROBES = ("a1B2c3D4e5F6g7H8i9J0k1L2", "a1B2" * 10, "digest a1B2c3D4", "session=a1B2c3D4", "4928")
 """Values of the forms that the patterns of named secrets want; no secrets by themselves."""
 
 
@@ -173,7 +174,10 @@ def search(
 def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int, int]]:
     """Search for secrets: a match, or its group if the pattern has one."""
 
-    def span(match: re.Match[str], limit: int) -> tuple[int, int]:
+    def span(match: re.Match[str], limit: int) -> tuple[int, int] | None:
+        if pattern is REVERSED:
+            secret = names_secrets(match[2]) and is_secret_under(match[2], match[1])
+            return match.span(1) if secret else None
         # The group that matched is the secret. Keys have groups for their kinds, and are secrets as a whole.
         first, last = match.span(0 if pattern is KEYS else match.lastindex or 0)
         if pattern is COOKIE:  # several pairs, up to the end of their line
@@ -209,7 +213,7 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
     strong = STRONG.search(name[1])
     if not strong and not WEAK.search(name[1]):
         return None
-    value = (LIST if "[" in name[0] else VALUE[name[3]]).match(text, name.end())
+    value = (LIST if name[3] and "[" in name[0] else VALUE[name[3]]).match(text, name.end())
     if value is None or value[0].startswith(MARK):
         return None
     if not strong or not name[2]:

@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -205,8 +206,22 @@ def test_a_secret_has_one_fate_as_text_as_json_and_in_a_structure(key: str) -> N
     secret = SECRETS[key]
     text = json.dumps({"id": 7, key: secret})
     assert str(secret) not in redact(text)
-    pair = {"name": key, "value": secret}
-    for structure in ({key: secret}, {"deep": [{key: secret}]}, {key: [secret]}, [pair]):
+    structures: list[Any] = [
+        {key: secret},
+        {"deep": [{key: secret}]},
+        {key: [secret]},
+        {key: {"type": "string", "value": secret}},
+        [{"name": key, "value": secret}],
+        {"Key": key, "Type": "x", "Value": secret},
+        {"value": secret, "type": "x", "name": key},
+        [{"key": key, "value": {"stringValue": secret}}],
+        {"value": {"stringValue": secret}, "key": key},
+        {"key": key, "value": {"arrayValue": {"values": [{"stringValue": secret}]}}},
+    ]
+    for structure in structures:
+        text = json.dumps(structure)
+        for quoted in (text, json.dumps({"r": text}), json.dumps([json.dumps({"r": text})])):
+            assert str(secret) not in redact(quoted), quoted
         call = ToolCall(name="t", arguments=structure, result=structure, status="ok")
         scored = ScoredRun(run=a_run(tools=(call,)), evaluations=())
         (recorded,) = run_record(redacted(scored))["tool_calls"]

@@ -40,6 +40,16 @@ PREFIXED = [
     "hf_%sabcdefghijkl",
     "SG.%s.%s",
     "glpat-%s",
+    "ntn_%s%s",
+    "GOCSPX-%sabcd",
+    "sntrys_%s%s",
+    "dp.pt.%s%s",
+    "pylf_v1_us_%s%s",
+    "pcsk_%s_%s",
+    "dckr_pat_%s",
+    "tskey-auth-%s-1",
+    "ABSK%s%s%s",
+    "fw_%s",
 ]
 
 
@@ -160,6 +170,9 @@ ADDRESSES = [
     "https://x/?code=%s",
     "https://%s@x.io/1",
     "Bearer: %s",
+    '{"bearer": "%s"}',
+    "My API key is %s, thanks.",
+    "**Access token:** `%s`",
 ]
 
 
@@ -174,7 +187,14 @@ def test_secrets_go_by_the_place_that_they_have_in_headers_commands_and_sentence
 
 @pytest.mark.parametrize(
     "text",
-    ["The one-time code is 492817.", "cvv: 123", "seed phrase: " + "able " * 11 + "zoo", "OTP = 4928"],
+    [
+        "The one-time code is 492817.",
+        "cvv: 123",
+        '{"otp": "4928"}',
+        '{"cvv": 123}',
+        "seed phrase: " + "able " * 11 + "zoo",
+        "OTP = 4928",
+    ],
 )
 def test_codes_go_that_are_said_to_be_codes(text: str) -> None:
     assert "[redacted]" in redact_secrets(text)
@@ -205,6 +225,10 @@ def test_a_cookie_goes_to_the_end_of_its_line_however_long_it_is() -> None:
         "docker run -p 8080:80 -u 1000:1000 x; psql -p 5432",
         "get_secret('OPENAI_API_BASE')",
         "the code is 200; https://x/?code=de&page=2",
+        "The basic responsibilities of the bearer responsibilities",
+        '{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}',
+        '{"Key": "reports/2024/q3/summary.pdf"}',
+        "cosign verify --key https://example.org/keys/0112e53046",
     ],
 )
 def test_prose_stays(text: str) -> None:
@@ -355,7 +379,9 @@ HOSTILE = [
     "0000000000:", "SG.", "SG.aaaaaaaaaaaaaaaaaaaaa", "glpat-", "中", " ", "\n", "a_", "-", "[redacted]",
     "cookie: a=", "cookie: a=b; ", " -b a=", "--password ", "--a-", "--", "curl -u ", "curl ", "mysql -p",
     "password is ", "password a1B", "able ", "seed phrase: able ", "<password>", "?sig=", "://a1",
-    "authorization: digest ", '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
+    "authorization: digest ", '"value": "a", ', '"value": "a", "b": 1, "name": "pass", ', '[{"value": ',
+    '"cookie", "a": "b", ', "api key is a1",
+    '"token": [', '"token": ["a", ', '{"name": "token", "value": ["a", ', "name: ",
 ]  # fmt: skip
 
 
