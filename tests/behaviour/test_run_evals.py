@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +150,11 @@ def test_ground_truth_and_metadata_travel_with_the_item(tmp_path: Path) -> None:
     assert result.items[0].item.metadata == known["metadata"]
 
 
+def test_items_may_be_objects() -> None:
+    data = [SimpleNamespace(input="4", ground_truth="4")]
+    assert evals(data, str, [right]).items[0].scores == {"right": 1}
+
+
 def test_what_is_no_score_is_counted_and_never_averaged() -> None:
     data = [*items("calm", "angry"), *items("calm", ground_truth="calm")]
     result = evals(data, lambda text: text, [right, moody])
@@ -170,12 +177,19 @@ def test_a_target_that_raises_or_hangs_costs_only_its_own_item() -> None:
             raise ValueError("broken")
         if text == "hang":
             await asyncio.sleep(60)
+        if text == "exit":
+            sys.exit(3)
         return text
 
-    result = evals(items("raise", "hang", "fine"), target, [polite], timeout=0.1)
-    assert [item.error for item in result.items] == ["ValueError: broken", "TimeoutError", None]
-    assert [item.run is None for item in result.items] == [True, True, False]
-    assert (result.errors, result.scorers["polite"].scored) == (2, 1)
+    result = evals(items("raise", "hang", "exit", "fine"), target, [polite], timeout=0.1)
+    assert [item.error for item in result.items] == [
+        "ValueError: broken",
+        "TimeoutError",
+        "SystemExit: 3",
+        None,
+    ]
+    assert [item.run is None for item in result.items] == [True, True, True, False]
+    assert (result.errors, result.scorers["polite"].scored) == (3, 1)
 
 
 def test_a_failed_run_that_left_spans_is_scored_as_it_is_live() -> None:
@@ -198,6 +212,7 @@ def test_a_failed_run_that_left_spans_is_scored_as_it_is_live() -> None:
         (["rudeness"], {"polite": 0.5}, "passed"),
         ([], {"polite": (0.1, 0.6), "rudeness": 0.1}, "passed"),
         ([], {"polite": (None, 0.4)}, "failed"),
+        ([], {"polite": {"min": 0.1, "max": 0.4}}, "failed"),
         (["polite"], {"polite": 0.1}, "failed"),
         ([], {}, None),
     ],
@@ -241,6 +256,7 @@ def test_a_threshold_that_nothing_could_be_measured_for_is_not_met() -> None:
         ({"thresholds": {"polite": "high"}}, "thresholds.polite"),
         ({"thresholds": {"polite": (0.9, 0.1)}}, "thresholds.polite"),
         ({"thresholds": {"polite": (0.9,)}}, "thresholds.polite"),
+        ({"thresholds": {"polite": {"min": 0.1, "maximum": 0.9}}}, "thresholds.polite"),
         ({"concurrency": 0}, "concurrency"),
         ({"tracer_provider": trace.NoOpTracerProvider()}, "tracer_provider"),
     ],
@@ -320,6 +336,8 @@ def test_results_are_json_and_a_table(tmp_path: Path) -> None:
     assert read["status"] == "failed"
     assert read["scorers"]["polite"]["mean"] == 0.5
     assert [e["value"] for e in read["items"][1]["run"]["evaluations"]] == [1.0, 6.0]
+    evals(items("my password is hunter2-Blue"), str, [polite]).write(path)
+    assert "hunter2" not in path.read_text()
     text = str(result)
     assert "NOT met: the mean 0.5 is below 1" in text
     assert text.splitlines()[-1] == "2 items, 0 failed; failed"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from otel_evals._internal.deliver.record import plain, run_record
 from otel_evals._internal.model import Direction, Evaluation, Run, Score, ScoredRun
 from otel_evals._internal.offline.tally import ScorerTally
+from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.plain import read_json, read_lines, write_json
 from otel_evals.errors import ConfigError
 
@@ -34,7 +35,7 @@ def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:
     """Read the items of a data set: `input`, and optionally `ground_truth` and `metadata`.
 
     Args:
-        data: mappings or `Item`s; or the path of a file with one JSON object per line.
+        data: mappings or objects with these; or the path of a file with one JSON object per line.
 
     Raises:
         ConfigError: there are no items, or the named one has no `input`.
@@ -60,10 +61,11 @@ def _of_line(line: str, place: str) -> Item:
 def _item(value: Any, place: str) -> Item:
     if isinstance(value, Item):
         return value
-    if not isinstance(value, Mapping) or "input" not in value:
+    given = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
+    if "input" not in given:
         raise ConfigError(place, f"has no `input`: {value!r:.100}")
-    metadata = value.get("metadata") or {}
-    return Item(input=value["input"], ground_truth=value.get("ground_truth"), metadata=metadata)
+    metadata = given.get("metadata") or {}
+    return Item(input=given["input"], ground_truth=given.get("ground_truth"), metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +88,13 @@ def gate(scorer_id: str, direction: Direction) -> Requirement:
 
 
 def threshold(scorer_id: str, bounds: Any, directions: Mapping[str, Direction]) -> Requirement:
-    """Read `(min, max)`, or a number: the minimum of the mean, or the maximum if lower is better."""
+    """Read `(min, max)`, also as a mapping, or a number: the minimum, or the maximum if lower is better."""
     place = f"thresholds.{scorer_id}"
     if scorer_id not in directions:
         raise ConfigError(place, f"unknown scorer; known: {', '.join(sorted(directions))}")
-    if isinstance(bounds, tuple | list) and len(bounds) == 2:
+    if isinstance(bounds, Mapping) and bounds.keys() <= {"min", "max"}:
+        low, high = bounds.get("min"), bounds.get("max")
+    elif isinstance(bounds, tuple | list) and len(bounds) == 2:
         low, high = bounds
     else:
         low, high = (None, bounds) if directions[scorer_id] is Direction.LOWER else (bounds, None)
@@ -174,8 +178,7 @@ class EvalsResult:
     requirements: tuple[Requirement, ...] = ()
     """Gates first."""
     status: EvalsStatus | None = None
-    """`failed`: a gate is not met; `scored`: a threshold is not met; `passed`: all are met; None: no
-    requirements."""
+    """`failed`: a requirement is not met; `passed`: all are met; None: no requirements."""
 
     @property
     def errors(self) -> int:
@@ -193,8 +196,8 @@ class EvalsResult:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write everything as a JSON file."""
-        text = write_json(self.as_json(), indent=2)
+        """Write everything as a JSON file, without secrets."""
+        text = write_json(redacted(self.as_json()), indent=2)
         Path(path).write_text(text + "\n", "utf-8")
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ from otel_evals._internal.offline.span_recorder import SpanRecorder, recorder_fo
 from otel_evals._internal.offline.tally import kin_of, tally
 from otel_evals._internal.scorers.kit.labels import run_of
 from otel_evals._internal.scorers.kit.scorer import Scorer
-from otel_evals._internal.util.calls import call
+from otel_evals._internal.util.calls import call, outcome_of
 from otel_evals.errors import ConfigError
 
 
@@ -81,7 +81,7 @@ async def run_evals_async(
         scorers: scorers, `Rule`s, or mappings as in the YAML file.
         gates: further scorers, or ids of the given ones, that require a mean of 1 (0 if lower is better) and
             no failure.
-        thresholds: bounds of the mean by scorer id: a number, or `(min, max)`.
+        thresholds: bounds of the mean by scorer id: a number, `(min, max)` or a mapping of both.
         concurrency: number of items that are processed at once.
         timeout: seconds that the target may take per item; no limit by default.
         grace: seconds after the target's return in which open spans may still end.
@@ -145,11 +145,10 @@ async def _answer(
     """Call the target, and assemble its runs."""
     with recorder.record_context() as recording:
         start, clock = time.time_ns(), time.perf_counter()
-        output, error = None, None
-        try:
-            output = await asyncio.wait_for(call(function, item.input), limit)
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
+        output = await outcome_of(lambda: call(function, item.input), limit)
+        error = None
+        if isinstance(output, BaseException):
+            error, output = f"{type(output).__name__}: {output}".removesuffix(": "), None
         seconds = time.perf_counter() - clock
         await asyncio.to_thread(recording.wait, grace)
         runs = tuple(recording.runs())

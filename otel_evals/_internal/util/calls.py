@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from math import inf
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, fail_after, move_on_after, to_thread
@@ -90,7 +89,7 @@ async def _counted_in_thread(function: Callable[[_Argument], Any], argument: _Ar
     return result
 
 
-async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float = inf) -> Any:
+async def outcome_of(ask: Callable[[], Awaitable[Any]], seconds: float | None = None) -> Any:
     """Await users' code in a separate task; return its result, or the exception, such as a TimeoutError.
 
     The code may cancel its current task. Only a cancellation of the caller's task is raised.
