@@ -17,6 +17,7 @@ from otel_evals._internal.model import Run, ToolCall
 from otel_evals._internal.model.convention import load_conventions
 from otel_evals._internal.otlp.files import open_file, read_traces
 from otel_evals._internal.read.runs import read_runs
+from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.plain import counted, read_json
 
 
@@ -24,7 +25,7 @@ def runs(
     files: Annotated[list[str], typer.Argument(help=f"Scores of jsonl, or {FILES_HELP}")],
     plain: Annotated[bool, typer.Option("--json/--tree", help="Print JSON lines, or trees.")] = False,
 ) -> None:
-    """Print the runs in OTLP files, or the scored runs of jsonl."""
+    """Print the runs in OTLP files, or the scored runs of jsonl; without secrets."""
     show = _print_json if plain else _print_trees
     try:
         with exit_on(command="runs"):
@@ -36,7 +37,7 @@ def runs(
                     _print_trees(scored_records(files, command="runs"), _scored_tree)
                 return
             traces = read_traces(files, skipped=report_skipped)
-            count = show(read_runs(traces, load_conventions()))
+            count = show(map(redacted, read_runs(traces, load_conventions())))
     # The reader went away, as `head` does: no error, and no second one while Python closes stdout.
     except BrokenPipeError:
         sys.stderr.close()

@@ -79,8 +79,12 @@ def test_a_file_that_is_no_otlp_ends_with_status_2_and_its_name(tmp_path: Path) 
 
 
 def test_people_see_a_tree_with_what_was_said_and_what_is_missing(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.json", **{"gen_ai.input.messages": messages("user", "Where is [bold]it[/]?")})
+    path = write(
+        tmp_path / "a.json",
+        **{"gen_ai.input.messages": messages("user", "Where is [bold]it[/]? password=hunter22")},
+    )
     shown = run_command(str(path)).stdout
+    assert "hunter22" not in shown + run_command("--json", str(path)).stdout
     assert "support" in shown
     assert "Where is [bold]it[/]?" in shown
     assert "(not_recorded)" in shown
