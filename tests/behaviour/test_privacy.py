@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_evals import Rule, Run, Score, sampling, scorer
+from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.destinations import InMemoryDestination
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.judges import ScriptedJudge
@@ -151,6 +151,17 @@ def test_without_content_capture_scores_leave_and_texts_do_not() -> None:
     left = app.settle(), [dict(event.attributes) for event in app.events()]
     assert "Jane" not in str(left) + said_of(app.exported.get_finished_spans())
     assert app.span().attributes["otel_evals.score.explains"] == 1.0
+
+
+def test_without_content_capture_labels_and_reasons_are_redacted() -> None:
+    key = "AKIA" + "A1B2" * 4
+    app = App(
+        scorer(lambda run: Score(value=1.0, label=key), id="labels", version="1"),
+        scorer(lambda run: NotScored(reason=key), id="reasons", version="1"),
+        capture_content=False,
+    )
+    app.run()
+    assert key not in str((app.settle(), app.pipeline.stats(), app.span().attributes))
 
 
 def test_without_content_capture_log_lines_quote_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -260,7 +260,7 @@ class RunScorer:
         facts, run, rule = pending.queue.facts, pending.target.run, pending.queue.rule
         reviewed = rule.reviews is not None and isinstance(outcome, Score) and rule.reviews(outcome.value)
         if not _is_bare(outcome):
-            outcome = redacted(outcome) if self._capture_content else without_content(outcome)
+            outcome = redacted(outcome if self._capture_content else without_content(outcome))
         return Evaluation(
             evaluation_id=pending.evaluation_id,
             scorer_id=facts.id,
