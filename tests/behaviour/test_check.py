@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -477,6 +477,33 @@ def test_a_guarded_function_returns_the_fallback(request_span: bool, guard_insid
     effects = {e.effect for e in app.settle()}
     assert effects == {"allowed" if answer == RIGHT else "blocked"}
     assert len(app.scored.evaluations) == len(answers)
+
+
+def test_no_decorator_hides_an_answer_from_the_guard() -> None:
+    app = checked_app(GROUNDED)
+
+    def unnamed(function: Any) -> Any:
+        return lambda: function()
+
+    @unnamed
+    async def later() -> Any:
+        return support(app, lambda: WRONG)
+
+    @unnamed
+    async def later_items() -> AsyncIterator[Any]:
+        yield support(app, lambda: WRONG)
+
+    @unnamed
+    def items() -> Iterator[Any]:
+        yield support(app, lambda: WRONG)
+
+    async def collected(stream: Any) -> list[Any]:
+        return [item async for item in stream]
+
+    guard: Any = otel_evals.guard(GROUNDED, fallback="Let me ask.", deadline=5)
+    assert asyncio.run(guard(later)()) == "Let me ask."
+    assert asyncio.run(collected(guard(later_items)())) == ["Let me ask."]
+    assert next(guard(items)()) == "Let me ask."
 
 
 def test_a_fallback_may_rewrite() -> None:

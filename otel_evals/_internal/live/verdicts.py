@@ -213,19 +213,17 @@ def guard(
     checks = Checks(scorer, deadline=deadline, threshold=threshold, on_fail=on_fail, on_error=on_error)
 
     def decorate(function: _F) -> _F:
-        made: Any = functools.wraps(function)(_guarded(function, checks, fallback))
+        # Decorators may hide that it is a generator.
+        body = inspect.unwrap(function)
+        if inspect.isasyncgenfunction(body) or is_async(function):
+            made: Any = _later(function, checks, fallback, stream=inspect.isasyncgenfunction(body))
+        else:
+            made = _now(function, checks, fallback, stream=inspect.isgeneratorfunction(body))
+        made = functools.wraps(function)(made)
         guarded: _F = made
         return guarded
 
     return decorate
-
-
-def _guarded(function: Callable[..., Any], checks: Checks, fallback: Any) -> Callable[..., Any]:
-    # Decorators may hide that it is a generator.
-    body = inspect.unwrap(function)
-    if inspect.isasyncgenfunction(body) or is_async(function):
-        return _later(function, checks, fallback, stream=inspect.isasyncgenfunction(body))
-    return _now(function, checks, fallback, stream=inspect.isgeneratorfunction(body))
 
 
 def _later(
@@ -238,7 +236,7 @@ def _later(
             verdict = await checks.verdict(_text(said, stream), traces, began)
         if verdict.allowed:
             return said
-        instead = _instead(fallback, _text(said, stream) if stream else said, verdict)
+        instead = _instead(fallback, said, verdict, stream)
         instead = await instead if inspect.isawaitable(instead) else instead
         return [instead] if stream else instead
 
@@ -253,12 +251,16 @@ def _now(function: Callable[..., Any], checks: Checks, fallback: Any, *, stream:
     def answer(*args: Any, **kwargs: Any) -> Any:
         with _call() as (traces, began):
             given = function(*args, **kwargs)
-            said = list(given) if stream else given
-            verdict = checks.verdict_sync(_text(said, stream), traces, began)
-        if verdict.allowed:
-            return said
-        instead = _instead(fallback, _text(said, stream) if stream else said, verdict)
-        return [instead] if stream else instead
+            # A decorator without functools.wraps hides what the function is.
+            if inspect.isawaitable(given) or inspect.isasyncgen(given):
+                return _later(lambda: given, checks, fallback, stream=inspect.isasyncgen(given))()
+            items = inspect.isgenerator(given)
+            said = list(given) if items else given
+            verdict = checks.verdict_sync(_text(said, items), traces, began)
+        if not verdict.allowed:
+            instead = _instead(fallback, said, verdict, items)
+            said = [instead] if items else instead
+        return iter(said) if items else said
 
     def generate(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
         yield from answer(*args, **kwargs)
@@ -291,5 +293,6 @@ def _text(answer: Any, stream: bool) -> str | None:
     return answer if isinstance(answer, str) else None
 
 
-def _instead(fallback: Any, answer: Any, verdict: Verdict) -> Any:
+def _instead(fallback: Any, said: Any, verdict: Verdict, stream: bool) -> Any:
+    answer = _text(said, stream) if stream else said
     return fallback(answer, verdict) if callable(fallback) else fallback
