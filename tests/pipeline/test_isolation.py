@@ -236,6 +236,38 @@ def test_nothing_a_scorer_does_in_its_process_is_traced() -> None:
         assert outcomes(live)[0].value == 1.0
 
 
+def test_output_of_native_code_and_child_processes_is_no_reply() -> None:
+    def prints(run: Run) -> Score:
+        subprocess.run(["echo", "from a child process"], check=True)
+        os.write(1, b"from native code")
+        return Score(value=float(not os.read(0, 1)))
+
+    isolated = [Rule(scoring(prints, name), isolation="process") for name in ("one", "other")]
+    with Live(*isolated) as live:
+        live.run()
+        live.run()
+        assert live.flush()
+        assert [e.outcome.value for e in live.scored.evaluations] == [1.0] * 4
+
+
+class Unready(Scorer):
+    id, version = "s", "1"
+
+    def prepare(self) -> None:
+        raise OSError("no model file")
+
+    async def score(self, run: Run) -> Score:
+        return Score(value=1.0)
+
+
+def test_an_unprepared_scorer_scores_no_run() -> None:
+    with Live(Rule(Unready(), isolation="process")) as live:
+        live.run()
+        live.run()
+        assert live.flush()
+        assert [outcome.message for outcome in outcomes(live)] == ["no model file"] * 2
+
+
 def test_a_scorer_that_cannot_be_sent_is_a_configuration_error() -> None:
     """It is named when the rule is built, with what helps."""
     lock = threading.Lock()

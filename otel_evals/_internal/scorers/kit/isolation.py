@@ -15,7 +15,6 @@ import pickle
 import signal
 import sys
 import time
-from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -93,9 +92,7 @@ class IsolatedScorer(Scorer):
         self.id, self.version, self.direction = facts[:3]
         # Packed at once: a scorer that cannot be sent fails here and not at its first run.
         self._packed = pack((scorer, current_redaction(), content_is_shown()))
-        self._key = sha256(self._packed).hexdigest()
         self._timeout = timeout
-        self._limiter: CapacityLimiter | None = None
         self._running = self._started = 0
         """Runs in processes now, and processes that have answered."""
         self._last = 0.0
@@ -108,7 +105,6 @@ class IsolatedScorer(Scorer):
             RemoteError: the scorer raised an exception, or timed out.
             StepFailure: the judge was unavailable; its cause is a JudgeUnavailableError.
         """
-        self._limiter = self._limiter or CapacityLimiter(1_000)  # a rule's slots limit its processes
         if time.monotonic() - self._last > _IDLE_SECONDS:
             self._started = 0
         self._running += 1
@@ -116,10 +112,8 @@ class IsolatedScorer(Scorer):
         starts = 0.0 if self._running <= self._started else START_SECONDS
         try:
             async with asyncio.timeout(self._timeout + starts):
-                # First without the scorer, whose pickle each process needs only once.
-                reply = await self._ask(None, run)
-                if reply is None:  # the process does not have the scorer yet
-                    reply = await self._ask(self._packed, run)
+                free = CapacityLimiter(1)  # a rule's slots limit its processes
+                reply = await to_process.run_sync(_score, self._packed, run, cancellable=True, limiter=free)
         except BaseException as error:
             # anyio kills the process of a run that is cancelled: none is known to be left.
             self._started = 0
@@ -133,10 +127,6 @@ class IsolatedScorer(Scorer):
             self._last = time.monotonic()
         self._started = max(self._started, self._running + 1)
         return _outcome(reply)
-
-    async def _ask(self, packed: bytes | None, run: Run) -> Any:
-        arguments = self._key, packed, run
-        return await to_process.run_sync(_score, *arguments, cancellable=True, limiter=self._limiter)
 
 
 def _death_of(scorer_id: str, error: BrokenWorkerProcess) -> str:
@@ -208,22 +198,22 @@ class Raised(NamedTuple):
     """Seconds, for an unavailable judge, which is asked again."""
 
 
-_scorers: dict[str, tuple[Scorer, Any, bool]] = {}
+_scorers: dict[bytes, tuple[Scorer, Any, bool]] = {}
+"""By their pickles, which come with each run."""
 _runner: asyncio.Runner | None = None
 
 
-def _score(key: str, packed: bytes | None, run: Run) -> Any:
-    """Score a run; returns None if the scorer is needed first, and any exception as a `Raised`."""
+def _score(packed: bytes, run: Run) -> Any:
+    """Score a run; returns any exception as a `Raised`."""
     global _runner
     try:
-        if key not in _scorers:
-            if packed is None:
-                return None
+        if packed not in _scorers:
             _set_up()
             # After the set-up, since this imports the scorer's modules.
-            _scorers[key] = pickle.loads(packed)
-            _scorers[key][0].prepare()
-        scorer, redaction, content = _scorers[key]
+            loaded = pickle.loads(packed)
+            loaded[0].prepare()
+            _scorers[packed] = loaded
+        scorer, redaction, content = _scorers[packed]
         # For each run: one process serves several scorers, each with its own settings.
         use_redaction(redaction)
         show_content(content)
@@ -249,7 +239,14 @@ def _set_up() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.environ["OTEL_SDK_DISABLED"] = "true"
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent does not read it, and a full pipe would block
+    # Requests and replies move to files of their own, which native code and child processes do not have.
+    streams: Any = sys.__stdin__, sys.__stdout__
+    for stream in streams:
+        file = getattr(stream.buffer, "raw", stream.buffer)  # Python may run unbuffered
+        file.__init__(os.dup(file.fileno()), file.mode)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):  # the parent does not read errors, and a full pipe would block
+        os.dup2(devnull, descriptor)
     if sys.platform == "linux":  # elsewhere a busy process ends after its run
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
