@@ -81,7 +81,8 @@ class Ladder:
         self.left_out: frozenset[str] = frozenset()
         """Fields of requests that the server refuses."""
         self.known: dict[str, StructuredOutput] = {}
-        self._refusals: defaultdict[str, int] = defaultdict(int)
+        self.refusals: defaultdict[str, int] = defaultdict(int)
+        """In a row, by form: of the known rung; while none is known, server errors that may be refusals."""
         self._paused_until = float("-inf")
 
     def leave_out(self, fields: Collection[str], model: str) -> None:
@@ -102,18 +103,20 @@ class Ladder:
             return LADDER[-1:]
         return LADDER[min(map(LADDER.index, self.known.values()), default=0) :]
 
-    def worked(self, form: str, rung: StructuredOutput) -> None:
-        """Remember a success, unless a known rung only failed for once."""
-        if self.known.get(form) == rung:
-            self._refusals.pop(form, None)
-        elif self.searches(form):
+    def worked(self, form: str, rung: StructuredOutput, doubts: int = 0) -> None:
+        """Remember a success, unless a rung above only failed for once."""
+        if self.known.get(form) not in (None, rung):
+            return
+        # From the number that the question saw: questions of the same moment share one server error.
+        self.refusals[form] = doubts % _REFUSALS
+        if not self.refusals[form] and self.searches(form):
             self.known[form] = rung
 
     def refused(self, form: str) -> None:
         """Forget a known rung after several refusals in a row: the server has changed."""
-        self._refusals[form] += 1
-        if self._refusals[form] >= _REFUSALS:
-            self._refusals.pop(form)
+        self.refusals[form] += 1
+        if self.refusals[form] >= _REFUSALS:
+            self.refusals.pop(form)
             self.known.pop(form, None)
 
     def gave_up(self) -> None:
@@ -147,19 +150,23 @@ class TypedQuestion:
         form = self.schema.__qualname__
         # Read together, before the first wait: other questions of this form may change them meanwhile.
         known, searching, rungs = ladder.known.get(form), ladder.searches(form), ladder.rungs(form)
+        seen, doubts = ladder.refusals[form], 0
         for rung in rungs[:-1]:
             try:
                 # On a rung that has worked before, a server error is an outage and no refusal.
                 answer = await self._ask(rung, refuses_request if rung == known else may_refuse_form)
-            except FormRefusedError:
+            except FormRefusedError as refusal:
+                names_it = any(name in str(refusal) for name in request_fields(rung, self.schema))
                 if rung == known:
                     ladder.refused(form)
+                elif refusal.status == 500 and not names_it:
+                    doubts = seen + 1
                 continue
             value, _ = self._read(answer)
             if value is None and rung == known:
                 value, answer = await self._repaired(rung, answer)
             if value is not None:
-                ladder.worked(form, rung)
+                ladder.worked(form, rung, doubts)
                 return value, answer
         try:
             found = await self.at(rungs[-1])
@@ -167,7 +174,7 @@ class TypedQuestion:
             if searching:
                 ladder.gave_up()
             raise
-        ladder.worked(form, rungs[-1])
+        ladder.worked(form, rungs[-1], doubts)
         return found
 
     async def _ask(self, rung: StructuredOutput, refused: Callable[[JudgeError], bool]) -> Completion:

@@ -191,6 +191,22 @@ def test_a_server_that_fails_in_every_form_is_searched_once(make: Make) -> None:
         assert ask(judge) == ["yes"]
 
 
+def test_one_server_error_does_not_lower_the_form_for_good(make: Make) -> None:
+    with Server(json_schema=(500, "out of memory")) as server:
+        judge = make(api_base=server.url)
+        assert ask(judge) == ["yes"]
+        server.acts.clear()
+        assert ask(judge, Verdict, Verdict) == ["yes", "yes"]
+    assert server.rungs == ["json_schema", "json_object_schema", "json_schema", "json_schema"]
+
+
+def test_a_form_that_always_fails_is_given_up_after_three_questions(make: Make) -> None:
+    with Server(json_schema=(500, "out of memory")) as server:
+        judge = make(api_base=server.url)
+        assert ask(judge, *[Verdict] * 5) == ["yes"] * 5
+    assert server.rungs == ["json_schema", "json_object_schema"] * 3 + ["json_object_schema"] * 2
+
+
 def test_a_form_that_worked_and_fails_is_an_outage(make: Make) -> None:
     with Server() as server:
         judge = make(api_base=server.url)
@@ -228,7 +244,9 @@ def test_a_refusal_for_another_reason_is_not_repeated_in_other_forms(
     assert server.rungs == ["json_schema"]
 
 
-ACT = st.sampled_from([None, (400, "no"), (500, "no"), (422, "no"), "prose", '{"other": 1}'])
+ACT = st.sampled_from(
+    [None, (400, "no"), (500, "response_format tools"), (422, "no"), "prose", '{"other": 1}']
+)
 
 
 @settings(max_examples=20)
