@@ -153,6 +153,13 @@ def test_without_a_configuration_explain_and_health_answer_too() -> None:
         otel_evals.explain("nonsense")
 
 
+def test_the_counters_and_explanations_can_be_read_after_the_shutdown() -> None:
+    found = App(one).run()
+    otel_evals.shutdown()
+    assert otel_evals.stats().rules["one"].scored == 1
+    assert otel_evals.explain(found).status == "scored"
+
+
 def test_the_command_explains_from_a_file_of_scores(tmp_path: Path) -> None:
     app = App("answered", destinations=[{"jsonl": {"path": tmp_path / "scores.jsonl"}}])
     found = app.run()

@@ -209,6 +209,11 @@ def current() -> Pipeline | None:
     return _pipeline
 
 
+def latest() -> Pipeline | None:
+    """Return the current pipeline, or the one that was shut down last."""
+    return _pipeline or _ended
+
+
 def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
     """Examine scoring in this process, from providers to outcomes, and the servers that it uses.
 
@@ -249,8 +254,8 @@ def shutdown(timeout_millis: int | None = None) -> None:
         if _pipeline is None:
             return
         write_report(doctor)  # while there is a pipeline to examine
-        pipeline, _pipeline = _pipeline, None
-        _ended = pipeline  # its `shutdown_timeout` bounds the exit
+        pipeline = _ended = _pipeline  # its `shutdown_timeout` bounds the exit
+        _pipeline = None
         timer, _traffic_timer = _traffic_timer, None
         pipeline.shutdown(timeout_millis)
         # In a forked child the timer's thread does not exist: the parent checks.

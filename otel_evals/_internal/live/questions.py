@@ -7,14 +7,14 @@ from typing import Any
 
 from otel_evals._internal.accounting.counters import Health, Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown, trace_id_of
-from otel_evals._internal.live.configure import current
+from otel_evals._internal.live.configure import current, latest
 
 _logger = logging.getLogger(__name__)
 
 
 def stats() -> Stats:
-    """Return the current counters; empty if nothing is configured."""
-    pipeline = current()
+    """Return the current counters, after a shutdown the last ones; empty if nothing was configured."""
+    pipeline = latest()
     return Stats() if pipeline is None else pipeline.stats()
 
 
@@ -30,7 +30,7 @@ def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
     Raises:
         ValueError: the value is not a trace id.
     """
-    pipeline = current()
+    pipeline = latest()
     if pipeline is not None:
         return pipeline.explain(trace_id, trace_state)
     return explain_unknown(trace_id_of(trace_id), 0.0, trace_state, ("Scoring is not configured.",))
