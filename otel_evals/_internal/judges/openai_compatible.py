@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.lowlevel import RunVar
 
 from otel_evals._internal.judges.model_judge import ModelJudge
-from otel_evals._internal.judges.refusals import AnswerTooLongError, RefusedError, status_inside
+from otel_evals._internal.judges.refusals import RefusedError, status_inside
 from otel_evals._internal.judges.replies import Completion, completion_of, field_of, first_of
 from otel_evals._internal.trust.marks import mark_headers
 from otel_evals._internal.util.calls import of_this_loop
@@ -70,10 +71,12 @@ class OpenAICompatibleJudge(ModelJudge):
 
     async def _answer(self, messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> Completion:
         status, headers, body = await self._post({"model": self.model, "messages": messages, **fields})
-        text = body.decode("utf-8", "replace")
+        text, succeeded = body.decode("utf-8", "replace"), 200 <= status < 300
         try:
-            answer = read_json(text) if status == 200 else None
+            answer = read_json(text) if succeeded else None
         except ValueError:
+            if text.lstrip()[:1] in ("", "{"):  # without a length, nothing else tells that a part is missing
+                raise ConnectionError(f"the answer is empty or broke off: {text[:200]!r}") from None
             answer = None
         choice = first_of(field_of(answer, "choices"))
         # Even with status 200, the answer or its first choice may contain a provider's error.
@@ -82,8 +85,10 @@ class OpenAICompatibleJudge(ModelJudge):
         if not isinstance(field_of(choice, "message"), dict):
             if 300 <= status < 400:
                 text = f"redirects, here to {headers.get('location')}, are not followed; fix: set `api_base`"
-            elif status == 200:
-                text = f"not a chat completion: {text[:200] or 'an empty answer'}"
+            elif succeeded and text.startswith("data:"):
+                text = "the server streams its answer; fix: set `options` to {stream: false}"
+            elif succeeded:
+                text = f"not a chat completion: {text[:200]}"
             raise RefusedError(status, headers, text)
         return completion_of(answer)
 
@@ -91,7 +96,7 @@ class OpenAICompatibleJudge(ModelJudge):
         """Send a request and read the response.
 
         Raises:
-            AnswerTooLongError: it exceeds the bound, or is compressed without being asked to.
+            RefusedError: it exceeds the bound.
         """
         # Uncompressed, since a small compressed answer may expand to any size.
         headers = {"accept-encoding": "identity", **(mark_headers() if self._base != _OPENAI else {})}
@@ -108,13 +113,22 @@ class OpenAICompatibleJudge(ModelJudge):
         received = bytearray()
         request = client.stream("POST", "chat/completions", json=sent, headers=headers, timeout=self.timeout)
         async with request as response:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise AnswerTooLongError("the answer is compressed, although no compression was requested")
             async for chunk in response.aiter_raw():
                 received += chunk
                 if len(received) > _MAX_BYTES:
-                    raise AnswerTooLongError(f"the answer is longer than {_MAX_BYTES} bytes")
-        return response.status_code, response.headers, bytes(received)
+                    break
+        answer = _uncompressed(bytes(received), response.headers.get("content-encoding", "identity"))
+        if max(len(received), len(answer)) > _MAX_BYTES:
+            too_long = f"the answer is longer than {_MAX_BYTES} bytes"
+            raise RefusedError(response.status_code, response.headers, too_long)
+        return response.status_code, response.headers, answer
+
+
+def _uncompressed(received: bytes, encoding: str) -> bytes:
+    """Decompress an answer, which some servers compress without being asked to, up to the bound."""
+    if encoding in ("gzip", "deflate"):
+        return zlib.decompressobj(zlib.MAX_WBITS + 32).decompress(received, _MAX_BYTES + 1)
+    return received if encoding == "identity" else f"compressed as {encoding}".encode()
 
 
 def _client_of(api_base: str) -> httpx.AsyncClient:

@@ -48,10 +48,6 @@ class RefusedError(Exception):
         self.status_code, self.headers = status, headers
 
 
-class AnswerTooLongError(Exception):
-    """A response that exceeds the bound of judges' answers, or is compressed."""
-
-
 class FormRefusedError(JudgeError):
     """The server refused the request, perhaps for the form of answer that it asks for."""
 
@@ -95,10 +91,8 @@ def judge_error(
     connection = connection or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     key = f"{' or '.join(key_names) or 'its environment variable'}, or `api_key`"
-    too_long = _cause(error, AnswerTooLongError)
-    if too_long is not None:
-        translated = JudgeError(f"{model}: {too_long}")
-    elif _NO_KEY.search(said):  # some report it as a server error
+    translated: JudgeError
+    if _NO_KEY.search(said):  # some report it as a server error
         translated = JudgeKeyError(f"{model}: there is no API key: set {key}. {said}")
     elif status in (401, 403):
         translated = JudgeKeyError(f"{model}: the provider refused the key ({status}): check {key}. {said}")

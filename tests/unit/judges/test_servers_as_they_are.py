@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +14,7 @@ from pydantic import BaseModel
 
 from otel_evals.errors import BudgetExceededError, JudgeError, JudgeUnavailableError
 from otel_evals.judges import Budget, JudgeLimits, JudgeRequest, LiteLLMJudge, OpenAICompatibleJudge
+from tests.support.recording_server import Reply, recording_server
 from tests.support.stub_openai import Misbehave, Raw, StubOpenAI
 
 Make = Callable[..., LiteLLMJudge | OpenAICompatibleJudge]
@@ -155,6 +158,35 @@ def test_an_error_in_the_choice_or_by_name_is_retried_too() -> None:
     ):
         with StubOpenAI(act) as stub, pytest.raises(JudgeUnavailableError):
             often(OpenAICompatibleJudge("stub", api_base=stub.url), TEXT, 1)
+
+
+# --- answers in other forms of HTTP ---
+
+
+GOOD = json.dumps({"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}).encode()
+ODD = {
+    "created": Reply(201, GOOD),
+    "compressed without being asked": Reply(200, gzip.compress(GOOD), {"Content-Encoding": "gzip"}),
+    "cut off, without a length that tells": Reply(200, GOOD[:40]),
+    "empty": Reply(200, b""),
+    "a compressed error": Reply(503, gzip.compress(b"too busy"), {"Content-Encoding": "gzip"}),
+    "events": Reply(200, b"data: {}\n\ndata: [DONE]\n\n", {"Content-Type": "text/event-stream"}),
+}
+ERRORS = {"cut": "broke off", "emp": "is empty", "a c": "503: too busy", "eve": "stream: false"}
+
+
+@pytest.mark.parametrize("how", ODD)
+def test_odd_answers_are_read_or_say_what_they_are(how: str) -> None:
+    with recording_server() as server:
+        server.reply = lambda _: ODD[how]
+        judge = OpenAICompatibleJudge("stub", api_base=server.url, input_price=1.0, output_price=1.0)
+        if how[:3] not in ERRORS:
+            assert often(judge, TEXT, 1) == ["so"]
+            return
+        with pytest.raises(JudgeError, match=ERRORS[how[:3]]) as caught:
+            often(judge, TEXT, 1)
+    assert isinstance(caught.value, JudgeUnavailableError) is (how != "events")
+    assert caught.value.cost == 0.0, "nothing was answered"
 
 
 # --- unknown usage ---
